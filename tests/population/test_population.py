@@ -1,0 +1,203 @@
+import json
+import os
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel
+from tests.tiny import lora, tiny_model, tiny_population
+
+from trl_populora.population import Factor, Population
+from trl_populora.population.member import check_names
+
+
+NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
+ROWS = ["student_1", "teacher_0", "teacher_0", "student_0", "student_1", "teacher_1"]
+
+
+@pytest.fixture
+def ids():
+    return torch.randint(3, 200, (len(ROWS), 9), generator=torch.Generator().manual_seed(1))
+
+
+def test_is_a_mapping_of_members():
+    population = tiny_population()
+    assert list(population) == NAMES and len(population) == 4
+    assert population.names("student") == ["student_0", "student_1"]
+    assert population["teacher_1"].slot == 1 and population["teacher_1"].version == 0
+    assert population.model.population["teacher_0"] is population["teacher_0"]
+
+
+def test_every_adapter_is_trainable_and_nothing_else():
+    population = tiny_population()
+    own = {id(p) for name in population for p in population.parameters(name)}
+    assert {id(p) for p in population.model.parameters() if p.requires_grad} == own
+
+
+def test_unrouted_forward_is_the_base(ids):
+    population = tiny_population()
+    with torch.no_grad():
+        assert torch.equal(population.model(ids).logits, tiny_model()(ids).logits)
+
+
+def test_routed_rows_equal_plain_peft(ids, tmp_path):
+    population = tiny_population()
+    population.save(tmp_path)
+    with torch.no_grad(), population.route(ROWS):
+        routed = population.model(ids).logits
+    for i, name in enumerate(ROWS):
+        alone = PeftModel.from_pretrained(tiny_model(), tmp_path / name)
+        with torch.no_grad():
+            torch.testing.assert_close(routed[i], alone(ids[i : i + 1]).logits[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [ROWS, NAMES, ["student_0"] * 6, ["teacher_1", "teacher_0", "teacher_0"]])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_routed_gradients_equal_separate_passes(rows, checkpointing):
+    ids = torch.randint(3, 200, (len(rows), 9), generator=torch.Generator().manual_seed(2))
+    weights = torch.randn(len(rows), generator=torch.Generator().manual_seed(3))
+
+    def loss(population, rows, ids, weights):
+        log_probs = population.model(ids).logits.log_softmax(-1)[:, :-1].gather(2, ids[:, 1:, None])
+        return (log_probs.mean((1, 2)) * weights).sum()
+
+    together = tiny_population()
+    if checkpointing:
+        together.model.enable_input_require_grads()
+        together.model.gradient_checkpointing_enable({"use_reentrant": False})
+        together.model.train()
+    with together.route(rows):
+        loss(together, rows, ids, weights).backward()
+    for name in NAMES:
+        own = [i for i, row in enumerate(rows) if row == name]
+        alone = tiny_population()
+        if own:
+            with alone.route([name] * len(own)):
+                loss(alone, [name] * len(own), ids[own], weights[own]).backward()
+        for got, want in zip(together.parameters(name), alone.parameters(name), strict=True):
+            if want.grad is None:
+                assert got.grad is None or not got.grad.any()
+            else:
+                torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_routing_survives_nothing_after_an_error(ids):
+    population = tiny_population()
+    with pytest.raises(RuntimeError, match="boom"), population.route(ROWS):
+        raise RuntimeError("boom")
+    with torch.no_grad():
+        assert torch.equal(population.model(ids).logits, tiny_model()(ids).logits)
+
+
+def test_routing_refuses_strangers_and_wrong_row_counts(ids):
+    population = tiny_population()
+    with pytest.raises(ValueError, match="student_7"), population.route(["student_7"]):
+        pass
+    with pytest.raises(ValueError, match="6 rows while 2"), population.route(["student_0"] * 2):
+        population.model(ids)
+
+
+def test_save_and_load_round_trip(ids, tmp_path):
+    population = tiny_population(noise=0.3)
+    factors = population.factors("teacher_1")
+    population.replace("student_1", factors, operator="clone", parents=["teacher_1"], step=7)
+    population.save(tmp_path)
+    again = Population.from_pretrained(tmp_path, tiny_model())
+    assert dict(again) == dict(population)
+    assert again["student_1"].parents == ("teacher_1@0",) and again["student_1"].version == 1
+    for name in NAMES:
+        for a, b in zip(again.parameters(name), population.parameters(name), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_replace_is_in_place(ids):
+    population = tiny_population()
+    before = [id(p) for p in population.parameters("student_0")]
+    population.copy("student_1", "student_0")
+    assert [id(p) for p in population.parameters("student_0")] == before
+    with torch.no_grad(), population.route(["student_0", "student_1"]):
+        a, b = population.model(ids[:1].repeat(2, 1)).logits
+    torch.testing.assert_close(a, b)
+    assert all(p.requires_grad for p in population.parameters("student_0"))
+
+
+def test_founders_differ_and_do_not_depend_on_the_size_of_the_population():
+    small, large = (Population(tiny_model(), lora(), num_teachers=1, num_students=n) for n in (1, 3))
+    for a, b in zip(small.parameters("student_0"), large.parameters("student_0"), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(large.parameters("student_0")[0], large.parameters("student_1")[0])
+
+
+def test_shared_member_plays_both_roles():
+    population = Population(tiny_model(), lora(), num_teachers=1, num_students=1, shared_member=True)
+    assert list(population) == ["agent_0"]
+    assert population.adapter_of("teacher_0") == population.adapter_of("student_0") == "agent_0"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"r": 0},
+        {"lora_alpha": 0},
+        {"lora_dropout": 0.1},
+        {"use_dora": True},
+        {"bias": "all"},
+        {"lora_bias": True},
+        {"rank_pattern": {"q_proj": 2}},
+        {"alpha_pattern": {"q_proj": 2}},
+        {"modules_to_save": ["lm_head"]},
+    ],
+)
+def test_refuses_lora_settings_it_cannot_honour(setting):
+    name = next(iter(setting))
+    with pytest.raises(ValueError, match=name if name != "r" else "rank"):
+        config = LoraConfig(**(dict(r=4, lora_alpha=8, target_modules="all-linear") | setting))
+        Population(tiny_model(), config, num_teachers=1, num_students=1)
+
+
+@pytest.mark.parametrize("name", ["default", "ref", "a.b", "", "lora_x", "layers", "a/b"])
+def test_refuses_names_that_peft_confuses(name):
+    with pytest.raises(ValueError, match="not usable"):
+        check_names([name], {"model", "layers", "0"})
+
+
+def test_refuses_a_peft_model():
+    with pytest.raises(ValueError, match="already carries"):
+        Population(tiny_population().model, lora(), num_teachers=1, num_students=1)
+
+
+def test_refuses_targets_that_match_nothing():
+    with pytest.raises(ValueError):
+        Population(tiny_model(), lora(target_modules=["nothing"]), num_teachers=1, num_students=1)
+
+
+def test_write_refuses_foreign_and_broken_factors():
+    population = tiny_population()
+    factors = population.factors("student_0")
+    path = next(iter(factors))
+    A, B, scaling = factors[path]
+    before = [p.clone() for p in population.parameters("student_0")]
+    for broken, text in [
+        ({**factors, path: Factor(A[:2], B[:, :2], scaling)}, "shapes"),
+        ({**factors, path: Factor(A, B, 1.0)}, "scaling"),
+        ({**factors, path: Factor(A * torch.nan, B, scaling)}, "not finite"),
+        ({k: v for k, v in factors.items() if k != path}, "other modules"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            population.write("student_0", broken)
+    for a, b in zip(before, population.parameters("student_0"), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_load_refuses_another_population(tmp_path):
+    tiny_population(1, 1).save(tmp_path / "small")
+    with pytest.raises(ValueError, match="num_teachers"):
+        tiny_population(2, 2).load(tmp_path / "small")
+    with pytest.raises(ValueError, match="not a saved population"):
+        tiny_population(1, 1).load(tmp_path)
+    os.remove(tmp_path / "small" / "student_0" / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="incomplete"):
+        tiny_population(1, 1).load(tmp_path / "small")
+    table = tmp_path / "small" / "population.json"
+    table.write_text(json.dumps({"format": 99}))
+    with pytest.raises(ValueError, match="format 99"):
+        tiny_population(1, 1).load(tmp_path / "small")

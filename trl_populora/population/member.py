@@ -1,0 +1,73 @@
+"""The noun `Member`: one row of the population's table."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+
+ROLES = ("teacher", "student", "shared")
+RESERVED_NAMES = ("default", "ref", "base", "__base__")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One individual of the population.
+
+    Attributes:
+        id (`str`): Slot name and PEFT adapter name, such as `"teacher_0"`.
+        role (`str`): `"teacher"`, `"student"`, or `"shared"` (one adapter that plays both roles).
+        slot (`int`): Position within the role.
+        version (`int`): 0 for a founder; every replacement in this slot adds one.
+        born_step (`int`): Optimizer step at which this version came into being.
+        parents (`tuple[str, ...]`): `"name@version"` of the parents, best first; empty for a founder.
+        operator (`str`): Variation operator that made it, or `"founder"`.
+        learning_rate (`float`): Peak learning rate of this member's optimizer group.
+    """
+
+    id: str
+    role: str
+    slot: int
+    learning_rate: float
+    version: int = 0
+    born_step: int = 0
+    parents: tuple[str, ...] = ()
+    operator: str = "founder"
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> "Member":
+        return cls(**{**data, "parents": tuple(data["parents"])})
+
+
+def member_names(num_teachers: int, num_students: int, *, shared: bool = False) -> list[str]:
+    """Adapter names of a population, teachers first; `["agent_0"]` when one adapter plays both roles."""
+    if shared:
+        return ["agent_0"]
+    return [f"teacher_{i}" for i in range(num_teachers)] + [f"student_{i}" for i in range(num_students)]
+
+
+def check_names(names: Iterable[str], path_parts: set[str]) -> None:
+    """Refuse names that PEFT would confuse with another adapter or with a part of the model.
+
+    PEFT matches adapters in state dicts by the substring `.name.`, keys them in an `nn.ModuleDict` (no dots) and
+    treats `default` and `ref` specially.
+
+    Raises:
+        ValueError: If a name is reserved, empty, contains a dot or a slash, starts with `lora`, equals a component of
+            a module path of the base model, or occurs twice.
+    """
+    seen = set()
+    for name in names:
+        problem = None
+        if not name or not name.replace("_", "").replace("-", "").isalnum():
+            problem = "use only letters, digits, '_' and '-'"
+        elif name in RESERVED_NAMES or name.startswith("lora"):
+            problem = "the name is reserved by PEFT or TRL"
+        elif name in path_parts:
+            problem = "it equals a part of a module path of the base model"
+        elif name in seen:
+            problem = "it occurs twice"
+        if problem:
+            raise ValueError(f"Member name {name!r} is not usable: {problem}. Choose another, such as 'student_0'.")
+        seen.add(name)

@@ -1,0 +1,309 @@
+"""`Population`: a table of members and their adapters on one frozen base model."""
+
+import copy
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import torch
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from safetensors.torch import load_file
+from torch import nn
+from transformers import PreTrainedModel
+
+from .factors import Factor, Factors
+from .member import Member, check_names, member_names
+from .routing import Routing
+
+
+POPULATION_FILE = "population.json"
+FORMAT_VERSION = 1
+
+
+class Population(Mapping[str, Member]):
+    """Teachers and students, each a LoRA adapter on one shared frozen base.
+
+    A mapping from name to [`Member`]. The model's un-routed forward is the frozen base; inside
+    `population.route(names_per_row)` row `i` runs as member `names_per_row[i]`. All adapters stay trainable.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]):
+            Frozen base model. Its LoRA layers are created here.
+        lora_config ([`~peft.LoraConfig`]):
+            Template for every adapter; each gets a copy. DoRA, LoRA bias, `modules_to_save`, rank or alpha patterns,
+            dropout, and targets on the LM head are refused.
+        num_teachers, num_students (`int`):
+            Size of each role, at least 1.
+        shared_member (`bool`, *optional*, defaults to `False`):
+            One adapter, `"agent_0"`, plays both roles (the single-agent baseline). Needs one teacher and one student.
+        learning_rate (`float` or `dict[str, float]`, *optional*, defaults to `1e-5`):
+            Peak learning rate of all members, or per role (`"teacher"`, `"student"`).
+        seed (`int`, *optional*, defaults to `0`):
+            Seeds the adapters' initial values, each by its own name: adding members changes nobody else's.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        lora_config: LoraConfig,
+        *,
+        num_teachers: int,
+        num_students: int,
+        shared_member: bool = False,
+        learning_rate: float | Mapping[str, float] = 1e-5,
+        seed: int = 0,
+    ):
+        if isinstance(model, PeftModel):
+            raise ValueError(
+                "The model already carries PEFT adapters. Pass the base model; the population makes its own adapters."
+            )
+        check_lora_config(lora_config)
+        names = member_names(num_teachers, num_students, shared=shared_member)
+        check_names(names, {part for path, _ in model.named_modules() for part in path.split(".")})
+        self.teachers = tuple(f"teacher_{i}" for i in range(num_teachers))
+        self.students = tuple(f"student_{i}" for i in range(num_students))
+        self.shared_member = shared_member
+        self.seed = seed
+        self._members = {name: self._founder(name, learning_rate) for name in names}
+        self.model = self._add_adapters(model, lora_config, names)
+        self.model.population = self
+        self.routing = Routing(self.model, names)
+        if not self.routing.layers:
+            raise ValueError(f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing.")
+        head = self.model.get_output_embeddings()
+        if any(layer is head for layer in self.routing.layers.values()):
+            raise ValueError("target_modules covers the LM head, which GRPO bypasses. Remove 'lm_head' from it.")
+        self.set_trainable()
+
+    # Members ---------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def names(self, role: str | None = None) -> list[str]:
+        """Adapter names of a role (`"teacher"`, `"student"`, `"shared"`), or of all members."""
+        return [name for name, member in self._members.items() if role in (None, member.role)]
+
+    def adapter_of(self, player: str) -> str:
+        """Adapter that a player (`"teacher_0"`, `"student_0"`, ...) acts with: its own, or the shared one."""
+        return "agent_0" if self.shared_member else player
+
+    def parameters(self, name: str) -> list[nn.Parameter]:
+        """Live parameters of one member, in module order, A before B."""
+        layers = self.routing.layers.values()
+        return [p for layer in layers for p in (layer.lora_A[name].weight, layer.lora_B[name].weight)]
+
+    def factors(self, name: str) -> Factors:
+        """LoRA factors of one member: the live parameters, detached from autograd."""
+        return {
+            path: Factor(layer.lora_A[name].weight.detach(), layer.lora_B[name].weight.detach(), layer.scaling[name])
+            for path, layer in self.routing.layers.items()
+        }
+
+    @torch.no_grad()
+    def write(self, name: str, factors: Factors) -> None:
+        """Copy factors into a member's parameters, in place: optimizer and engine references stay valid.
+
+        Raises:
+            ValueError: If a module is missing, a shape differs, the scaling differs or a value is not finite.
+        """
+        own = self.factors(name)
+        if own.keys() != factors.keys():
+            raise ValueError(f"Factors for {name!r} cover other modules: {sorted(own.keys() ^ factors.keys())[:4]}.")
+        for path, (A, B, scaling) in factors.items():
+            target = own[path]
+            if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
+                raise ValueError(
+                    f"Factors for {name!r} at {path} have shapes {tuple(A.shape)}, {tuple(B.shape)} and scaling "
+                    f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)} and {target.scaling}."
+                )
+            if not (torch.isfinite(A).all() and torch.isfinite(B).all()):
+                raise ValueError(f"Factors for {name!r} at {path} are not finite; the member is left unchanged.")
+        for path, (A, B, _) in factors.items():
+            own[path].A.copy_(A)
+            own[path].B.copy_(B)
+
+    def replace(
+        self,
+        name: str,
+        factors: Factors,
+        *,
+        operator: str,
+        parents: Sequence[str],
+        step: int,
+        learning_rate: float | None = None,
+    ) -> Member:
+        """Put a child into a slot: new weights in place, version + 1, parentage recorded."""
+        self.write(name, factors)
+        old = self._members[name]
+        self._members[name] = replace(
+            old,
+            version=old.version + 1,
+            born_step=step,
+            parents=tuple(f"{parent}@{self._members[parent].version}" for parent in parents),
+            operator=operator,
+            learning_rate=old.learning_rate if learning_rate is None else learning_rate,
+        )
+        return self._members[name]
+
+    def copy(self, source: str, target: str) -> None:
+        """Give `target` the weights of `source` (used by the warm start; no new version)."""
+        self.write(target, self.factors(source))
+
+    # Forward passes --------------------------------------------------------------------------------------------
+
+    def route(self, names_per_row: Sequence[str]) -> AbstractContextManager[None]:
+        """Context in which row `i` of every forward and backward runs as adapter `names_per_row[i]`."""
+        return self.routing.rows(names_per_row)
+
+    @property
+    def base_model(self) -> PreTrainedModel:
+        """The frozen base model that carries the LoRA layers."""
+        return self.model.get_base_model()
+
+    def set_trainable(self) -> None:
+        """All adapters trainable, everything else frozen, PEFT's own adapter path off."""
+        self.model.base_model.disable_adapter_layers()
+        self.model.requires_grad_(False)
+        for name in self:
+            for parameter in self.parameters(name):
+                parameter.requires_grad_(True)
+
+    # Files -----------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str) -> None:
+        """Write one standard PEFT folder per member and `population.json`."""
+        os.makedirs(folder, exist_ok=True)
+        self.model.save_pretrained(folder, selected_adapters=list(self), save_embedding_layers=False)
+        table = {
+            "format": FORMAT_VERSION,
+            "num_teachers": len(self.teachers),
+            "num_students": len(self.students),
+            "shared_member": self.shared_member,
+            "seed": self.seed,
+            "members": [member.to_json() for member in self._members.values()],
+        }
+        _write_json(os.path.join(folder, POPULATION_FILE), table)
+
+    def load(self, folder: str) -> None:
+        """Copy a saved population's weights and table into this one, in place.
+
+        Raises:
+            ValueError: If the folder holds no population, or one of another size or other shapes.
+        """
+        table = read_table(folder)
+        members = {row["id"]: Member.from_json(row) for row in table["members"]}
+        if members.keys() != self._members.keys():
+            raise ValueError(
+                f"{folder} holds the members {sorted(members)}, but this population has {sorted(self._members)}. Use "
+                "the num_teachers and num_students it was saved with."
+            )
+        for name in self:
+            self.write(name, self._read_factors(folder, name))
+        self._members = {name: members[name] for name in self._members}
+
+    @classmethod
+    def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":
+        """Rebuild a saved population on its base model."""
+        table = read_table(folder)
+        first = table["members"][0]["id"]
+        population = cls(
+            model,
+            LoraConfig.from_pretrained(os.path.join(folder, first)),
+            num_teachers=table["num_teachers"],
+            num_students=table["num_students"],
+            shared_member=table["shared_member"],
+            seed=table["seed"],
+        )
+        population.load(folder)
+        return population
+
+    def _read_factors(self, folder: str, name: str) -> Factors:
+        path = os.path.join(folder, name, "adapter_model.safetensors")
+        if not os.path.isfile(path):
+            raise ValueError(f"The adapter file {path} is missing; the population in {folder} is incomplete.")
+        tensors = load_file(path)
+        factors = {}
+        for module, own in self.factors(name).items():
+            keys = [f"{module}.lora_{factor}.weight" for factor in "AB"]
+            missing = [key for key in keys if key not in tensors]
+            if missing:
+                raise ValueError(f"{path} lacks {missing[0]}; it was saved with other target modules.")
+            factors[module] = Factor(tensors[keys[0]], tensors[keys[1]], own.scaling)
+        return factors
+
+    def _founder(self, name: str, learning_rate: float | Mapping[str, float]) -> Member:
+        role, slot = name.rsplit("_", 1)
+        role = "shared" if role == "agent" else role
+        if isinstance(learning_rate, Mapping):
+            learning_rate = learning_rate["student" if role == "shared" else role]
+        return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
+
+    def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> PeftModel:
+        peft_model = None
+        for name in names:
+            config = copy.deepcopy(template)
+            config.task_type = config.task_type or TaskType.CAUSAL_LM
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(zlib.crc32(f"{self.seed}:{name}".encode()))
+                if peft_model is None:
+                    peft_model = get_peft_model(model, config, adapter_name=name)
+                else:
+                    peft_model.add_adapter(name, config)
+        return peft_model
+
+
+def check_lora_config(config: LoraConfig) -> None:
+    """Refuse LoRA settings that routing, operators or multi-LoRA serving cannot honour for every member.
+
+    Raises:
+        ValueError: Naming the setting, its value and what to use.
+    """
+    if not isinstance(config, LoraConfig):
+        raise ValueError(f"A population needs a peft.LoraConfig, got {type(config).__name__}.")
+    if config.r < 1:
+        raise ValueError(f"LoRA rank r={config.r} is not usable; choose at least 1, for example 16.")
+    if config.lora_alpha <= 0:
+        raise ValueError(f"lora_alpha={config.lora_alpha} is not usable; choose a positive value, for example 32.")
+    refused = {
+        "use_dora": (config.use_dora, False),
+        "lora_bias": (config.lora_bias, False),
+        "bias": (config.bias, "none"),
+        "modules_to_save": (config.modules_to_save or None, None),
+        "rank_pattern": (config.rank_pattern or {}, {}),
+        "alpha_pattern": (config.alpha_pattern or {}, {}),
+        "lora_dropout": (config.lora_dropout, 0.0),
+        "target_parameters": (config.target_parameters or None, None),
+    }
+    for name, (value, wanted) in refused.items():
+        if value != wanted:
+            raise ValueError(f"{name}={value!r} is not supported in a population; set it to {wanted!r}.")
+
+
+def read_table(folder: str) -> dict:
+    """Read and check `population.json` of a saved population."""
+    path = os.path.join(folder, POPULATION_FILE)
+    if not os.path.isfile(path):
+        raise ValueError(f"{folder} holds no {POPULATION_FILE}: it is not a saved population.")
+    with open(path, encoding="utf-8") as file:
+        table = json.load(file)
+    if table.get("format") != FORMAT_VERSION:
+        raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {FORMAT_VERSION}.")
+    return table
+
+
+def _write_json(path: str, data: dict) -> None:
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".tmp", path)
