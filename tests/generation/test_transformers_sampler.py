@@ -1,0 +1,91 @@
+import pytest
+import torch
+from tests.tiny import tiny_population, tiny_tokenizer
+
+from trl_populora.generation import TransformersSampler
+
+
+NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+PROMPTS = [ask(text) for text in ("one", "two and more", "three", "4", "five five", "six")]
+ROWS = ["student_1", "teacher_0", "teacher_0", "student_0", "student_1", "teacher_1"]
+
+
+@pytest.fixture(scope="module")
+def population():
+    return tiny_population(noise=0.3)
+
+
+def sampler(population, **kwargs):
+    return TransformersSampler(population, tiny_tokenizer(), **({"max_completion_length": 12} | kwargs))
+
+
+def test_same_seed_same_completions(population):
+    draw = sampler(population)
+    assert draw(PROMPTS, ROWS, seed=1) == draw(PROMPTS, ROWS, seed=1)
+    assert draw(PROMPTS, ROWS, seed=1) != draw(PROMPTS, ROWS, seed=2)
+
+
+def test_greedy_equals_generate_of_each_member_alone(population):
+    draw = sampler(population, temperature=0.0)
+    together = draw(PROMPTS, ROWS, seed=0)
+    for prompt, name, got in zip(PROMPTS, ROWS, together, strict=True):
+        ids = torch.tensor([got.prompt_ids])
+        with population.route([name]):
+            want = population.base_model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False
+            )
+        assert want[0, ids.shape[1] :].tolist()[: len(got.ids)] == list(got.ids)
+
+
+def test_a_member_does_not_depend_on_the_others(population):
+    """Invariant 1: with other rows replaced by others of the same shape, a member's tokens are the same."""
+    draw = sampler(population)
+    before = draw(PROMPTS, ROWS, seed=3)
+    other = ["teacher_1" if name == "student_1" else name for name in ROWS]
+    after = draw([ask("uno"), *PROMPTS[1:4], ask("cinq cinq"[:9]), PROMPTS[5]], other, seed=3)
+    for i, name in enumerate(ROWS):
+        assert (before[i] == after[i]) == (name != "student_1")
+
+
+def test_a_share_of_the_rows_draws_what_one_process_would(population):
+    draw = sampler(population)
+    whole = draw(PROMPTS, ROWS, seed=5)
+    for rank in range(2):
+        mine = range(rank, len(PROMPTS), 2)
+        share = draw([PROMPTS[i] for i in mine], [ROWS[i] for i in mine], seed=5, streams=mine)
+        assert [c.ids for c in share] == [whole[i].ids for i in mine]
+
+
+def test_small_batches_draw_the_same(population):
+    assert sampler(population)(PROMPTS, ROWS, seed=4) == sampler(population, batch_size=2)(PROMPTS, ROWS, seed=4)
+
+
+def test_members_differ_and_none_is_the_base(population):
+    greedy = sampler(population, temperature=0.0)
+    texts = [greedy([PROMPTS[0]], [name], seed=0)[0].ids for name in (*NAMES, None)]
+    assert len({tuple(ids) for ids in texts}) > 1
+    assert greedy([PROMPTS[0]], [None], seed=0)[0].ids == texts[-1]
+
+
+def test_leaves_the_mode_as_found_and_takes_no_rows(population):
+    population.model.train()
+    assert sampler(population)([], [], seed=0) == []
+    sampler(population)(PROMPTS[:1], ROWS[:1], seed=0)
+    assert population.model.training and population.base_model.training
+
+
+def test_ends_with_eos_or_at_the_limit(population):
+    for completion in sampler(population, max_completion_length=40)(PROMPTS, ROWS, seed=0):
+        assert (completion.ids[-1] == 2 or len(completion.ids) == 40) and 2 not in completion.ids[:-1]
+
+
+def test_warpers_are_honoured(population):
+    greedy = sampler(population, temperature=0.0)(PROMPTS, ROWS, seed=0)
+    for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}, {"min_p": 1.0}):
+        assert [c.ids for c in sampler(population, **setting)(PROMPTS, ROWS, seed=9)] == [c.ids for c in greedy]

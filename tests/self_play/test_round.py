@@ -1,0 +1,230 @@
+"""One round with a scripted sampler and the real executor."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from trl_populora.executor import Executor
+from trl_populora.self_play import Completion, Ratings, RoundSettings, SelfPlay
+from trl_populora.tasks import TaskBuffer, generate_task, seed_tasks, task_types
+
+
+TYPES = ("code_o", "code_i", "code_f")
+G = 4
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with Executor(1) as executor:
+        yield executor
+
+
+def self_play(executor, *, teachers=2, students=2, types=("code_o", "code_i"), settings=None, buffer=None):
+    buffer = buffer or TaskBuffer(1000, [t for name in TYPES for t in seed_tasks(16, type=name, num_function_inputs=4)])
+    ratings = Ratings([f"teacher_{i}" for i in range(teachers)], [f"student_{i}" for i in range(students)])
+    all_types = task_types("compact", num_function_inputs=4)
+    return SelfPlay(
+        task_types={name: all_types[name] for name in types},
+        run_many=executor.run_many,
+        buffer=buffer,
+        ratings=ratings,
+        settings=settings or RoundSettings(num_generations=G, num_references=1),
+    )
+
+
+def scripted(game, *, valid=1.0, solved=0.5, seed=0):
+    """A sampler for one game: it proposes tasks of the asked type, and knows the gold answers of what was proposed."""
+    rng = random.Random(seed)
+    calls = []
+    family_of = {}
+
+    def sample(prompts, members, *, seed):
+        calls.append((list(prompts), list(members), seed))
+        return [Completion(propose(p) if m.startswith("teacher") else answer(p), [1], [2, 3]) for p, m in zip(prompts, members)]
+
+    asked = {}
+    for task_type in game.task_types.values():
+        make = task_type.propose_prompt
+
+        def remember(references, rng, make=make, task_type=task_type):
+            prompt = make(references, rng)
+            asked[prompt[0]["content"]] = (task_type, references)
+            return prompt
+
+        object.__setattr__(task_type, "propose_prompt", remember)
+        solve = task_type.solve_prompt
+
+        def record(task, solve=solve, task_type=task_type):
+            prompt = solve(task)
+            asked[prompt[0]["content"]] = (task_type, task)
+            return prompt
+
+        object.__setattr__(task_type, "solve_prompt", record)
+
+    def propose(prompt):
+        task_type, references = asked[prompt[0]["content"]]
+        if rng.random() >= valid:
+            return "no blocks here"
+        if task_type.id == "code_f":
+            source = references[0]
+            family = [family_of.get(source.program, source.author.removeprefix("seed:"))]
+            for _ in range(2000):
+                task = generate_task("code_f", rng, families=family, num_function_inputs=4)
+                if task.program == source.program:
+                    return task_type.propose_completion(task)
+            return "no blocks here"
+        task = generate_task(task_type.id, rng)
+        family_of[task.program] = task.author.removeprefix("seed:")
+        return task_type.propose_completion(task)
+
+    def answer(prompt):
+        task_type, task = asked[prompt[0]["content"]]
+        if rng.random() < solved:
+            return task_type.solve_completion(task)
+        return "```output\n'no'\n```\n```input\n'no'\n```\n```python\ndef f(*a):\n    return 'no'\n```"
+
+    sample.calls = calls
+    return sample
+
+
+def test_one_round(executor):
+    game = self_play(executor)
+    sampler = scripted(game)
+    played = game.play(sampler, round=0, step=0)
+    record, rows = played.record, played.rows
+    assert len(record.proposals) == 2 * G and len(record.attempts) == 2 * G * G
+    assert all(p.valid and p.task.author == p.member for p in record.proposals)
+    assert len(rows) == 2 * G * (1 + G) == len(record.proposals) + len(record.attempts)
+    assert [row.role for row in rows] == ["teacher"] * 2 * G + ["student"] * 2 * G * G
+    assert [len(call[0]) for call in sampler.calls] == [2 * G, 2 * G * G]
+    assert set(played.seconds) == {"propose", "verify", "match", "solve", "judge"}
+
+
+def test_groups_are_contiguous_and_share_member_and_prompt(executor):
+    game = self_play(executor)
+    rows = game.play(scripted(game, valid=0.5), round=0, step=0).rows
+    for start in range(0, len(rows), G):
+        group = rows[start : start + G]
+        assert len({(row.player, row.type, row.prompt[0]["content"]) for row in group}) == 1
+
+
+def test_rewards_are_those_of_the_paper(executor):
+    game = self_play(executor)
+    record = game.play(scripted(game, valid=0.7, solved=0.4), round=0, step=0).record
+    rates = {}
+    for attempt in record.attempts:
+        assert attempt.reward == (1.0 if attempt.solved else -0.5 if attempt.valid else -1.0)
+        if attempt.opponent:
+            rates.setdefault((attempt.opponent, attempt.task.id), []).append(attempt.solved)
+    for proposal in record.proposals:
+        if proposal.valid:
+            solved = rates[(proposal.member, proposal.task.id)]
+            assert proposal.reward == pytest.approx(1 - sum(solved) / len(solved))
+        else:
+            assert proposal.reward == -1.0 and proposal.refusal.reason == "no_program"
+
+
+@pytest.mark.parametrize(("teachers", "students"), [(1, 1), (4, 2), (1, 2), (2, 4), (4, 4)])
+@pytest.mark.parametrize("valid", [0.0, 0.5, 1.0])
+def test_every_student_always_has_the_same_number_of_rows(executor, teachers, students, valid):
+    game = self_play(executor, teachers=teachers, students=students)
+    record = game.play(scripted(game, valid=valid, solved=0.3), round=0, step=0).record
+    share = Counter(attempt.member for attempt in record.attempts)
+    assert set(share.values()) == {teachers * G * G // students} and len(share) == students
+    assert set(Counter(p.member for p in record.proposals).values()) == {G}
+
+
+def test_filled_in_tasks_are_no_games_and_reward_no_teacher(executor):
+    game = self_play(executor)
+    record = game.play(scripted(game, valid=0.0, solved=1.0), round=0, step=0).record
+    assert all(attempt.opponent is None and attempt.solved for attempt in record.attempts)
+    assert all(proposal.reward == -1.0 for proposal in record.proposals)
+    assert record.matches == () and game.ratings.games.sum() == 0
+    ids = [a.task.id for a in record.attempts if a.member == "student_0"]
+    assert len(set(ids)) == len(ids) // G, "a student gets different filled-in tasks"
+
+
+def test_every_valid_proposal_is_played_by_exactly_one_student(executor):
+    game = self_play(executor, teachers=2, students=4)
+    record = game.play(scripted(game), round=3, step=3).record
+    for proposal in record.proposals:
+        players = {a.member for a in record.attempts if a.task.id == proposal.task.id and a.opponent == proposal.member}
+        assert len(players) >= 1
+    assert sum(m.games for m in record.matches) == len(record.attempts)
+
+
+def test_ratings_follow_the_games(executor):
+    strong, weak = self_play(executor), self_play(executor)
+    strong.play(scripted(strong, solved=1.0), round=0, step=0)
+    weak.play(scripted(weak, solved=0.0), round=0, step=0)
+    assert all(strong.ratings[s].mu > 25 > strong.ratings[t].mu for s, t in zip(strong.ratings.students, strong.ratings.teachers))
+    assert all(weak.ratings[s].mu < 25 < weak.ratings[t].mu for s, t in zip(weak.ratings.students, weak.ratings.teachers))
+
+
+def test_valid_tasks_enter_the_buffer(executor):
+    game = self_play(executor)
+    before = len(game.buffer)
+    record = game.play(scripted(game), round=0, step=5).record
+    new = {p.task.id for p in record.proposals}
+    assert len(game.buffer) > before
+    assert all(p.task in game.buffer for p in record.proposals) and all(p.task.step == 5 for p in record.proposals)
+    assert len(new) >= 1
+
+
+def test_all_three_types_take_turns(executor):
+    game = self_play(executor, types=TYPES)
+    sampler = scripted(game)
+    seen = {teacher: Counter() for teacher in game.ratings.teachers}
+    for round in range(3):
+        for proposal in game.play(sampler, round=round, step=round).record.proposals:
+            seen[proposal.member][proposal.type] += 1
+    assert all(counts == Counter({name: G for name in TYPES}) for counts in seen.values())
+
+
+def test_code_f_is_proposed_and_solved(executor):
+    game = self_play(executor, types=("code_f",))
+    record = game.play(scripted(game, solved=1.0), round=0, step=0).record
+    valid = [p for p in record.proposals if p.valid]
+    assert valid and all(len(p.task.inputs) == 4 for p in valid)
+    assert all(attempt.solved for attempt in record.attempts)
+
+
+def test_same_seed_and_round_ask_the_same(executor):
+    calls = []
+    for _ in range(2):
+        game = self_play(executor)
+        sampler = scripted(game, valid=0.6)
+        game.play(sampler, round=2, step=2)
+        calls.append(sampler.calls)
+    assert calls[0] == calls[1]
+
+
+def test_infrastructure_errors_neither_reward_nor_punish(executor):
+    from dataclasses import replace
+
+    from trl_populora.executor import Status
+
+    game = self_play(executor, types=("code_i",))
+    real = game.run_many
+
+    def failing(jobs):
+        return [replace(e, status=Status.INFRA_ERROR, values=()) if i % 3 == 0 else e for i, e in enumerate(real(jobs))]
+
+    game.run_many = failing
+    record = game.play(scripted(game, solved=1.0), round=0, step=0).record
+    hit = [item for item in (*record.proposals, *record.attempts) if item.refusal and item.refusal.reason == "infra_error"]
+    assert hit and all(item.reward is None for item in hit)
+    assert sum(m.games for m in record.matches) < len(record.attempts)
+    assert all(m.games == m.student_wins for m in record.matches)
+
+
+def test_refuses_an_empty_buffer(executor):
+    with pytest.raises(ValueError, match="holds no code_i task"):
+        self_play(executor, buffer=TaskBuffer(10, seed_tasks(4, type="code_o")))
+
+
+def test_refuses_a_sampler_that_loses_rows(executor):
+    game = self_play(executor)
+    with pytest.raises(ValueError, match="returned 1 completions for 8"):
+        game.play(lambda prompts, members, *, seed: [Completion("")], round=0, step=0)

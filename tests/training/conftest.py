@@ -1,0 +1,71 @@
+"""Tiny trainers: a random two-layer base, a handful of rows a round, CPU, no files unless asked for."""
+
+import zlib
+
+import pytest
+from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
+
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+
+def text_of(completion):
+    return completion[0]["content"] if isinstance(completion, list) else completion
+
+
+def hash_reward(completions, **kwargs):
+    """A reward that varies with the text: a random base solves nothing, and zero advantages would prove nothing."""
+    return [zlib.crc32(text_of(c).encode()) % 7 / 3 for c in completions]
+
+
+@pytest.fixture
+def config(tmp_path):
+    def make(**overrides):
+        settings = dict(
+            output_dir=str(tmp_path / "run"),
+            num_teachers=2,
+            num_students=2,
+            num_generations=2,
+            prompts_per_teacher=1,
+            per_device_train_batch_size=4,
+            max_completion_length=8,
+            prompt_style="compact",
+            num_references=1,
+            num_function_inputs=4,
+            seed_tasks=8,
+            max_steps=2,
+            learning_rate=1e-2,
+            evolution_interval=0,
+            executor_workers=1,
+            use_cpu=True,
+            bf16=False,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        return PopulationSelfPlayConfig(**(settings | overrides))
+
+    return make
+
+
+@pytest.fixture
+def make_trainer(config):
+    trainers = []
+
+    def make(*, noise=0.1, rewards=hash_reward, on_round=None, callbacks=None, model=None, peft_config=None, **overrides):
+        trainer = PopulationSelfPlayTrainer(
+            model or tiny_model(),
+            reward_funcs=rewards,
+            args=config(**overrides),
+            processing_class=tiny_tokenizer(),
+            peft_config=peft_config or lora(),
+            on_round=on_round,
+            callbacks=callbacks,
+        )
+        trainers.append(trainer)
+        if noise:
+            perturb(trainer.population, noise)
+        return trainer
+
+    yield make
+    for trainer in trainers:
+        trainer.executor.close()

@@ -1,0 +1,148 @@
+"""Invariants 1, 3 and 6: members are isolated, the base never changes, the same seed gives the same run."""
+
+import hashlib
+
+import pytest
+import torch
+from tests.tiny import tiny_model
+from tests.training.conftest import hash_reward, text_of
+
+
+def checksum(tensors):
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def member_state(trainer, name):
+    parameters = trainer.population.parameters(name)
+    state = [trainer.optimizer.state[p][key] for p in parameters for key in ("exp_avg", "exp_avg_sq")]
+    return checksum(parameters + state)
+
+
+def swap_rows_of(trainer, victim):
+    """Replace one member's completions by other tokens of the same shape."""
+    sampler = trainer.sampler
+
+    def sample(prompts, members, **kwargs):
+        drawn = sampler(prompts, members, **kwargs)
+        return [
+            c._replace(ids=[(t + 11) % 250 + 5 for t in c.ids], text="other") if m == victim else c
+            for c, m in zip(drawn, members, strict=True)
+        ]
+
+    trainer.sampler = sample
+
+
+@pytest.mark.parametrize("victim", ["teacher_1", "student_0"])
+@pytest.mark.parametrize("settings", [{}, {"beta": 0.1, "num_iterations": 2}], ids=["plain", "beta-iterations"])
+def test_isolation_of_members(make_trainer, victim, settings):
+    def run(swapped):
+        trainer = make_trainer(rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings)
+        if swapped:
+            swap_rows_of(trainer, victim)
+        trainer.train()
+        return {name: member_state(trainer, name) for name in trainer.population}
+
+    plain, swapped = run(False), run(True)
+    assert {name for name in plain if plain[name] != swapped[name]} == {victim}
+
+
+def only_text_reward(completions, player, **kwargs):
+    return hash_reward(completions)
+
+
+def test_base_never_changes(make_trainer):
+    trainer = make_trainer(beta=0.1, max_steps=2)
+    own = {id(p) for name in trainer.population for p in trainer.population.parameters(name)}
+    before = checksum(tiny_model().parameters())
+    trainer.train()
+    base = [p for p in trainer.population.base_model.parameters() if id(p) not in own]
+    assert checksum(base) == before
+
+
+def test_every_member_learns_also_with_a_reference(make_trainer):
+    """PEFT re-freezes idle adapters when a reference pass disables them; here none may stop learning."""
+    trainer = make_trainer(beta=0.1, max_steps=3)
+    for _ in range(1):
+        before = {name: checksum(trainer.population.parameters(name)) for name in trainer.population}
+        trainer.train()
+        after = {name: checksum(trainer.population.parameters(name)) for name in trainer.population}
+        assert all(before[name] != after[name] for name in before)
+    assert all(p.requires_grad for name in trainer.population for p in trainer.population.parameters(name))
+
+
+def test_same_seed_same_run(make_trainer):
+    runs = []
+    for _ in range(2):
+        trainer = make_trainer(max_steps=2)
+        trainer.train()
+        runs.append({name: member_state(trainer, name) for name in trainer.population})
+    assert runs[0] == runs[1]
+
+
+def test_other_seed_other_run(make_trainer):
+    states = []
+    for seed in (1, 2):
+        trainer = make_trainer(max_steps=1, seed=seed)
+        trainer.train()
+        states.append(member_state(trainer, "student_0"))
+    assert states[0] != states[1]
+
+
+def test_nothing_a_model_writes_is_evaluated_here(make_trainer, tmp_path, monkeypatch):
+    """Invariant 7: completions that would act if evaluated in this process leave no trace."""
+    import builtins
+
+    flag = tmp_path / "evaluated"
+    attack = f"open({str(flag)!r}, 'w').close()"
+    texts = [
+        f"```python\n{attack}\ndef f(x):\n    {attack}\n    return x\n```\n```input\n1\n```",
+        f"```output\n{attack}\n```\n```input\n{attack}\n```\n```python\ndef f(*a):\n    return {attack}\n```",
+    ]
+    real = builtins.exec
+    trainer = make_trainer(max_steps=1)
+    sampler = trainer.sampler
+
+    def sample(prompts, members, **kwargs):
+        return [
+            c._replace(text=texts[i % 2]) for i, c in enumerate(sampler(prompts, members, **kwargs))
+        ]
+
+    trainer.sampler = sample
+    monkeypatch.setattr(builtins, "eval", _refuse)
+    trainer.train()
+    assert builtins.exec is real and not flag.exists()
+    assert not any(attempt.solved for attempt in trainer.played.record.attempts)
+
+
+def _refuse(*args, **kwargs):
+    raise AssertionError("eval was called in the trainer's process")
+
+
+def test_shared_member_trains_both_roles(make_trainer):
+    trainer = make_trainer(num_teachers=1, num_students=1, shared_member=True, max_steps=1, per_device_train_batch_size=6)
+    trainer.train()
+    assert list(trainer.population) == ["agent_0"]
+    assert {row.role for row in trainer.played.rows} == {"teacher", "student"}
+    assert set(trainer.member_grad_norms) == {"agent_0"} and trainer.member_grad_norms["agent_0"] > 0
+
+
+def test_text_survives_in_records(make_trainer):
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    record = trainer.played.record
+    assert [row.completion.text for row in trainer.played.rows] == [
+        item.completion for item in (*record.proposals, *record.attempts)
+    ]
+    assert text_of([{"role": "assistant", "content": "x"}]) == "x"
+
+
+def test_routing_is_cleared_after_training(make_trainer):
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    ids = torch.randint(3, 200, (3, 5))
+    with torch.no_grad():
+        trainer.population.model.eval()
+        assert torch.equal(trainer.population.model(ids).logits, tiny_model().eval()(ids).logits)

@@ -1,0 +1,126 @@
+"""Invariant 2: every member's update is what a GRPOTrainer with one adapter computes on that member's rows alone."""
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from tests.tiny import tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward, text_of
+from trl import GRPOConfig, GRPOTrainer
+
+
+LENGTHS = {"teacher_0": 3, "teacher_1": 8, "student_0": 5, "student_1": 7}
+
+
+def shorten(sampler):
+    """Give members completions of different lengths."""
+
+    def sample(prompts, members, **kwargs):
+        drawn = sampler(prompts, members, **kwargs)
+        # every second one ends properly: the others are truncated
+        kept = [list(c.ids)[: max(1, LENGTHS[m] - i % 3)] for i, (c, m) in enumerate(zip(drawn, members, strict=True))]
+        kept = [[*ids[:-1], 2] if i % 2 else ids for i, ids in enumerate(kept)]
+        return [
+            c._replace(ids=ids, text=sampler.tokenizer.decode(ids, skip_special_tokens=True))
+            for c, ids in zip(drawn, kept, strict=True)
+        ]
+
+    return sample
+
+
+def train_alone(folder, rows, G, settings):
+    """One adapter under TRL's own trainer, on recorded rows."""
+    model = PeftModel.from_pretrained(tiny_model(), folder, is_trainable=True)
+    args = GRPOConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=len(rows) // 4,
+        num_generations=G,
+        learning_rate=1e-2,
+        max_completion_length=8,
+        use_cpu=True,
+        bf16=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        shuffle_dataset=False,
+        **settings,
+    )
+
+    def replay(prompts, trainer):
+        return {
+            "prompt_ids": [list(row.completion.prompt_ids) for row in rows],
+            "completion_ids": [list(row.completion.ids) for row in rows],
+            "logprobs": None,
+            "recorded": [row.reward + hash_reward([row.completion.text])[0] for row in rows],
+        }
+
+    def recorded_reward(completions, recorded, **kwargs):
+        return recorded
+
+    trainer = GRPOTrainer(
+        model,
+        recorded_reward,
+        args,
+        train_dataset=Dataset.from_dict({"prompt": ["recorded"] * (len(rows) // G)}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=replay,
+    )
+    trainer.train()
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss_type": "dapo"},
+        {"loss_type": "dapo", "optim": "sgd", "gradient_checkpointing": False},
+        {"loss_type": "grpo", "optim": "sgd", "beta": 0.2},
+        {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},
+        {"loss_type": "dr_grpo", "optim": "sgd", "num_iterations": 2, "max_grad_norm": 1e9},
+        {"loss_type": "cispo", "optim": "sgd"},
+        {"loss_type": "sapo", "optim": "sgd", "scale_rewards": "none"},
+        {"loss_type": "vespo", "optim": "sgd", "mask_truncated_completions": True, "beta": 0.1},
+        {"loss_type": "luspo", "optim": "sgd", "importance_sampling_level": "sequence"},
+    ],
+    ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()),
+)
+def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
+    settings = {"max_steps": settings.get("num_iterations", 1)} | settings
+    fresh = settings.get("beta", 0) > 0  # TRL's reference is the initial adapter, ours the base: equal when B = 0
+    trainer = make_trainer(
+        num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings
+    )
+    trainer.sampler = shorten(trainer.sampler)
+    trainer.population.save(tmp_path / "founders")
+    trainer.train()
+    for name in trainer.population:
+        rows = [row for row in trainer.played.rows if row.player == name]
+        assert len(rows) == (4 if name.startswith("teacher") else 16)
+        alone = train_alone(tmp_path / "founders" / name, rows, 4, settings)
+        before = PeftModel.from_pretrained(tiny_model(), tmp_path / "founders" / name).state_dict()
+        moved = 0.0
+        for got, want, start in zip(trainer.population.parameters(name), alone, _lora(before), strict=True):
+            torch.testing.assert_close(got - start, want - start, rtol=2e-3, atol=2e-6)
+            moved += float((want - start).abs().sum())
+        assert moved > 0
+
+
+def _lora(state):
+    return [value for key, value in state.items() if "lora_A" in key or "lora_B" in key]
+
+
+def test_rows_of_a_member_are_compute_matched(make_trainer):
+    """Invariant 5: within a role every member has the same number of rows in every round."""
+    trainer = make_trainer(num_teachers=4, num_students=2, max_steps=3)
+    seen = []
+    trainer.on_round = lambda summary: seen.append({m.name: m.rows for m in summary.members})
+    trainer.train()
+    assert len(seen) == 3
+    for rows in seen:
+        assert [rows[f"teacher_{i}"] for i in range(4)] == [2] * 4
+        assert [rows[f"student_{i}"] for i in range(2)] == [8] * 2
+
+
+def test_text_of_reads_both_forms():
+    assert text_of("a") == text_of([{"role": "assistant", "content": "a"}]) == "a"

@@ -1,0 +1,162 @@
+"""`TransformersSampler`: all members in one `generate` call on the training model itself.
+
+Nothing has to be synchronised: the sampled weights are the trained weights.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from ..population import Population
+from ..tasks import BASE_STOP, render_prompt
+from ..self_play.sampling import Completion, Message
+from .noise import gumbel
+
+
+class GumbelMax(LogitsProcessor):
+    """Adds Gumbel noise, so that the greedy choice afterwards is a draw from the softmax (the Gumbel-max trick)."""
+
+    def __init__(self, row_seeds: Tensor, prompt_length: int):
+        self.row_seeds, self.prompt_length = row_seeds, prompt_length
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        return scores + gumbel(self.row_seeds, input_ids.shape[1] - self.prompt_length, scores.shape[1])
+
+
+class TransformersSampler:
+    """Samples from members with `transformers`, rows of all members in one batch with one KV cache.
+
+    Args:
+        population ([`Population`]): Members and their model.
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer with a pad token; padded on the left here.
+        max_completion_length (`int`): Most tokens to draw.
+        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
+        top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `generate`; off by default.
+        template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
+        batch_size (`int`, *optional*, defaults to `64`): Rows decoded at once; bounds the KV cache.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_completion_length: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float | None = None,
+        template: str = "chat",
+        batch_size: int = 64,
+    ):
+        self.population, self.tokenizer, self.template = population, tokenizer, template
+        self.temperature, self.batch_size = temperature, batch_size
+        # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
+        self.stop = {"stop_strings": list(BASE_STOP), "tokenizer": tokenizer} if template == "base" else {}
+        self.warpers = LogitsProcessorList()
+        if temperature not in (0.0, 1.0):
+            self.warpers.append(TemperatureLogitsWarper(temperature))
+        if top_k:
+            self.warpers.append(TopKLogitsWarper(top_k))
+        if top_p < 1.0:
+            self.warpers.append(TopPLogitsWarper(top_p))
+        if min_p is not None:
+            self.warpers.append(MinPLogitsWarper(min_p))
+        declared = population.base_model.generation_config.eos_token_id or []
+        declared = [declared] if isinstance(declared, int) else list(declared)
+        self.eos_ids = sorted({tokenizer.eos_token_id, *declared})
+        self.config = GenerationConfig(
+            max_new_tokens=max_completion_length,
+            do_sample=False,
+            eos_token_id=self.eos_ids,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            disable_compile=True,
+        )
+
+    def __call__(
+        self,
+        prompts: Sequence[list[Message]],
+        members: Sequence[str | None],
+        *,
+        seed: int,
+        streams: Sequence[int] | None = None,
+    ) -> list[Completion]:
+        """Draws one completion per prompt; member `None` is the frozen base (alone in its call).
+
+        Row `i` uses noise stream `(seed, streams[i])`, by default `(seed, i)`, whatever the batch around it: a rank
+        that draws a share of the rows passes their indices and gets what one process would have drawn.
+        """
+        prompt_ids = self._tokenize(prompts)
+        streams = range(len(prompts)) if streams is None else streams
+        return self.draw(prompt_ids, members, [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams])
+
+    def draw(
+        self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
+    ) -> list[Completion]:
+        """Draws completions for tokenised prompts with explicit 32-bit row seeds, in batches of similar length."""
+        by_length = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+        completions: dict[int, list[int]] = {}
+        for start in range(0, len(by_length), self.batch_size):
+            rows = by_length[start : start + self.batch_size]
+            batch = self._draw_batch(
+                [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
+            )
+            completions.update(zip(rows, batch, strict=True))
+        return [
+            Completion(self.tokenizer.decode(completions[i], skip_special_tokens=True), list(ids), completions[i])
+            for i, ids in enumerate(prompt_ids)
+        ]
+
+    def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
+        unique: dict[str, list[int]] = {}
+        texts = [render_prompt(prompt, self.tokenizer, template=self.template) for prompt in prompts]
+        for text in texts:
+            if text not in unique:
+                unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [unique[text] for text in texts]
+
+    @torch.no_grad()
+    def _draw_batch(
+        self, prompt_ids: list[list[int]], members: list[str | None], row_seeds: list[int]
+    ) -> list[list[int]]:
+        model = self.population.base_model
+        device = model.device
+        width = max(map(len, prompt_ids))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompt_ids], device=device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompt_ids], device=device)
+        processors = LogitsProcessorList(self.warpers)
+        if self.temperature:
+            processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
+        if set(members) == {None}:
+            context = self.population.routing.base()
+        else:
+            context = self.population.route(members)
+        training = model.training
+        model.eval()
+        try:
+            with context:
+                output = model.generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=self.config,
+                    logits_processor=processors,
+                    **self.stop,
+                )
+        finally:
+            model.train(training)
+        return [self._trim(row) for row in output[:, width:].tolist()]
+
+    def _trim(self, ids: list[int]) -> list[int]:
+        """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""
+        for i, token in enumerate(ids):
+            if token in self.eos_ids:
+                return ids[: i + 1]
+            if i and token == self.tokenizer.pad_token_id:
+                return ids[:i]
+        return ids

@@ -1,0 +1,98 @@
+"""Matchmaking: which teacher's tasks go to which student in a round.
+
+Only the choice of pairs lives here; playing them is the round's business.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from .ratings import Ratings
+
+
+def variance(teacher_wins: np.ndarray, power: float) -> np.ndarray:
+    """x (1 - x): near-balanced matches, the variance of one game (prioritised fictitious self-play)."""
+    return teacher_wins * (1 - teacher_wins)
+
+
+def hard(teacher_wins: np.ndarray, power: float) -> np.ndarray:
+    """(1 - x)^power with x = P(student beats teacher): the learner is the student, who gets teachers that beat it."""
+    return teacher_wins**power
+
+
+def uniform(teacher_wins: np.ndarray, power: float) -> np.ndarray:
+    """1: every pair alike, whatever the ratings (ablation)."""
+    return np.ones_like(teacher_wins)
+
+
+PAIRINGS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "variance": variance,
+    "hard": hard,
+    "uniform": uniform,
+}
+"""Weight functions `(P(teacher beats student) of shape (T, S), power) -> non-negative weights of shape (T, S)`."""
+
+
+def pair(
+    ratings: Ratings,
+    *,
+    method: str = "variance",
+    rng: np.random.Generator,
+    floor: float = 0.1,
+    power: float = 2.0,
+) -> list[tuple[str, str]]:
+    """Draws a round's matches: one random maximum-weight assignment, so that every member plays equally much.
+
+    Args:
+        ratings (`Ratings`): Members and their ratings.
+        method (`str`, *optional*, defaults to `"variance"`):
+            A key of `PAIRINGS`, or `"fixed"`: round robin by index, match `k` is teacher `k mod T` against student
+            `k mod S`, the same in every round and drawing nothing from `rng`.
+        rng (`np.random.Generator`): Source of the Gumbel noise.
+        floor (`float`, *optional*, defaults to `0.1`): Share of the uniform pairing mixed in, in [0, 1].
+        power (`float`, *optional*, defaults to `2.0`): Exponent of `"hard"`.
+
+    Returns:
+        `list[tuple[str, str]]`: L = lcm(T, S) pairs `(teacher, student)`, sorted by teacher and then student, with
+        every teacher L / T times and every student L / S times. Where T and S differ a pair can occur twice.
+
+    Raises:
+        ValueError: If a side is empty, the method is unknown, or `floor` or `power` is out of range.
+
+    The weight of a pair is `(1 - floor) f / mean(f) + floor`; independent Gumbel noise on its logarithm makes the best
+    assignment random, and for one pair at a time would make it exactly proportional to the weight (Gumbel-max).
+    Source: prioritised fictitious self-play (Vinyals et al., 2019); floor and assignment are our choice.
+    """
+    teachers, students = ratings.teachers, ratings.students
+    if not teachers or not students:
+        raise ValueError(f"Pairing needs both sides, got {len(teachers)} teachers and {len(students)} students.")
+    if method != "fixed" and method not in PAIRINGS:
+        raise ValueError(f"Unknown pairing {method!r}; choose one of {[*PAIRINGS, 'fixed']}.")
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor is the share of uniform pairing and lies in [0, 1], got {floor}.")
+    if not 0 <= power < math.inf:
+        raise ValueError(f"power is the exponent of 'hard' and is finite and at least 0, got {power}.")
+
+    length = math.lcm(len(teachers), len(students))
+    if method == "fixed":
+        chosen = [(k % len(teachers), k % len(students)) for k in range(length)]
+    else:
+        weights = _mix(PAIRINGS[method](ratings.win_probabilities(), power), floor)
+        rows = np.repeat(np.arange(len(teachers)), length // len(teachers))
+        columns = np.repeat(np.arange(len(students)), length // len(students))
+        with np.errstate(divide="ignore"):
+            score = np.log(weights)[np.ix_(rows, columns)] + rng.gumbel(size=(length, length))
+        # A pair of weight 0 (possible with floor 0 only) is a last resort, but the assignment must stay feasible.
+        picked = linear_sum_assignment(np.maximum(score, -1e6), maximize=True)
+        chosen = [(int(rows[i]), int(columns[j])) for i, j in zip(*picked, strict=True)]
+    return [(teachers[t], students[s]) for t, s in sorted(chosen)]
+
+
+def _mix(weights: np.ndarray, floor: float) -> np.ndarray:
+    """Weights with mean 1, mixed with the uniform floor; uniform where all weights vanish."""
+    mean = weights.mean()
+    if mean == 0:
+        return np.ones_like(weights)
+    return (1 - floor) * weights / mean + floor

@@ -1,0 +1,207 @@
+"""What happened in a round, as plain frozen records: who proposed what, and who solved it.
+
+Records carry facts and turn into JSON and flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trl_populora.tasks.task import Refusal, Task
+
+from .ratings import Match
+
+
+COLUMNS: dict[str, type] = {
+    "round": int,
+    "step": int,
+    "member": str,
+    "role": str,
+    "type": str,
+    "group": int,
+    "task": str,
+    "author": str,
+    "opponent": str,
+    "valid": bool,
+    "reason": str,
+    "solved": bool,
+    "reward": float,
+    "tokens": int,
+    "completion": str,
+}
+"""Columns of a row and their types; every one but the first four may be `None`."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One completion of a proposal prompt.
+
+    Attributes:
+        member (`str`): Teacher that wrote it.
+        type (`str`): Task type that was asked for.
+        completion (`str`): Text as generated.
+        group (`int`): Proposals of one prompt share a group.
+        task (`Task`, *optional*): The task it became, if it is valid.
+        refusal (`Refusal`, *optional*): Why it is not valid. Exactly one of `task` and `refusal` is given.
+        reward (`float`, *optional*): `None` until rewarded, or if it is valid and was not played.
+        tokens (`int`, *optional*, defaults to `0`): Length of the completion.
+    """
+
+    member: str
+    type: str
+    completion: str
+    group: int
+    task: Task | None = None
+    refusal: Refusal | None = None
+    reward: float | None = None
+    tokens: int = 0
+
+    def __post_init__(self):
+        if (self.task is None) == (self.refusal is None):
+            raise ValueError(
+                f"A proposal carries a task or a refusal, one of the two; got task={self.task!r} and "
+                f"refusal={self.refusal!r} for {self.member!r}."
+            )
+
+    @property
+    def valid(self) -> bool:
+        return self.task is not None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One completion of a solving prompt.
+
+    Attributes:
+        member (`str`): Student that wrote it.
+        task (`Task`): What it had to solve.
+        completion (`str`): Text as generated.
+        group (`int`): The attempts of one student at one task share a group.
+        solved (`bool`): Whether the answer was judged right.
+        answer_text (`str`, *optional*, defaults to `""`): The part of the completion that was read as the answer.
+        refusal (`Refusal`, *optional*): Why no answer could be read; such an attempt is never solved.
+        opponent (`str`, *optional*):
+            Teacher that this attempt is a game against; `None` for a task filled in from the buffer, which is no game
+            and rewards nobody but the student.
+        reward (`float`, *optional*): `None` until rewarded.
+        tokens (`int`, *optional*, defaults to `0`): Length of the completion.
+    """
+
+    member: str
+    task: Task
+    completion: str
+    group: int
+    solved: bool = False
+    answer_text: str = ""
+    refusal: Refusal | None = None
+    opponent: str | None = None
+    reward: float | None = None
+    tokens: int = 0
+
+    def __post_init__(self):
+        if self.solved and self.refusal is not None:
+            raise ValueError(f"An attempt refused for {self.refusal.reason!r} cannot be solved ({self.member!r}).")
+
+    @property
+    def valid(self) -> bool:
+        return self.refusal is None
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Everything one round of self-play produced.
+
+    Attributes:
+        round (`int`): Number of the round, from 0.
+        step (`int`): Training step at which it was played.
+        proposals (`tuple[Proposal, ...]`): In the order of their prompts.
+        attempts (`tuple[Attempt, ...]`): In the order of their prompts.
+        matches (`tuple[Match, ...]`): Outcome of each pairing.
+    """
+
+    round: int
+    step: int
+    proposals: tuple[Proposal, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    matches: tuple[Match, ...] = ()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""
+        head = {"round": self.round, "step": self.step}
+        for proposal in self.proposals:
+            own = {"role": "teacher", "type": proposal.type, "opponent": None, "solved": None}
+            yield _row(proposal, head | own)
+        for attempt in self.attempts:
+            own = {"role": "student", "type": attempt.task.type, "opponent": attempt.opponent}
+            yield _row(attempt, head | own | {"solved": attempt.solved})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON. Each task is written once, however often it was attempted."""
+        played = [item.task for item in (*self.proposals, *self.attempts) if item.task is not None]
+        tasks = list(dict.fromkeys(played))
+        number = {task: index for index, task in enumerate(tasks)}
+        return {
+            "round": self.round,
+            "step": self.step,
+            "tasks": [task.to_json() for task in tasks],
+            "proposals": [_flat(proposal, number) for proposal in self.proposals],
+            "attempts": [_flat(attempt, number) for attempt in self.attempts],
+            "matches": [asdict(match) for match in self.matches],
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "RoundRecord":
+        """Inverse of `to_json`."""
+        tasks = [Task.from_json(task) for task in record["tasks"]]
+        return cls(
+            round=record["round"],
+            step=record["step"],
+            proposals=tuple(Proposal(**_deep(item, tasks)) for item in record["proposals"]),
+            attempts=tuple(Attempt(**_deep(item, tasks)) for item in record["attempts"]),
+            matches=tuple(Match(**match) for match in record["matches"]),
+        )
+
+
+def tally(attempts: Iterable[Attempt]) -> tuple[Match, ...]:
+    """Adds attempts up to matches, one per teacher and student, in order of first appearance.
+
+    Attempts at filled-in tasks (no opponent) are no games and are left out.
+    """
+    games: dict[tuple[str, str], list[bool]] = {}
+    for attempt in attempts:
+        if attempt.opponent is not None:
+            games.setdefault((attempt.opponent, attempt.member), []).append(attempt.solved)
+    return tuple(Match(teacher, student, len(won), sum(won)) for (teacher, student), won in games.items())
+
+
+def _row(item: Proposal | Attempt, known: dict[str, Any]) -> dict[str, Any]:
+    values = known | {
+        "member": item.member,
+        "group": item.group,
+        "task": item.task.id if item.task else None,
+        "author": item.task.author if item.task else None,
+        "valid": item.valid,
+        "reason": item.refusal.reason if item.refusal else None,
+        "reward": item.reward,
+        "tokens": item.tokens,
+        "completion": item.completion,
+    }
+    return {column: values[column] for column in COLUMNS}
+
+
+def _flat(item: Proposal | Attempt, number: dict[Task, int]) -> dict[str, Any]:
+    """Fields of a record, with the task as its number and the refusal as plain data."""
+    plain = {
+        "task": None if item.task is None else number[item.task],
+        "refusal": None if item.refusal is None else item.refusal.to_json(),
+    }
+    return vars(item) | plain
+
+
+def _deep(record: dict[str, Any], tasks: list[Task]) -> dict[str, Any]:
+    task, refusal = record["task"], record["refusal"]
+    objects = {
+        "task": None if task is None else tasks[task],
+        "refusal": None if refusal is None else Refusal.from_json(refusal),
+    }
+    return record | objects

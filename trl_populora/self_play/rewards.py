@@ -1,0 +1,159 @@
+"""Rewards of both sides and the advantages made from them.
+
+Pure functions of plain numbers. Parsing, verification and the loss live elsewhere.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+
+ADVANTAGE_EPSILON = 1e-4
+"""Added to the standard deviation, as in TRL's GRPO."""
+
+
+def adversarial(solve_rate: float) -> float:
+    """1 - s: the zero-sum reward for valid tasks that the matched student fails (the paper's choice)."""
+    return 1 - solve_rate
+
+
+def learnability(solve_rate: float) -> float:
+    """1 - s for a task solved sometimes, -0.5 for one solved always or never (Absolute Zero Reasoner)."""
+    return 1 - solve_rate if 0 < solve_rate < 1 else -0.5
+
+
+def frontier(solve_rate: float) -> float:
+    """4 s (1 - s): highest, at 1, for a task solved every second time (our choice)."""
+    return 4 * solve_rate * (1 - solve_rate)
+
+
+TEACHER_REWARDS: dict[str, Callable[[float], float]] = {
+    "adversarial": adversarial,
+    "learnability": learnability,
+    "frontier": frontier,
+}
+"""Rewards of a valid task as functions of its solve rate in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class RewardSettings:
+    """What an outcome is worth (values of Absolute Zero Reasoner).
+
+    Args:
+        solved (`float`, *optional*, defaults to `1.0`): Student: the answer is right.
+        wrong (`float`, *optional*, defaults to `-0.5`): Student: well formed and wrong.
+        malformed (`float`, *optional*, defaults to `-1.0`): Student: no answer could be read.
+        invalid (`float`, *optional*, defaults to `-1.0`): Teacher: the proposal is invalid or badly formed.
+        teacher (`str`, *optional*, defaults to `"adversarial"`): Key of `TEACHER_REWARDS`, for valid tasks.
+
+    Raises:
+        ValueError: If `teacher` is unknown or a reward is not finite.
+    """
+
+    solved: float = 1.0
+    wrong: float = -0.5
+    malformed: float = -1.0
+    invalid: float = -1.0
+    teacher: str = "adversarial"
+
+    def __post_init__(self):
+        if self.teacher not in TEACHER_REWARDS:
+            raise ValueError(f"Unknown teacher reward {self.teacher!r}; choose one of {list(TEACHER_REWARDS)}.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "teacher" and not np.isfinite(value):
+                raise ValueError(f"Reward {field.name!r} must be a finite number, got {value}.")
+
+
+def student_reward(solved: bool, *, well_formed: bool, settings: RewardSettings = RewardSettings()) -> float:
+    """Reward of one attempt.
+
+    Args:
+        solved (`bool`): Whether the answer was judged right.
+        well_formed (`bool`): Whether an answer could be read; an answer that could not be read cannot be right.
+        settings (`RewardSettings`, *optional*): Values of the three outcomes.
+    """
+    if not well_formed:
+        return settings.malformed
+    return settings.solved if solved else settings.wrong
+
+
+def teacher_reward(solve_rate: float | None, *, settings: RewardSettings = RewardSettings()) -> float:
+    """Reward of one proposal.
+
+    Args:
+        solve_rate (`float` or `None`):
+            Mean success of the matched student over its attempts; NaN for a valid task that was not played, which
+            then gets NaN: no reward and no part in the baseline. `None` for an invalid proposal.
+        settings (`RewardSettings`, *optional*): Value of an invalid proposal and reward of a valid one.
+
+    Raises:
+        ValueError: If the solve rate lies outside [0, 1].
+    """
+    if solve_rate is None:
+        return settings.invalid
+    if np.isnan(solve_rate):
+        return float("nan")
+    if not 0 <= solve_rate <= 1:
+        raise ValueError(f"A solve rate lies in [0, 1], got {solve_rate}.")
+    return float(TEACHER_REWARDS[settings.teacher](solve_rate))
+
+
+def bonus(value: float, *, coefficient: float, maximum: float) -> float:
+    """min(coefficient * value, maximum): an optional addition for complexity, novelty or diversity, off by default."""
+    return min(coefficient * value, maximum)
+
+
+def advantages(
+    rewards: Sequence[float] | np.ndarray,
+    groups: Sequence | np.ndarray,
+    *,
+    mode: str = "group",
+    strata: Sequence | np.ndarray | None = None,
+    scale: bool = True,
+) -> np.ndarray:
+    """Turns rewards into advantages.
+
+    Args:
+        rewards (`np.ndarray` of shape `(N,)`): NaN marks a row that was not played.
+        groups (`Sequence` of length N): Label of each row's group: completions of one prompt by one member.
+        mode (`str`, *optional*, defaults to `"group"`):
+            `"group"`: (r - mean) / (std + 1e-4) within each group, the numbers of TRL's GRPO, that is with the
+            unbiased standard deviation. `"role_task"`: the same within each stratum (Absolute Zero Reasoner's
+            TRR++). `"none"`: the reward itself, no baseline.
+        strata (`Sequence` of length N, *optional*):
+            Label of each row's stratum, e.g. `(member, role, type)`; needed by `"role_task"`.
+        scale (`bool`, *optional*, defaults to `True`): `False` subtracts the mean and does not divide.
+
+    Returns:
+        `np.ndarray` of shape `(N,)`, float64. A row with NaN reward gets 0 and is left out of the baseline, as does
+        a row that is alone in its baseline.
+
+    Raises:
+        ValueError: If lengths differ, the mode is unknown, a reward is infinite, or `strata` is missing.
+    """
+    rewards = np.asarray(rewards, dtype=np.float64)
+    if mode not in ("group", "role_task", "none"):
+        raise ValueError(f"Unknown advantage mode {mode!r}; choose 'group', 'role_task' or 'none'.")
+    labels = strata if mode == "role_task" else groups
+    if labels is None:
+        raise ValueError("mode='role_task' needs `strata`: one (member, role, type) label per row.")
+    if rewards.ndim != 1 or len(labels) != len(rewards):
+        raise ValueError(f"Need one label per reward, got {len(labels)} labels for rewards of shape {rewards.shape}.")
+    if np.isinf(rewards).any():
+        raise ValueError("Rewards must be finite, or NaN for rows that were not played.")
+    if mode == "none":
+        return np.nan_to_num(rewards, nan=0.0)
+
+    rows_of: dict = {}
+    for row, label in enumerate(labels.tolist() if isinstance(labels, np.ndarray) else labels):
+        rows_of.setdefault(tuple(label) if isinstance(label, list) else label, []).append(row)
+    result = np.zeros_like(rewards)
+    for rows in rows_of.values():
+        played = [row for row in rows if not np.isnan(rewards[row])]
+        if len(played) < 2 or np.ptp(rewards[played]) == 0:
+            continue
+        centred = rewards[played] - rewards[played].mean()
+        result[played] = centred / (rewards[played].std(ddof=1) + ADVANTAGE_EPSILON) if scale else centred
+    return result

@@ -1,0 +1,77 @@
+"""What happens between rounds: the replacement step, and the round's summary."""
+
+import time
+import zlib
+from dataclasses import replace
+
+import torch
+from transformers import TrainerCallback
+
+from ..diagnostics import RoundSummary, round_metrics
+from ..evolution import EvolutionEvent, evolve
+
+
+class RoundCallback(TrainerCallback):
+    """At the end of each round: evolve if it is time, reset what belonged to the replaced, report the round.
+
+    Runs before logging and saving, so metrics and checkpoints hold the population after replacement.
+    """
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def on_step_end(self, args, state, control, **kwargs):
+        trainer = self.trainer
+        if state.global_step % trainer.num_iterations:
+            return
+        summary = self._observe()  # before evolution: the members as they played
+        events = self._evolve(state.global_step)
+        self._report(replace(summary, events=tuple(event.to_json() for event in events)))
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.trainer.executor.close()
+
+    def _evolve(self, step: int) -> list[EvolutionEvent]:
+        trainer, settings = self.trainer, self.trainer.args.evolution
+        if settings is None or step // trainer.num_iterations % settings.interval:
+            return []
+        rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
+        events = evolve(trainer.population, trainer.ratings, settings=settings, step=step, rng=rng)
+        for event in events:
+            self._start_over(event.slot)
+        trainer.lineage.extend(events)
+        if trainer.accelerator.is_main_process:
+            trainer.folder.append_events(events)
+        return events
+
+    def _start_over(self, name: str) -> None:
+        """A child starts without optimizer moments, at its own learning rate."""
+        trainer = self.trainer
+        optimizer = trainer.optimizer
+        for parameter in trainer.population.parameters(name):
+            optimizer.state.pop(parameter, None)
+        for i, group in enumerate(optimizer.param_groups):
+            if group["member"] == name and trainer.lr_scheduler is not None:
+                rate = trainer.population[name].learning_rate
+                group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
+                group["initial_lr"] = trainer.lr_scheduler.base_lrs[i] = rate
+
+    def _observe(self) -> RoundSummary:
+        trainer, played = self.trainer, self.trainer.played
+        return trainer.observer.observe(
+            played.record,
+            ratings=trainer.ratings,
+            population=trainer.population,
+            counts=trainer.executor.counts,
+            seconds=played.seconds | {"learn": time.perf_counter() - trainer.played_at},
+            grad_norms=trainer.member_grad_norms,
+        )
+
+    def _report(self, summary: RoundSummary) -> None:
+        trainer = self.trainer
+        for name, value in round_metrics(summary).items():
+            trainer._metrics["train"][name].append(value)
+        if trainer.accelerator.is_main_process:
+            trainer.folder.append_round(trainer.played.record, summary)
+            if trainer.on_round is not None:
+                trainer.on_round(summary)

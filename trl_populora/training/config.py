@@ -1,0 +1,370 @@
+"""`PopulationSelfPlayConfig`: every setting of a population run, checked at construction.
+
+Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the population are here.
+"""
+
+import math
+import os
+from dataclasses import dataclass, field
+
+from trl import GRPOConfig
+
+from ..evolution import EvolutionSettings
+from ..self_play.pairing import PAIRINGS
+from ..self_play.rewards import TEACHER_REWARDS, RewardSettings
+
+
+TASK_TYPES = ("code_o", "code_i", "code_f")
+TOKEN_LOSSES = ("dapo", "cispo", "vespo")
+ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+
+
+@dataclass
+class PopulationSelfPlayConfig(GRPOConfig):
+    r"""
+    Configuration class for the [`PopulationSelfPlayTrainer`].
+
+    The dial is `num_teachers` and `num_students`; the shape of a round follows. With T teachers, S students, P prompts
+    per teacher and G = `num_generations`, a round has T*P*G proposals and as many tasks to solve, each attempted G
+    times: T*P*G*(1 + G) rows, one optimizer step (times `num_iterations`). `gradient_accumulation_steps` is derived
+    from the rows and `per_device_train_batch_size`.
+
+    Only what differs from [`~trl.GRPOConfig`] is listed. Sources: the paper (arXiv 2605.16727), AZR (arXiv
+    2505.03335), or our choice; docs/deviations.md tells them apart.
+
+    Parameters:
+        > Parameters that control the population
+
+        num_teachers (`int`, *optional*, defaults to `4`):
+            Number of teachers, T.
+        num_students (`int`, *optional*, defaults to `4`):
+            Number of students, S.
+        shared_member (`bool`, *optional*, defaults to `False`):
+            One adapter plays both roles: the single-agent baseline. Needs one teacher and one student.
+        lora_r (`int`, *optional*, defaults to `16`):
+            LoRA rank of every member. Ignored when the trainer is given a `peft_config`.
+        lora_alpha (`int`, *optional*, defaults to `32`):
+            LoRA alpha of every member.
+        lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
+            Modules to adapt.
+        teacher_learning_rate (`float`, *optional*):
+            Learning rate of the teachers; `learning_rate` if unset.
+        student_learning_rate (`float`, *optional*):
+            Learning rate of the students; `learning_rate` if unset.
+
+        > Parameters that control the round
+
+        prompts_per_teacher (`int`, *optional*, defaults to `1`):
+            Proposal prompts per teacher and round, P. Task types take turns.
+        task_types (`list[str]`, *optional*, defaults to all three):
+            Task types in play: `"code_o"` (deduction), `"code_i"` (abduction), `"code_f"` (induction).
+        prompt_style (`str`, *optional*, defaults to `"full"`):
+            `"full"` spells the rules out; `"compact"` uses few words, for small models.
+        prompt_template (`str`, *optional*, defaults to `"chat"`):
+            `"chat"` uses the tokenizer's chat template; `"base"` a plain transcript for base models.
+        num_references (`int`, *optional*, defaults to `6`):
+            Reference tasks shown to a proposer, K.
+        num_function_inputs (`int`, *optional*, defaults to `10`):
+            Inputs of a `code_f` task; the first half is shown to the student.
+        seed_tasks (`int`, *optional*, defaults to `256`):
+            Verified seed tasks per type that fill the buffers at the start. 0 starts from one identity task.
+        seed_families (`list[str]`, *optional*):
+            Families of the seed generator to draw from; all if unset.
+        buffer_capacity (`int`, *optional*, defaults to `16384`):
+            Tasks kept per type; the newest stay.
+        generation_rows (`int`, *optional*, defaults to `64`):
+            Rows decoded at once; bounds the memory of the KV cache.
+
+        > Parameters that control rewards and advantages
+
+        teacher_reward (`str`, *optional*, defaults to `"adversarial"`):
+            Reward of a valid task with solve rate s: `"adversarial"` 1 - s, `"learnability"` 1 - s inside (0, 1) and
+            -0.5 at the ends, `"frontier"` 4 s (1 - s).
+        invalid_reward (`float`, *optional*, defaults to `-1.0`):
+            Reward of an invalid proposal and of a badly formed answer.
+        wrong_reward (`float`, *optional*, defaults to `-0.5`):
+            Reward of a well-formed wrong answer.
+        solved_reward (`float`, *optional*, defaults to `1.0`):
+            Reward of a right answer.
+        advantage (`str`, *optional*, defaults to `"group"`):
+            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member and task type.
+
+        > Parameters that control matchmaking
+
+        pairing (`str`, *optional*, defaults to `"variance"`):
+            Weight of a pairing by the teacher's predicted win probability x: `"variance"` x (1 - x), `"hard"`,
+            `"uniform"`, or `"fixed"` pairs.
+        pairing_floor (`float`, *optional*, defaults to `0.1`):
+            Share of uniform weight mixed in.
+
+        > Parameters that control evolution
+
+        evolution_interval (`int`, *optional*, defaults to `20`):
+            Rounds between replacement steps; 0 turns evolution off.
+        evolution_fraction (`float`, *optional*, defaults to `0.25`):
+            Share of each role that is replaced, at least one member.
+        evolution_min_age (`int`, *optional*, defaults to `0`):
+            Optimizer steps a member must have lived before it can be replaced.
+        evolution_operators (`list[str]`, *optional*):
+            Operators drawn from; all nine of the paper's family if unset.
+
+        > Parameters that control the executor
+
+        executor_workers (`int`, *optional*):
+            Parallel sandboxes; the number of cores if unset.
+        executor_cpu_seconds (`float`, *optional*, defaults to `0.5`):
+            CPU limit of one program with all its inputs, in seconds.
+        executor_memory_mb (`int`, *optional*, defaults to `512`):
+            Address-space limit of one program, in MiB.
+        accept_unsafe_execution (`bool`, *optional*, defaults to `False`):
+            Run even where no system-call filter is available. Model-written programs then run unconfined.
+
+    > [!NOTE]
+    > These parameters have default values different from [`~trl.GRPOConfig`]:
+    > - `learning_rate`: Defaults to `1e-5` instead of `1e-6` (LoRA).
+    > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
+    > - `logging_steps`: Defaults to `1` instead of `10`.
+    """
+
+    learning_rate: float = field(default=1e-5, metadata={"help": "Peak learning rate of every member."})
+    max_steps: int = field(default=200, metadata={"help": "Number of optimizer steps; rounds times num_iterations."})
+    logging_steps: float = field(default=1, metadata={"help": "Log every so many steps."})
+    num_teachers: int = field(default=4, metadata={"help": "Number of teachers, T."})
+    num_students: int = field(default=4, metadata={"help": "Number of students, S."})
+    shared_member: bool = field(
+        default=False, metadata={"help": "One adapter plays both roles (single-agent baseline)."}
+    )
+    lora_r: int = field(default=16, metadata={"help": "LoRA rank of every member."})
+    lora_alpha: int = field(default=32, metadata={"help": "LoRA alpha of every member."})
+    lora_target_modules: list[str] | str = field(
+        default="all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
+    )
+    teacher_learning_rate: float | None = field(
+        default=None, metadata={"help": "Learning rate of the teachers; learning_rate if unset."}
+    )
+    student_learning_rate: float | None = field(
+        default=None, metadata={"help": "Learning rate of the students; learning_rate if unset."}
+    )
+    prompts_per_teacher: int = field(default=1, metadata={"help": "Proposal prompts per teacher and round, P."})
+    task_types: list[str] = field(
+        default_factory=lambda: list(TASK_TYPES), metadata={"help": "Task types in play: code_o, code_i, code_f."}
+    )
+    prompt_style: str = field(default="full", metadata={"help": "'full' or 'compact' prompts."})
+    prompt_template: str = field(default="chat", metadata={"help": "'chat' template of the tokenizer, or 'base'."})
+    num_references: int = field(default=6, metadata={"help": "Reference tasks shown to a proposer, K."})
+    num_function_inputs: int = field(default=10, metadata={"help": "Inputs of a code_f task."})
+    seed_tasks: int = field(default=256, metadata={"help": "Seed tasks per type; 0 starts from one identity task."})
+    seed_families: list[str] | None = field(
+        default=None, metadata={"help": "Families of the seed generator to draw from; all if unset."}
+    )
+    generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
+    buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
+    teacher_reward: str = field(
+        default="adversarial", metadata={"help": "'adversarial', 'learnability' or 'frontier'."}
+    )
+    invalid_reward: float = field(default=-1.0, metadata={"help": "Reward of an invalid proposal or answer."})
+    wrong_reward: float = field(default=-0.5, metadata={"help": "Reward of a well-formed wrong answer."})
+    solved_reward: float = field(default=1.0, metadata={"help": "Reward of a right answer."})
+    advantage: str = field(default="group", metadata={"help": "'group' (GRPO) or 'role_task' (AZR's TRR++)."})
+    pairing: str = field(default="variance", metadata={"help": "'variance', 'hard', 'uniform' or 'fixed'."})
+    pairing_floor: float = field(default=0.1, metadata={"help": "Share of uniform weight in the pairing."})
+    evolution_interval: int = field(default=20, metadata={"help": "Rounds between replacement steps; 0 = off."})
+    evolution_fraction: float = field(default=0.25, metadata={"help": "Share of each role that is replaced."})
+    evolution_min_age: int = field(default=0, metadata={"help": "Steps a member must have lived to be replaced."})
+    evolution_operators: list[str] | None = field(
+        default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
+    )
+    executor_workers: int | None = field(default=None, metadata={"help": "Parallel sandboxes; all cores if unset."})
+    executor_cpu_seconds: float = field(default=0.5, metadata={"help": "CPU limit of one program, in seconds."})
+    executor_memory_mb: int = field(default=512, metadata={"help": "Memory limit of one program, in MiB."})
+    accept_unsafe_execution: bool = field(
+        default=False, metadata={"help": "Run even where no system-call filter is available."}
+    )
+
+    def __post_init__(self):
+        self._check_population()
+        self._check_choices()
+        self._derive_batch()
+        super().__post_init__()
+        self._check_unsupported()
+
+    # The shape of a round --------------------------------------------------------------------------------------
+
+    @property
+    def proposals_per_round(self) -> int:
+        return self.num_teachers * self.prompts_per_teacher * self.num_generations
+
+    @property
+    def rows_per_round(self) -> int:
+        """Rows of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
+        return self.proposals_per_round * (1 + self.num_generations)
+
+    @property
+    def rounds(self) -> int:
+        return self.max_steps // self.num_iterations
+
+    @property
+    def player_learning_rates(self) -> dict[str, float]:
+        def choose(rate):
+            return self.learning_rate if rate is None else rate
+
+        return {"teacher": choose(self.teacher_learning_rate), "student": choose(self.student_learning_rate)}
+
+    @property
+    def evolution(self) -> EvolutionSettings | None:
+        """Settings of the replacement step, or `None` when evolution is off."""
+        if self.evolution_interval == 0:
+            return None
+        extra = {} if self.evolution_operators is None else {"operators": tuple(self.evolution_operators)}
+        return EvolutionSettings(
+            interval=self.evolution_interval,
+            fraction=self.evolution_fraction,
+            min_age=self.evolution_min_age,
+            **extra,
+        )
+
+    @property
+    def rewards(self) -> RewardSettings:
+        return RewardSettings(
+            solved=self.solved_reward,
+            wrong=self.wrong_reward,
+            malformed=self.invalid_reward,
+            invalid=self.invalid_reward,
+            teacher=self.teacher_reward,
+        )
+
+    # Checks ----------------------------------------------------------------------------------------------------
+
+    def _check_population(self):
+        T, S, P, G = self.num_teachers, self.num_students, self.prompts_per_teacher, self.num_generations
+        if T < 1 or S < 1:
+            raise ValueError(
+                f"num_teachers={T} and num_students={S}: self-play needs at least one of each. Use 1 and 1 with "
+                "shared_member=true for a single agent, or trl.GRPOTrainer to train on a dataset."
+            )
+        if self.shared_member and (T, S) != (1, 1):
+            raise ValueError(
+                f"shared_member=true is the single agent; it needs num_teachers=1 and num_students=1, got {T} and {S}."
+            )
+        if self.shared_member and self.evolution_interval:
+            raise ValueError(
+                f"evolution_interval={self.evolution_interval} with shared_member=true: one agent cannot evolve. Set "
+                "evolution_interval to 0."
+            )
+        if P < 1:
+            raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
+        if G < 2:
+            raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
+        pairs = math.lcm(T, S)
+        if T * P * G % pairs:
+            step = pairs // math.gcd(T * G, pairs)
+            raise ValueError(
+                f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
+                f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
+                f"prompts_per_teacher to a multiple of {step}."
+            )
+        for name in ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity",
+                     "generation_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
+        if self.num_function_inputs < 2:
+            raise ValueError(f"num_function_inputs={self.num_function_inputs} must be at least 2: one shown, one hidden.")
+        if self.max_steps < 1 or self.max_steps % self.num_iterations:
+            raise ValueError(
+                f"max_steps={self.max_steps} must be a positive multiple of num_iterations={self.num_iterations}."
+            )
+        if not 0.0 < self.pairing_floor <= 1.0:
+            raise ValueError(f"pairing_floor={self.pairing_floor} must lie in (0, 1].")
+        if self.executor_cpu_seconds <= 0 or self.executor_memory_mb < 64:
+            raise ValueError(
+                f"executor_cpu_seconds={self.executor_cpu_seconds} must be positive and executor_memory_mb="
+                f"{self.executor_memory_mb} at least 64."
+            )
+
+    def _check_choices(self):
+        if not self.task_types or len(set(self.task_types)) != len(self.task_types):
+            raise ValueError(f"task_types={self.task_types} must name each type once; choose from {list(TASK_TYPES)}.")
+        choices = {
+            "prompt_style": ("full", "compact"),
+            "prompt_template": ("chat", "base"),
+            "teacher_reward": tuple(TEACHER_REWARDS),
+            "advantage": ("group", "role_task"),
+            "pairing": (*PAIRINGS, "fixed"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(allowed)}.")
+        for task_type in self.task_types:
+            if task_type not in TASK_TYPES:
+                raise ValueError(f"task type {task_type!r} is unknown; choose from {list(TASK_TYPES)}.")
+        _ = self.evolution, self.rewards  # built once here: a misspelt operator is refused now
+
+    def _derive_batch(self):
+        """Derive `gradient_accumulation_steps` so that one optimizer step covers one round."""
+        world_size = int(os.environ.get("WORLD_SIZE", 1))
+        rows, per_pass = self.rows_per_round, self.per_device_train_batch_size * world_size
+        if rows % per_pass:
+            fitting = [b for b in range(1, rows // world_size + 1) if rows % (b * world_size) == 0]
+            if not fitting:
+                raise ValueError(
+                    f"{rows} rows a round cannot be split among {world_size} processes. Choose prompts_per_teacher or "
+                    "num_generations so that the rows are a multiple of the processes."
+                )
+            best = min(fitting, key=lambda b: abs(b - self.per_device_train_batch_size))
+            raise ValueError(
+                f"{rows} rows a round ({self.proposals_per_round} proposals x (1 + num_generations="
+                f"{self.num_generations})) do not divide into passes of per_device_train_batch_size="
+                f"{self.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
+                f"{best}."
+            )
+        derived = rows // per_pass
+        given = {
+            "gradient_accumulation_steps": (self.gradient_accumulation_steps, (1, derived)),
+            "steps_per_generation": (self.steps_per_generation, (None, derived)),
+            "generation_batch_size": (self.generation_batch_size, (None, rows)),
+        }
+        for name, (value, allowed) in given.items():
+            if value not in allowed:
+                raise ValueError(
+                    f"{name}={value} contradicts the {rows} rows of a round; leave it out (it follows as {allowed[1]})."
+                )
+        self.gradient_accumulation_steps = derived
+        self.steps_per_generation = self.generation_batch_size = None
+
+    def _check_unsupported(self):
+        problems = []
+
+        def refuse(condition, text):
+            if condition:
+                problems.append(text)
+
+        refuse(self.loss_type not in TOKEN_LOSSES + ROW_LOSSES, f"loss_type={self.loss_type!r} couples members")
+        refuse(self.scale_rewards not in ("group", "none"), f"scale_rewards={self.scale_rewards!r} mixes members")
+        refuse(self.multi_objective_aggregation != "sum_then_normalize", "multi_objective_aggregation mixes members")
+        refuse(self.entropy_coef != 0.0 or self.use_adaptive_entropy, "an entropy bonus couples members")
+        refuse(self.top_entropy_quantile < 1.0, f"top_entropy_quantile={self.top_entropy_quantile} couples members")
+        refuse(self.router_aux_loss_coef, "router_aux_loss_coef couples members")
+        refuse(self.max_grad_norm <= 0, f"max_grad_norm={self.max_grad_norm} (use 1e9 for no clipping)")
+        refuse(self.use_vllm, "use_vllm=true: the multi-LoRA engine is not part of this version")
+        refuse(self.use_transformers_continuous_batching, "continuous batching cannot route rows")
+        refuse(self.sync_ref_model, "sync_ref_model=true: the reference is the frozen base")
+        refuse(self.deepspeed is not None, "DeepSpeed rewrites adapters behind the population's back")
+        refuse(bool(self.fsdp), "FSDP shards the adapters")
+        refuse(self.fp16, "fp16=true (use bf16=true)")
+        refuse((self.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing")
+        refuse(self.load_best_model_at_end, "load_best_model_at_end=true: members have no single best")
+        refuse(self.repetition_penalty != 1.0, f"repetition_penalty={self.repetition_penalty}")
+        refuse(self.chat_template_kwargs, f"chat_template_kwargs={self.chat_template_kwargs}")
+        refuse(self.torch_compile, "torch_compile=true: hooks would recompile every batch")
+        refuse(self.eval_strategy != "no", f"eval_strategy={self.eval_strategy!r} (use `populora evaluate`)")
+        refuse(
+            isinstance(self.save_steps, int) and self.save_strategy == "steps" and self.save_steps % self.num_iterations,
+            f"save_steps={self.save_steps} is not a multiple of num_iterations={self.num_iterations}",
+        )
+        if problems:
+            raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")
+        if self.ddp_find_unused_parameters is None:
+            self.ddp_find_unused_parameters = True
