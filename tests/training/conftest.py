@@ -41,6 +41,7 @@ def config(tmp_path):
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            overwrite_output_dir=True,
         )
         return PopulationSelfPlayConfig(**(settings | overrides))
 

@@ -17,8 +17,8 @@ def checksum(tensors):
 
 def member_state(trainer, name):
     parameters = trainer.population.parameters(name)
-    state = [trainer.optimizer.state[p][key] for p in parameters for key in ("exp_avg", "exp_avg_sq")]
-    return checksum(parameters + state)
+    states = [trainer.optimizer.state.get(p, {}) for p in parameters]  # a member just born has none
+    return checksum(parameters + [state[key] for state in states for key in sorted(state) if torch.is_tensor(state[key])])
 
 
 def swap_rows_of(trainer, victim):

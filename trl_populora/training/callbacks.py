@@ -20,6 +20,10 @@ class RoundCallback(TrainerCallback):
     def __init__(self, trainer):
         self.trainer = trainer
 
+    def on_train_begin(self, args, state, control, **kwargs):
+        if state.global_step == 0 and self.trainer.accelerator.is_main_process:
+            self.trainer.folder.start(overwrite=args.overwrite_output_dir)
+
     def on_step_end(self, args, state, control, **kwargs):
         trainer = self.trainer
         if state.global_step % trainer.num_iterations:

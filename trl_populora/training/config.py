@@ -108,6 +108,11 @@ class PopulationSelfPlayConfig(GRPOConfig):
         evolution_operators (`list[str]`, *optional*):
             Operators drawn from; all nine of the paper's family if unset.
 
+        > Parameters that control the run's folder
+
+        overwrite_output_dir (`bool`, *optional*, defaults to `False`):
+            Discard the record of an earlier run in `output_dir` when a new one starts there.
+
         > Parameters that control the executor
 
         executor_workers (`int`, *optional*):
@@ -173,6 +178,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     evolution_min_age: int = field(default=0, metadata={"help": "Steps a member must have lived to be replaced."})
     evolution_operators: list[str] | None = field(
         default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
+    )
+    overwrite_output_dir: bool = field(
+        default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
     )
     executor_workers: int | None = field(default=None, metadata={"help": "Parallel sandboxes; all cores if unset."})
     executor_cpu_seconds: float = field(default=0.5, metadata={"help": "CPU limit of one program, in seconds."})

@@ -27,6 +27,19 @@ class RunFolder:
         self.lineage = os.path.join(path, "lineage.jsonl")
         self.rounds = os.path.join(path, "rounds")
 
+    def start(self, *, overwrite: bool) -> None:
+        """Begin a new run here.
+
+        Raises:
+            ValueError: If the folder holds the record of another run and `overwrite` is false.
+        """
+        if os.path.isfile(self.history) and not overwrite:
+            raise ValueError(
+                f"{self.path} already holds the record of a run ({self.history}). Resume it with "
+                "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
+            )
+        self.rewind(0, [])
+
     def append_round(self, record: RoundRecord, summary: RoundSummary) -> None:
         os.makedirs(self.rounds, exist_ok=True)
         Dataset.from_list(list(record.rows())).to_parquet(self._round_file(record.round))

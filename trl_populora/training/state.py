@@ -43,6 +43,7 @@ def load_state(trainer, folder: str) -> None:
     trainer.ratings.load_state_dict(state["ratings"])
     trainer.buffer.load_state_dict(state["buffer"])
     trainer.observer.load_state_dict(state["observer"])
-    trainer.lineage = Lineage(EvolutionEvent.from_json(event) for event in state["lineage"])
+    trainer.lineage = Lineage()
+    trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
         trainer.folder.rewind(state["step"] // trainer.num_iterations, list(trainer.lineage))

@@ -1,0 +1,82 @@
+import re
+
+import pytest
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from trl import GRPOConfig
+
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+
+def test_the_dial_sets_the_batch(config):
+    args = config(num_teachers=4, num_students=4, num_generations=8, per_device_train_batch_size=16)
+    assert args.proposals_per_round == 32 and args.rows_per_round == 288
+    assert args.gradient_accumulation_steps == args.steps_per_generation == 18
+    assert args.generation_batch_size == 288
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ({"num_teachers": 0, "num_students": 0}, "num_teachers=0 and num_students=0.*at least one of each"),
+        ({"num_students": 0}, "num_students=0"),
+        ({"shared_member": True}, "shared_member=true.*got 2 and 2"),
+        ({"num_teachers": 2, "num_students": 3}, "prompts_per_teacher to a multiple of 3"),
+        ({"prompts_per_teacher": 0}, "prompts_per_teacher=0"),
+        ({"num_generations": 1}, "num_generations=1"),
+        ({"per_device_train_batch_size": 5}, "12 rows a round .*per_device_train_batch_size to (4|6)"),
+        ({"gradient_accumulation_steps": 7}, "gradient_accumulation_steps=7 contradicts the 12 rows"),
+        ({"steps_per_generation": 7}, "steps_per_generation=7 contradicts"),
+        ({"generation_batch_size": 8}, "generation_batch_size=8 contradicts"),
+        ({"lora_r": 0}, "lora_r=0"),
+        ({"max_steps": 0}, "max_steps=0"),
+        ({"max_steps": 3, "num_iterations": 2}, "max_steps=3 .*multiple of num_iterations=2"),
+        ({"task_types": []}, "task_types=\\[\\]"),
+        ({"task_types": ["code_x"]}, "code_x.*code_o"),
+        ({"task_types": ["code_o", "code_o"]}, "each type once"),
+        ({"prompt_style": "long"}, "prompt_style='long'.*full"),
+        ({"teacher_reward": "kind"}, "teacher_reward='kind'.*adversarial"),
+        ({"pairing": "random"}, "pairing='random'.*variance"),
+        ({"advantage": "batch"}, "advantage='batch'"),
+        ({"pairing_floor": 0.0}, "pairing_floor=0.0"),
+        ({"num_function_inputs": 1}, "num_function_inputs=1"),
+        ({"evolution_interval": 2, "evolution_operators": ["svd_structred"]}, "svd_structred.*svd_structured"),
+        ({"evolution_interval": 2, "evolution_fraction": 2.0}, "2.0"),
+        ({"executor_cpu_seconds": 0}, "executor_cpu_seconds=0"),
+        ({"loss_type": "bnpo"}, "loss_type='bnpo'"),
+        ({"scale_rewards": "batch"}, "scale_rewards='batch'"),
+        ({"entropy_coef": 0.1}, "entropy"),
+        ({"top_entropy_quantile": 0.5}, "top_entropy_quantile=0.5"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm=0.0.*1e9"),
+        ({"use_vllm": True}, "use_vllm=true"),
+        ({"load_best_model_at_end": True, "eval_strategy": "no", "save_strategy": "no"}, "load_best_model_at_end"),
+        ({"gradient_checkpointing_kwargs": {"use_reentrant": True}}, "reentrant"),
+        ({"sync_ref_model": True}, "sync_ref_model"),
+        ({"repetition_penalty": 1.2}, "repetition_penalty=1.2"),
+        ({"save_strategy": "steps", "save_steps": 3, "num_iterations": 2, "max_steps": 4}, "save_steps=3"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_inconsistencies_are_refused_with_value_and_fix(config, setting, text):
+    with pytest.raises(ValueError) as error:
+        config(**setting)
+    assert re.search(text, str(error.value), re.DOTALL), str(error.value)
+
+
+def test_every_field_is_documented():
+    inherited = GRPOConfig.__dataclass_fields__
+    for name, field in PopulationSelfPlayConfig.__dataclass_fields__.items():
+        if name not in inherited:
+            assert field.metadata.get("help"), name
+            assert re.search(rf"^ +{name} \(", PopulationSelfPlayConfig.__doc__, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [{"train_dataset": "x"}, {"eval_dataset": "x"}, {"tools": [len]}, {"rollout_func": len}, {"environment_factory": len}],
+    ids=lambda a: next(iter(a)),
+)
+def test_arguments_that_contradict_a_population_are_refused(config, argument):
+    with pytest.raises(ValueError, match=next(iter(argument))):
+        PopulationSelfPlayTrainer(
+            tiny_model(), args=config(), processing_class=tiny_tokenizer(), peft_config=lora(), **argument
+        )

@@ -1,0 +1,75 @@
+"""Invariant 6: a run resumed from a checkpoint is the run that was never stopped, bit for bit."""
+
+import json
+import os
+
+import pytest
+import torch
+from tests.training.test_isolation import member_state
+
+
+SETTINGS = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=2, lr_scheduler_type="linear")
+
+
+def outcome(trainer):
+    return {
+        "members": {name: member_state(trainer, name) for name in trainer.population},
+        "table": [member.to_json() for member in trainer.population.values()],
+        "ratings": trainer.ratings.state_dict(),
+        "buffer": trainer.buffer.state_dict(),
+        "lineage": [event.to_json() for event in trainer.lineage],
+        "rates": [group["lr"] for group in trainer.optimizer.param_groups],
+    }
+
+
+def files(folder):
+    with open(os.path.join(folder, "history.jsonl")) as file:
+        history = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in file]
+    with open(os.path.join(folder, "lineage.jsonl")) as file:
+        lineage = file.read()
+    return history, lineage, sorted(os.listdir(os.path.join(folder, "rounds")))
+
+
+@pytest.mark.parametrize("extra", [{}, {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05}], ids=["plain", "iterations"])
+def test_resume_is_exact(make_trainer, extra):
+    whole = make_trainer(**SETTINGS | extra)
+    whole.train()
+    wanted, wanted_files = outcome(whole), files(whole.args.output_dir)
+    assert wanted["lineage"], "the run must contain an evolution step before and after the checkpoint"
+
+    again = make_trainer(noise=0.5, **SETTINGS | extra)  # other weights: all must come from the checkpoint
+    again.train(resume_from_checkpoint=os.path.join(whole.args.output_dir, "checkpoint-2"))
+    assert outcome(again) == wanted
+    assert files(again.args.output_dir) == wanted_files
+
+
+def test_checkpoint_holds_plain_peft_folders(make_trainer):
+    from peft import PeftModel
+    from tests.tiny import tiny_model
+
+    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
+    trainer.train()
+    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
+    ids = torch.randint(3, 200, (1, 6))
+    for name in trainer.population:
+        alone = PeftModel.from_pretrained(tiny_model(), os.path.join(folder, name)).eval()
+        trainer.population.model.eval()
+        with torch.no_grad(), trainer.population.route([name]):
+            torch.testing.assert_close(trainer.population.model(ids).logits, alone(ids).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_resume_refuses_a_torn_checkpoint(make_trainer):
+    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
+    trainer.train()
+    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
+    os.remove(os.path.join(folder, "self_play.json"))
+    with pytest.raises(ValueError, match="not a whole checkpoint"):
+        make_trainer(max_steps=4).train(resume_from_checkpoint=folder)
+
+
+def test_resume_refuses_another_population(make_trainer):
+    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
+    trainer.train()
+    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
+    with pytest.raises(ValueError, match="num_teachers"):
+        make_trainer(num_students=1, max_steps=4).train(resume_from_checkpoint=folder)

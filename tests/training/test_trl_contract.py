@@ -1,0 +1,115 @@
+"""Canaries: what this package relies on inside TRL, one test per private method that it overrides or calls.
+
+A failure here after an upgrade of TRL says where to look before anything subtler goes wrong.
+"""
+
+import inspect
+
+import pytest
+import trl
+from packaging.version import Version
+from tests.tiny import tiny_model, tiny_tokenizer
+from transformers import Trainer
+from trl import GRPOTrainer
+
+from trl_populora.training import PopulationSelfPlayTrainer
+
+
+def parameters(function):
+    return list(inspect.signature(inspect.unwrap(function)).parameters)
+
+
+def test_trl_is_the_version_this_was_written_for():
+    assert Version("1.16") <= Version(trl.__version__) < Version("1.17")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "expected"),
+    [
+        (GRPOTrainer, "_generate_and_score_completions", ["self", "inputs"]),
+        (GRPOTrainer, "_calculate_rewards", ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+        (GRPOTrainer, "_compute_loss", ["self", "model", "inputs"]),
+        (GRPOTrainer, "training_step", ["self", "model", "inputs", "num_items_in_batch"]),
+        (Trainer, "create_optimizer", ["self", "model"]),
+        (Trainer, "_clip_grad_norm", ["self", "model"]),
+        (Trainer, "_save", ["self", "output_dir", "state_dict"]),
+        (Trainer, "_load_from_checkpoint", ["self", "resume_from_checkpoint", "model"]),
+    ],
+)
+def test_signature(owner, name, expected):
+    assert parameters(getattr(owner, name)) == expected
+
+
+def test_get_per_token_logps_and_entropies():
+    names = parameters(GRPOTrainer._get_per_token_logps_and_entropies)
+    assert names[:6] == ["self", "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size"]
+
+
+def test_every_override_is_watched():
+    own = {name for name in vars(PopulationSelfPlayTrainer) if callable(getattr(GRPOTrainer, name, None))}
+    watched = {"_get_per_token_logps_and_entropies", "__init__", "_generate_and_score_completions", "_calculate_rewards"}
+    watched |= {"_compute_loss", "training_step", "create_optimizer", "_clip_grad_norm", "_save", "_load_from_checkpoint"}
+    assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
+
+
+def test_output_of_a_generation_phase(make_trainer):
+    trainer = make_trainer(max_steps=1)
+    seen = {}
+    loss = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: seen.update(inputs) or loss(model, inputs)
+    trainer.train()
+    assert set(seen) == {
+        "prompt_ids",
+        "prompt_mask",
+        "completion_ids",
+        "completion_mask",
+        "advantages",
+        "num_items_in_batch",
+        "member_ids",
+    }
+    assert seen["member_ids"].shape == seen["advantages"].shape == (4,)
+
+
+def test_rollout_function_replaces_generation():
+    source = inspect.getsource(inspect.unwrap(GRPOTrainer._generate))
+    assert "self.rollout_func(prompts, self)" in source
+
+
+def test_reference_model_is_used_when_it_is_given():
+    source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    assert "if self.ref_model is not None" in source
+
+
+def test_without_a_population_it_is_grpo_trainer(tmp_path):
+    """Same constructor, same numbers to the bit."""
+    from datasets import Dataset
+    from trl import GRPOConfig
+
+    base, losses = str(tmp_path / "base"), []
+    tiny_model().save_pretrained(base)
+    for trainer_class in (GRPOTrainer, PopulationSelfPlayTrainer):
+        args = GRPOConfig(
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=4,
+            num_generations=2,
+            max_completion_length=6,
+            max_steps=3,
+            learning_rate=0.1,
+            beta=0.1,
+            use_cpu=True,
+            bf16=False,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+        )
+        trainer = trainer_class(
+            base,
+            lambda completions, **kwargs: [len(set(c)) / 5 for c in completions],
+            args,
+            Dataset.from_dict({"prompt": ["one", "two", "three", "four"]}),
+            processing_class=tiny_tokenizer(),
+        )
+        trainer.train()
+        losses.append([{k: v for k, v in log.items() if "loss" in k or "reward" in k or k == "grad_norm"} for log in trainer.state.log_history])
+    assert losses[0] == losses[1] and losses[0][0]["grad_norm"] > 0
