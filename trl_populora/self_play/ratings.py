@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+import trueskill
+from scipy.special import ndtr
 
 
 MU = 25.0
 SIGMA = MU / 3
 BETA = SIGMA / 2
 TAU = SIGMA / 100
-_SQRT2 = math.sqrt(2)
-_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+_GAME = trueskill.TrueSkill(mu=MU, sigma=SIGMA, beta=BETA, tau=TAU, draw_probability=0.0)
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ class Ratings:
             total[0] += match.games
             total[1] += match.student_wins
 
-        belief = {name: (rating.mu, rating.sigma) for name, rating in self._ratings.items()}
+        belief = {name: _GAME.create_rating(rating.mu, rating.sigma) for name, rating in self._ratings.items()}
         for _, row, column, student_won in _schedule(tally):
             teacher, student = self.teachers[row], self.students[column]
             winner, loser = (student, teacher) if student_won else (teacher, student)
-            belief[winner], belief[loser] = _play(belief[winner], belief[loser])
-        shift = MU - math.fsum(mu for mu, _ in belief.values()) / len(belief)
-        self._ratings = {name: Rating(mu + shift, sigma) for name, (mu, sigma) in belief.items()}
+            belief[winner], belief[loser] = trueskill.rate_1vs1(belief[winner], belief[loser], env=_GAME)
+        shift = MU - math.fsum(rating.mu for rating in belief.values()) / len(belief)
+        self._ratings = {name: Rating(rating.mu + shift, rating.sigma) for name, rating in belief.items()}
 
         for (row, column), (games, wins) in tally.items():
             self.games[row, column] += games
@@ -212,22 +212,3 @@ def _schedule(tally: dict[tuple[int, int], list[int]]) -> list[tuple[float, int,
             won = ((k + 1) * wins + games // 2) // games > (k * wins + games // 2) // games
             schedule.append(((k + 0.5) / games, row, column, won))
     return sorted(schedule)
-
-
-def _play(winner: tuple[float, float], loser: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """One two-player TrueSkill game without draw, each side as `(mu, sigma)`.
-
-    v = pdf(t) / cdf(t) goes through the scaled complementary error function, which neither underflows nor loses
-    digits when a hopeless underdog wins.
-    """
-    (mu_w, sigma_w), (mu_l, sigma_l) = winner, loser
-    variance_w, variance_l = sigma_w**2 + TAU**2, sigma_l**2 + TAU**2
-    c2 = 2 * BETA**2 + variance_w + variance_l
-    c = math.sqrt(c2)
-    t = (mu_w - mu_l) / c
-    v = _SQRT_2_OVER_PI / float(erfcx(-t / _SQRT2))
-    w = min(max(v * (v + t), 0.0), 1.0)
-    return (
-        (mu_w + variance_w / c * v, math.sqrt(variance_w * (1 - variance_w / c2 * w))),
-        (mu_l - variance_l / c * v, math.sqrt(variance_l * (1 - variance_l / c2 * w))),
-    )

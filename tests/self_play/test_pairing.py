@@ -1,0 +1,118 @@
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trl_populora.self_play.pairing import PAIRINGS, pair
+from trl_populora.self_play.ratings import Match, Ratings
+
+
+METHODS = [*PAIRINGS, "fixed"]
+
+
+def sides(num_teachers: int, num_students: int) -> Ratings:
+    return Ratings([f"t{i}" for i in range(num_teachers)], [f"s{i}" for i in range(num_students)])
+
+
+def rated(mus: dict[str, float]) -> Ratings:
+    """Two teachers and two students with the given means and small sigma."""
+    ratings = sides(2, 2)
+    state = ratings.state_dict()
+    state["ratings"] = {name: [mu, 1.0] for name, mu in mus.items()}
+    ratings.load_state_dict(state)
+    return ratings
+
+
+def shares(ratings: Ratings, *, draws: int = 4000, **options) -> dict[tuple[str, str], float]:
+    rng = np.random.default_rng(0)
+    counts = Counter(match for _ in range(draws) for match in pair(ratings, rng=rng, **options))
+    return {key: count / draws for key, count in counts.items()}
+
+
+@settings(deadline=None, max_examples=40)
+@given(num_teachers=st.integers(1, 6), num_students=st.integers(1, 6), method=st.sampled_from(METHODS))
+def test_every_member_plays_equally_much(num_teachers, num_students, method):
+    ratings = sides(num_teachers, num_students)
+    ratings.update([Match("t0", "s0", 30, 2)])
+    pairs = pair(ratings, method=method, rng=np.random.default_rng(1))
+    length = math.lcm(num_teachers, num_students)
+    assert len(pairs) == length
+    assert Counter(t for t, _ in pairs) == dict.fromkeys(ratings.teachers, length // num_teachers)
+    assert Counter(s for _, s in pairs) == dict.fromkeys(ratings.students, length // num_students)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_pairs(method):
+    ratings = sides(4, 4)
+    first, again = (pair(ratings, method=method, rng=np.random.default_rng(7)) for _ in range(2))
+    assert first == again
+
+
+def test_variance_prefers_balanced_pairs():
+    ratings = rated({"t0": 35, "s0": 35, "t1": 15, "s1": 15})
+    found = shares(ratings, method="variance")
+    assert found[("t0", "s0")] > 0.8 > 0.2 > found[("t0", "s1")] > 0
+
+
+def test_hard_sends_students_to_teachers_that_beat_them():
+    # s0 alone is near t0; to s1 every teacher is hard, to s0 only t0 is.
+    ratings = rated({"t0": 30, "t1": 20, "s0": 30, "s1": 22})
+    found = shares(ratings, method="hard", power=4.0, floor=0.0)
+    wins = ratings.win_probabilities() ** 4
+    straight, crossed = wins[0, 0] * wins[1, 1], wins[0, 1] * wins[1, 0]
+    assert (found[("t0", "s0")] > 0.5) == (straight > crossed)
+    assert found[("t0", "s0")] > 0.6
+
+
+def test_power_zero_and_full_floor_are_uniform():
+    ratings = rated({"t0": 35, "s0": 35, "t1": 15, "s1": 15})
+    for options in ({"method": "hard", "power": 0.0}, {"method": "variance", "floor": 1.0}, {"method": "uniform"}):
+        found = shares(ratings, **options)
+        assert found[("t0", "s0")] == pytest.approx(0.5, abs=0.03)
+
+
+def test_uniform_is_uniform_over_all_pairs():
+    found = shares(sides(3, 3), method="uniform", draws=3000)
+    assert len(found) == 9
+    assert all(share == pytest.approx(1 / 3, abs=0.04) for share in found.values())
+
+
+def test_choice_is_the_noisy_maximum_weight_assignment():
+    # Two teachers and two students have two assignments, each with a sum of two Gumbels: compare with a simulation.
+    ratings = rated({"t0": 28, "s0": 27, "t1": 24, "s1": 21})
+    p = ratings.win_probabilities()
+    weights = np.log(0.9 * p * (1 - p) / (p * (1 - p)).mean() + 0.1)
+    noise = np.random.default_rng(3).gumbel(size=(200_000, 2, 2))
+    straight = (weights + noise)[:, [0, 1], [0, 1]].sum(1) > (weights + noise)[:, [0, 1], [1, 0]].sum(1)
+    assert shares(ratings, method="variance")[("t0", "s0")] == pytest.approx(straight.mean(), abs=0.03)
+
+
+def test_fixed_is_round_robin_and_draws_nothing():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    assert pair(sides(2, 2), method="fixed", rng=rng) == [("t0", "s0"), ("t1", "s1")]
+    assert pair(sides(2, 3), method="fixed", rng=rng) == sorted((f"t{k % 2}", f"s{k % 3}") for k in range(6))
+    assert rng.bit_generator.state == before
+
+
+def test_saturated_ratings_stay_feasible():
+    ratings = rated({"t0": 1e6, "t1": 1e6, "s0": -1e6, "s1": -1e6})
+    for floor in (0.0, 0.1):
+        assert len(pair(ratings, method="variance", rng=np.random.default_rng(0), floor=floor)) == 2
+    ratings = rated({"t0": 1e6, "t1": 1e6, "s0": 1e6, "s1": -1e6})  # one column of weight 0
+    assert len(pair(ratings, method="variance", rng=np.random.default_rng(0), floor=0.0)) == 2
+
+
+def test_bad_input_is_named():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="'varience'.*'variance'"):
+        pair(sides(2, 2), method="varience", rng=rng)
+    with pytest.raises(ValueError, match="floor.*1.5"):
+        pair(sides(2, 2), rng=rng, floor=1.5)
+    with pytest.raises(ValueError, match="power.*-1"):
+        pair(sides(2, 2), rng=rng, power=-1)
+    with pytest.raises(ValueError, match="0 teachers"):
+        pair(sides(0, 2), rng=rng)

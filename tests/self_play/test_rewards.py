@@ -1,0 +1,133 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from trl.trainer.utils import nanstd
+
+from trl_populora.self_play.rewards import (
+    TEACHER_REWARDS,
+    RewardSettings,
+    advantages,
+    bonus,
+    student_reward,
+    teacher_reward,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("adversarial", {0.0: 1.0, 0.25: 0.75, 1.0: 0.0}),
+        ("learnability", {0.0: -0.5, 0.25: 0.75, 1.0: -0.5}),
+        ("frontier", {0.0: 0.0, 0.25: 0.75, 0.5: 1.0, 1.0: 0.0}),
+    ],
+)
+def test_teacher_rewards(name, expected):
+    settings = RewardSettings(teacher=name)
+    for rate, reward in expected.items():
+        assert TEACHER_REWARDS[name](rate) == reward
+        assert teacher_reward(rate, settings=settings) == reward
+    assert teacher_reward(None, settings=settings) == -1.0
+    assert math.isnan(teacher_reward(float("nan"), settings=settings))
+
+
+def test_student_rewards():
+    assert student_reward(True, well_formed=True) == 1.0
+    assert student_reward(False, well_formed=True) == -0.5
+    assert student_reward(False, well_formed=False) == -1.0
+    assert student_reward(True, well_formed=False) == -1.0
+    assert student_reward(False, well_formed=True, settings=RewardSettings(wrong=0.0)) == 0.0
+
+
+def test_bonus_is_capped():
+    assert bonus(3.0, coefficient=0.1, maximum=1.0) == pytest.approx(0.3)
+    assert bonus(30.0, coefficient=0.1, maximum=1.0) == 1.0
+
+
+def trl_advantages(rewards: np.ndarray, group_size: int, *, scale: bool) -> np.ndarray:
+    """What GRPOTrainer computes (sum_then_normalize, scale_rewards "group" or "none")."""
+    rewards = torch.tensor(rewards, dtype=torch.float32)
+    grouped = rewards.view(-1, group_size)
+    centred = rewards - torch.nanmean(grouped, dim=1).repeat_interleave(group_size)
+    std = nanstd(grouped, dim=1).repeat_interleave(group_size)
+    return torch.nan_to_num(centred / (std + 1e-4) if scale else centred, nan=0.0).numpy()
+
+
+reward_values = st.sampled_from([-1.0, -0.5, 0.0, 0.125, 0.25, 0.75, 1.0, float("nan")])
+
+
+@given(
+    rows=st.integers(1, 5).flatmap(
+        lambda groups: st.integers(2, 6).flatmap(
+            lambda size: st.tuples(
+                st.just(size), st.lists(reward_values, min_size=groups * size, max_size=groups * size)
+            )
+        )
+    ),
+    scale=st.booleans(),
+)
+def test_group_advantages_equal_trl(rows, scale):
+    size, rewards = rows
+    groups = np.repeat(np.arange(len(rewards) // size), size)
+    ours = advantages(rewards, groups, scale=scale)
+    np.testing.assert_allclose(ours, trl_advantages(np.array(rewards), size, scale=scale), rtol=1e-5, atol=1e-6)
+
+
+def test_groups_need_not_be_contiguous_or_equal():
+    rewards = np.array([1.0, 0.0, 0.5, -1.0, 1.0])
+    result = advantages(rewards, ["a", "b", "a", "b", "b"])
+    np.testing.assert_allclose(result[[0, 2]], advantages(rewards[[0, 2]], ["a", "a"]))
+    np.testing.assert_allclose(result[[1, 3, 4]], advantages(rewards[[1, 3, 4]], ["b"] * 3))
+
+
+def test_rows_not_played_are_left_out():
+    with_gap = advantages([1.0, float("nan"), 0.0, -1.0], [0, 0, 0, 0])
+    assert with_gap[1] == 0
+    np.testing.assert_array_equal(with_gap[[0, 2, 3]], advantages([1.0, 0.0, -1.0], [0, 0, 0]))
+    assert advantages([float("nan")] * 3, [0, 0, 0]).tolist() == [0, 0, 0]
+    assert advantages([0.7, float("nan")], [0, 0]).tolist() == [0, 0]
+
+
+def test_equal_rewards_give_exactly_zero():
+    assert advantages([0.1] * 7, [0] * 7).tolist() == [0] * 7
+
+
+def test_role_task_whitens_within_strata():
+    rng = np.random.default_rng(0)
+    rewards = np.concatenate([rng.normal(5, 2, 400), rng.normal(-3, 0.5, 300)])
+    strata = [("student_0", "student", "code_o")] * 400 + [("student_0", "student", "code_i")] * 300
+    result = advantages(rewards, list(range(700)), mode="role_task", strata=strata)
+    for part in (result[:400], result[400:]):
+        assert part.mean() == pytest.approx(0, abs=1e-9)
+        assert part.std(ddof=1) == pytest.approx(1, abs=1e-3)
+
+
+def test_none_is_the_reward():
+    assert advantages([1.0, float("nan"), -0.5], [0, 0, 1], mode="none").tolist() == [1.0, 0.0, -0.5]
+
+
+def test_array_labels_of_two_columns():
+    labels = np.array([[0, 1], [0, 1], [1, 0], [1, 0]])
+    np.testing.assert_allclose(
+        advantages([1.0, 0.0, 1.0, 0.0], labels), advantages([1.0, 0.0, 1.0, 0.0], [0, 0, 1, 1])
+    )
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="'adverserial'.*'adversarial'"):
+        RewardSettings(teacher="adverserial")
+    with pytest.raises(ValueError, match="'wrong'.*nan"):
+        RewardSettings(wrong=float("nan"))
+    with pytest.raises(ValueError, match="1.5"):
+        teacher_reward(1.5)
+    with pytest.raises(ValueError, match="needs `strata`"):
+        advantages([1.0], [0], mode="role_task")
+    with pytest.raises(ValueError, match="'batch'"):
+        advantages([1.0], [0], mode="batch")
+    with pytest.raises(ValueError, match="1 labels"):
+        advantages([1.0, 2.0], [0])
+    with pytest.raises(ValueError, match="finite"):
+        advantages([float("inf"), 2.0], [0, 0])
