@@ -1,0 +1,105 @@
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_populora.tasks import Task, TaskBuffer, seed_tasks
+
+
+def task(number: int, *, type: str = "code_o", step: int = 0) -> Task:
+    return Task.create(type, "def f(x):\n    return x", inputs=(str(number),), outputs=(str(number),), step=step)
+
+
+def numbers(tasks) -> list[int]:
+    return [int(task.input) for task in tasks]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["code_o", "code_i"]), st.integers(0, 12))), st.integers(1, 5))
+def test_buffer_keeps_the_newest_distinct_tasks_of_each_type(adds, capacity):
+    buffer = TaskBuffer(capacity)
+    model: dict[str, list[int]] = {"code_o": [], "code_i": []}
+    for type, number in adds:
+        new = number not in model[type]
+        assert buffer.add(task(number, type=type)) is new
+        model[type] = (model[type] + [number] * new)[-capacity:]
+        assert task(number, type=type) in buffer
+    for type, kept in model.items():
+        assert numbers(buffer.tasks(type)) == kept
+    assert len(buffer) == sum(map(len, model.values()))
+
+
+def test_the_author_and_step_do_not_make_a_task_new():
+    buffer = TaskBuffer(tasks=[task(1)])
+    assert not buffer.add(task(1, step=5))
+
+
+def test_fill_takes_the_newest_step_first(rng):
+    buffer = TaskBuffer(tasks=[task(n, step=n // 10) for n in range(40)])
+    assert set(numbers(buffer.fill("code_o", 10, rng))) == set(range(30, 40))
+    filled = numbers(buffer.fill("code_o", 15, rng))
+    assert set(filled[:10]) == set(range(30, 40))
+    assert len(set(filled)) == 15
+    assert filled[:10] != sorted(filled[:10])
+
+
+def test_fill_is_uniform_over_the_older_tasks(rng):
+    buffer = TaskBuffer(tasks=[task(n, step=int(n == 4)) for n in range(5)])
+    drawn = [numbers(buffer.fill("code_o", 2, rng))[1] for _ in range(400)]
+    assert all(60 < drawn.count(n) < 140 for n in range(4))
+
+
+@given(st.integers(1, 6), st.integers(0, 20), st.sets(st.integers(0, 5)), st.integers(0, 3))
+def test_fill_returns_exactly_n_and_avoids_the_excluded(size, n, excluded, seed):
+    buffer = TaskBuffer(tasks=[task(i, step=i % 2) for i in range(size)])
+    filled = numbers(buffer.fill("code_o", n, random.Random(seed), exclude={task(i).id for i in excluded}))
+    allowed = set(range(size)) - excluded or set(range(size))
+    assert len(filled) == n
+    assert set(filled) <= allowed
+    assert len(set(filled)) == min(n, len(allowed))
+
+
+def test_an_empty_type_cannot_fill(rng):
+    buffer = TaskBuffer(tasks=[task(1)])
+    assert buffer.fill("code_i", 0, rng) == []
+    with pytest.raises(ValueError, match="no code_i task"):
+        buffer.fill("code_i", 1, rng)
+
+
+def test_references_are_different_tasks_of_the_type(rng):
+    buffer = TaskBuffer(tasks=[*(task(n) for n in range(8)), task(9, type="code_i")])
+    shown = numbers(buffer.references("code_o", 6, rng))
+    assert len(set(shown)) == 6
+    assert set(shown) <= set(range(8))
+    assert numbers(buffer.references("code_i", 6, rng)) == [9]
+    assert buffer.references("code_e", 6, rng) == []
+
+
+def test_code_f_builds_on_the_programs_of_the_other_types(rng):
+    induction = task(5, type="code_f")
+    buffer = TaskBuffer(tasks=[task(1), task(2, type="code_i"), induction])
+    assert {t.type for _ in range(50) for t in buffer.references("code_f", 1, rng)} == {"code_o", "code_i"}
+    assert TaskBuffer(tasks=[induction]).references("code_f", 1, rng) == [induction]
+    own = TaskBuffer(tasks=[task(1), induction], reference_types={})
+    assert own.references("code_f", 1, rng) == [induction]
+
+
+def test_state_survives_json_in_order_and_continues_identically():
+    buffer = TaskBuffer(64, seed_tasks(40) + seed_tasks(40, type="code_f"))
+    copy = TaskBuffer(64, [task(1)])
+    copy.load_state_dict(json.loads(json.dumps(buffer.state_dict())))
+    assert copy.tasks("code_o") == buffer.tasks("code_o")
+    assert copy.tasks("code_f") == buffer.tasks("code_f")
+    assert copy.fill("code_f", 9, random.Random(1)) == buffer.fill("code_f", 9, random.Random(1))
+
+
+def test_loading_into_a_smaller_buffer_keeps_the_newest():
+    small = TaskBuffer(2)
+    small.load_state_dict(TaskBuffer(9, [task(n) for n in range(5)]).state_dict())
+    assert numbers(small.tasks("code_o")) == [3, 4]
+
+
+def test_capacity_must_be_positive():
+    with pytest.raises(ValueError, match="capacity"):
+        TaskBuffer(0)

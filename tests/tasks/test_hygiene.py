@@ -1,0 +1,242 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trl_populora.executor.executor import MODULES
+from trl_populora.tasks import REASONS, check_program
+from trl_populora.tasks.hygiene import ALLOWED_MODULES, BANNED_NAMES, defines_f, parse
+
+
+ACCEPTED = {
+    "helper": "def g(x):\n    return x + 1\ndef f(x):\n    return g(g(x))",
+    "nested": "def f(x):\n    def g(y):\n        return y * x\n    return g(2)",
+    "recursion": "def f(n):\n    return n * f(n - 1) if n else 1",
+    "class": """
+class P:
+    def __init__(self, x):
+        self.x = x
+    def __eq__(self, o):
+        return self.x == o.x
+def f(x):
+    return P(x) == P(1)
+""",
+    "subclass": """
+class A:
+    def __init__(self, x):
+        self.x = x
+class B(A):
+    def __init__(self, x):
+        super().__init__(x + 1)
+def f(x):
+    return B(x).x
+""",
+    "private": """
+class A:
+    def __init__(self, x):
+        self.__x = self._y = x
+    def get(self):
+        return self.__x + self._y
+def f(x):
+    return A(x).get()
+""",
+    "dataclass": """
+from dataclasses import dataclass
+@dataclass(frozen=True)
+class P:
+    x: int
+    y: int = 0
+def f(x):
+    return P(x).y
+""",
+    "docstring": """
+'''Counts.'''
+from collections import Counter
+def f(s):
+    '''Counts letters.'''
+    return dict(Counter(s))
+""",
+    "constants": "MOD = 10**9 + 7\nT: dict = {'a': [1, -2], 'b': (MOD, None)}\ndef f(x):\n    return x % MOD",
+    "imports": "import math, collections.abc\nfrom functools import cache as c\ndef f(x):\n    return math.sqrt(x)",
+    "star_arguments": "def f(*xs):\n    return sum(xs)",
+    "generator": "def g(n):\n    yield from range(n)\ndef f(n):\n    return list(g(n))",
+    "match": "def f(x):\n    match x:\n        case [a, *r]:\n            return a\n    return 0",
+    "raises": "def f(x):\n    try:\n        return 1 / x\n    except ZeroDivisionError as e:\n        return str(e)",
+    "comments": "# eval, print and __import__ are only mentioned\ndef f(x):\n    return x",
+    "escape": "def f(s):\n    return s.split('\\d')",
+}
+
+REFUSED = {
+    "syntax_error": [
+        "def f(x: return",
+        "def f(x):\nreturn x",
+        "f = ",
+        "\x00def f(x): pass",
+        "def f(x): return '\ud800'",
+    ],
+    "no_function": [
+        "",
+        "x = 1",
+        "def g(x):\n    return x",
+        "class f:\n    pass",
+        "def g():\n    def f(x):\n        return x",
+    ],
+    "no_parameters": ["def f():\n    return 1", "def f(*, x=1):\n    return x", "def f(**k):\n    return 1"],
+    "banned_import": [
+        "import os",
+        "import sys",
+        "import random",
+        "import time",
+        "from os import environ",
+        "import socket",
+        "import shutil",
+        "import secrets",
+        "import uuid",
+        "import subprocess",
+        "import ctypes",
+        "import gc",
+        "import inspect",
+        "import os.path as math",
+        "from datetime import datetime",
+        "import numpy",
+        "import json.decoder, os",
+        "from math import *",
+        "from collections import _sys",
+        "from heapq import _heappop_max",
+        "from statistics import random",
+        "from . import math",
+        "import collections._sys",
+        "def g():\n    import threading",
+    ],
+    "banned_name": [
+        "def g(x):\n    print(x)",
+        "def g(x):\n    return eval(x)",
+        "def g(x):\n    return exec(x)",
+        "def g(x):\n    return hash(x)",
+        "def g(x):\n    return id(x)",
+        "def g(x):\n    return getattr(x, 'a')",
+        "def g(x):\n    return open(x)",
+        "def g(x):\n    return globals()",
+        "def g(x):\n    p = print",
+        "def g(input):\n    return input",
+        "def g(x, *, id=1):\n    return x",
+        "def g(x):\n    return [eval for eval in x]",
+        "import math as exec",
+        "def compile(x):\n    return x",
+    ],
+    "banned_attribute": [
+        "import statistics\ndef g(x):\n    return statistics.random.random()",
+        "import collections\ndef g(x):\n    return collections._sys.exit()",
+        "import dataclasses\ndef g(x):\n    return dataclasses.builtins",
+        "def g(x):\n    return (i for i in x).gi_frame.f_back",
+        "def g(x):\n    x.f_globals = 1",
+    ],
+    "dunder": [
+        "def g(x):\n    return __import__('os')",
+        "def g(x):\n    return x.__class__.__mro__",
+        "def g(x):\n    return __builtins__",
+        "def g(x):\n    return super().__getattribute__('a')",
+        "def g(x):\n    return '{0.__class__}'.format(x)",
+        "def g(x):\n    return f'{x}__globals__'",
+        "class A:\n    def __getattribute__(self, n):\n        return 1",
+        "class A:\n    __slots__ = ()",
+        "class A:\n    def __del__(self):\n        pass",
+        "def __init__(x):\n    return x",
+        "def g(x):\n    __name__ = x",
+    ],
+    "top_level_statement": [
+        "f(1)",
+        "x = f(2)",
+        "assert f(1) == 1",
+        "if True:\n    y = 1",
+        "for i in range(3):\n    pass",
+        "L = [i for i in range(3)]",
+        "g = lambda x: x",
+        "a.b = 1",
+        "x: int",
+        "x += 1",
+        "'a late string'",
+        "with a:\n    pass",
+        "async def g(x):\n    return x",
+    ],
+    "banned_syntax": [
+        "n = 0\ndef g():\n    global n\n    n = 1",
+        "def g(x):\n    async def h():\n        pass",
+    ],
+    "reserved_text": ["# ```", "# </think>", "s = '<|im_end|>'", "# <answer>"],
+}
+REFUSALS = [(reason, text) for reason, texts in REFUSED.items() for text in texts]
+WHOLE = ("syntax_error", "no_function", "no_parameters")
+
+
+@pytest.mark.parametrize("program", ACCEPTED.values(), ids=ACCEPTED)
+def test_ordinary_programs_are_accepted(program):
+    assert check_program(program) is None
+
+
+@pytest.mark.parametrize("reason, text", REFUSALS)
+def test_each_rule_refuses_with_its_reason(reason, text):
+    program = text if reason in WHOLE else f"def f(x):\n    return x\n{text}"
+    refusal = check_program(program)
+    assert refusal is not None
+    assert refusal.reason == reason
+    assert reason in REASONS
+
+
+def test_too_large_programs_are_refused():
+    program = "def f(x):\n    return x  #" + "é" * 20
+    assert check_program(program, max_bytes=len(program.encode())) is None
+    assert check_program(program, max_bytes=len(program.encode()) - 1).reason == "too_large"
+
+
+@given(st.text(max_size=200))
+def test_any_text_gets_a_verdict(text):
+    refusal = check_program(text)
+    assert refusal is None or refusal.reason in REASONS
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 4000, "-" * 4000 + "1", "[" * 2000 + "]" * 2000, "x" + ".a" * 2000, "1+" * 2000 + "1"]
+)
+def test_deep_text_is_judged_and_not_a_crash(text):
+    refusal = check_program(f"def f(x):\n    return {text}")
+    assert refusal is None or refusal.reason in ("syntax_error", "too_large")
+
+
+def test_text_that_exhausts_the_parser_is_a_syntax_error():
+    assert parse("(" * 4000).reason == "syntax_error"
+    assert parse("x = " + "-" * 100_000 + "1").reason == "syntax_error"
+
+
+def test_the_last_definition_of_f_is_the_one_that_is_called():
+    assert check_program("def f(x):\n    return 1\ndef f():\n    return 1").reason == "no_parameters"
+
+
+def test_every_allowed_module_can_be_imported_in_the_executor():
+    assert set(MODULES) >= ALLOWED_MODULES
+
+
+def test_banned_names_are_builtins_and_not_typos():
+    import builtins
+
+    assert {name for name in BANNED_NAMES if not hasattr(builtins, name)} <= {
+        "exit",
+        "quit",
+        "help",
+        "copyright",
+        "credits",
+        "license",
+    }
+
+
+@pytest.mark.parametrize(
+    "program, expected",
+    [
+        ("def f(x): return x", True),
+        ("f = lambda x: x", True),
+        ("class f: pass", False),
+        ("f()", False),
+        ("def g():\n    def f(): pass", False),
+    ],
+)
+def test_defines_f(program, expected):
+    assert defines_f(parse(program)) is expected

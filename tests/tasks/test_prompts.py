@@ -1,0 +1,180 @@
+import random
+import re
+
+import pytest
+
+from trl_populora.tasks import STYLES, TaskLimits, check_program, generate_task, render_prompt, seed_tasks, task_types
+from trl_populora.tasks.hygiene import ALLOWED_MODULES
+from trl_populora.tasks.prompts import program_rules
+
+
+TYPES = ("code_o", "code_i", "code_f")
+REFERENCES = seed_tasks(12, seed=5)
+MARK = "987654321"
+
+
+def content(messages) -> str:
+    (message,) = messages
+    assert message["role"] == "user"
+    return message["content"]
+
+
+def without_fences(text: str) -> str:
+    """What is left of a prompt when complete blocks are taken out: the words around the task."""
+    return re.sub(r"^```\w+\n.*?\n```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_compact_prompts_put_few_words_around_the_task(type):
+    task_type = task_types("compact")[type]
+    task = generate_task(type, random.Random(1))
+    for messages in (task_type.propose_prompt([task], random.Random(0)), task_type.solve_prompt(task)):
+        assert 5 <= len(without_fences(content(messages)).split()) <= 25
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_solver_prompts_show_exactly_what_the_solver_may_see(type, style):
+    task_type = task_types(style)[type]
+    task = generate_task(type, random.Random(2), families=["steps"])
+    text = content(task_type.solve_prompt(task))
+    shown = {
+        "code_o": [task.program, task.input],
+        "code_i": [task.program, task.output],
+        "code_f": [task.message, *(part for pair in task.visible for part in pair)],
+    }[type]
+    assert all(part in text for part in shown)
+    for label, body in re.findall(r"^```(\w+)\n(.*?)\n```$", text, flags=re.DOTALL | re.MULTILINE):
+        assert body in shown or "..." in body, label
+
+
+def test_hidden_pairs_and_the_program_are_in_no_code_f_solver_prompt(style):
+    type = task_types(style, num_function_inputs=4)["code_f"]
+    from trl_populora.tasks import Task
+
+    task = Task.create(
+        "code_f",
+        f"def f(x):\n    return x + {MARK}1",
+        inputs=("1", "2", MARK + "2", MARK + "3"),
+        outputs=("3", "4", MARK + "4", MARK + "5"),
+        message="A constant is added.",
+    )
+    assert MARK not in content(type.solve_prompt(task))
+
+
+@pytest.mark.parametrize("type", ["code_o", "code_i"])
+@pytest.mark.parametrize("k, given, shown", [(None, 12, None), (0, 12, 0), (3, 12, 3), (6, 2, 2), (6, 0, 0)])
+def test_at_most_k_references_are_shown(type, style, k, given, shown):
+    task_type = task_types(style, num_references=k)[type]
+    text = content(task_type.propose_prompt(REFERENCES[:given], random.Random(0)))
+    default = 6 if style == "full" else 1
+    assert sum(f"```python\n{task.program}\n```" in text for task in REFERENCES) == (default if k is None else shown)
+
+
+@pytest.mark.parametrize("type", ["code_o", "code_i"])
+def test_references_come_with_input_and_output_in_an_order_that_the_generator_decides(type):
+    task_type = task_types("full")[type]
+    texts = [content(task_type.propose_prompt(REFERENCES, random.Random(seed))) for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2]
+    assert any(f"```input\n{t.input}\n```\n```output\n{t.output}\n```" in texts[0] for t in REFERENCES)
+
+
+def test_code_f_proposers_see_the_program_of_the_first_reference_alone(style):
+    text = content(task_types(style)["code_f"].propose_prompt(REFERENCES, random.Random(0)))
+    assert REFERENCES[0].program in text
+    assert not any(f"```python\n{task.program}\n" in text for task in REFERENCES[1:])
+
+
+def test_code_f_needs_a_program_to_show(style):
+    task_type = task_types(style)["code_f"]
+    with pytest.raises(ValueError, match="references"):
+        task_type.propose_prompt([], random.Random(0))
+    with pytest.raises(ValueError, match="references"):
+        task_type.parse_proposal("", [])
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_prompts_ask_for_the_blocks_that_are_read(type, style):
+    task_type = task_types(style, num_function_inputs=4)[type]
+    proposal = content(task_type.propose_prompt(REFERENCES, random.Random(0)))
+    solution = content(task_type.solve_prompt(generate_task(type, random.Random(0), num_function_inputs=4)))
+    wanted = {
+        "code_o": ("python input", "output"),
+        "code_i": ("python input", "input"),
+        "code_f": ("input message", "python"),
+    }
+    for label in wanted[type][0].split():
+        assert f"```{label}" in proposal
+    assert f"```{wanted[type][1]}" in solution
+    assert type != "code_f" or "4" in proposal
+
+
+def test_the_rules_in_the_full_prompt_are_the_rules_that_are_applied():
+    rules = program_rules(TaskLimits(program_bytes=1234, input_bytes=99, output_bytes=77))
+    assert all(number in rules for number in ("1234", "99", "77"))
+    modules = re.search(r"only these modules: (.*?)\.\n", rules).group(1).split(", ")
+    assert set(modules) == ALLOWED_MODULES
+    for module in modules:
+        assert check_program(f"import {module}\ndef f(x):\n    return x") is None
+    names = re.search(r"the names (.*?), nor", rules).group(1).split(", ")
+    assert len(names) > 5
+    for name in names:
+        assert check_program(f"def f(x):\n    return {name}(x)").reason == "banned_name"
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_prompts_are_plain_and_the_same_every_time(type, style):
+    task = generate_task(type, random.Random(3))
+    assert task_types(style)[type].solve_prompt(task) == task_types(style)[type].solve_prompt(task)
+    assert content(task_types(style)[type].solve_prompt(task)).isascii()
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"style": "long"}, "style must be one of"),
+        ({"num_references": -1}, "num_references"),
+        ({"num_function_inputs": 1}, "num_function_inputs must be at least 2"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options, match):
+    with pytest.raises(ValueError, match=match):
+        task_types(**options)
+    with pytest.raises(ValueError, match="program_bytes"):
+        TaskLimits(program_bytes=0)
+    assert STYLES == ("full", "compact")
+
+
+class Tokenizer:
+    def __init__(self, chat_template):
+        self.chat_template = chat_template
+
+    def apply_chat_template(self, messages, *, tokenize, add_generation_prompt):
+        assert not tokenize and add_generation_prompt
+        return "".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"
+
+
+MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
+
+
+def test_chat_template_is_used_where_there_is_one():
+    assert render_prompt(MESSAGES, Tokenizer("x")) == "<system>S<user>U<assistant>"
+    assert render_prompt(MESSAGES, Tokenizer("x"), template="chat") == "<system>S<user>U<assistant>"
+    assert render_prompt(MESSAGES, Tokenizer(None)) == render_prompt(MESSAGES, template="base")
+    with pytest.raises(ValueError, match="use 'base'"):
+        render_prompt(MESSAGES, Tokenizer(None), template="chat")
+
+
+def test_base_template_is_a_transcript_that_the_assistant_continues():
+    text = render_prompt(MESSAGES, Tokenizer("x"), template="base")
+    assert text.endswith("S\n\nUser: U\n\nAssistant:")
+
+
+def test_plain_template_adds_a_line_break_and_nothing_else():
+    assert render_prompt([{"role": "user", "content": "a\nb"}], template="plain") == "a\nb\n"
+
+
+def test_unknown_templates_and_roles_are_refused():
+    with pytest.raises(ValueError, match="template must be one of"):
+        render_prompt(MESSAGES, template="chatml")
+    with pytest.raises(ValueError, match="role"):
+        render_prompt([{"role": "tool", "content": ""}], template="base")

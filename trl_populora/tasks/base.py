@@ -1,0 +1,125 @@
+"""What a task type is. A user adds one by writing one class with these methods; nothing is registered.
+
+Here: the interface, the size limits, and the two styles of prompt. Not here: any particular type, and running
+programs: a type only says which job the executor should run and what its result means.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from trl_populora.executor import Execution, Job
+from trl_populora.tasks.hygiene import check_program
+from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.task import Answer, Draft, Refusal, Task
+
+
+STYLES = ("full", "compact")
+
+
+@dataclass(frozen=True)
+class TaskLimits:
+    """
+    Size limits of a task in UTF-8 bytes. What exceeds one is refused, never cut: a shortened gold output would make a
+    task that cannot be solved.
+    """
+
+    program_bytes: int = 4096
+    input_bytes: int = 1024
+    output_bytes: int = 1024
+    message_bytes: int = 2048
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+@dataclass(frozen=True)
+class TaskType(ABC):
+    """
+    One kind of task: its prompts, how completions are read, what is valid and what counts as solved.
+
+    Args:
+        style (`str`, *optional*, defaults to `"full"`):
+            `"full"` spells out every rule, for capable models. `"compact"` uses a few short words, for small models
+            and CPU. Completions are read the same way.
+        limits (`TaskLimits`, *optional*):
+            Size limits of tasks and answers.
+        num_references (`int`, *optional*):
+            How many reference tasks a proposal prompt shows at most. Default: 6 in the full style (AZR), 1 in the
+            compact style (our choice). `code_f` always shows one program and ignores it.
+    """
+
+    id: ClassVar[str]
+
+    style: str = "full"
+    limits: TaskLimits = field(default_factory=TaskLimits)
+    num_references: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise ValueError(f"style must be one of {STYLES}, got {self.style!r}")
+        if self.num_references is not None and self.num_references < 0:
+            raise ValueError(f"num_references must be 0 or more, got {self.num_references}")
+
+    @property
+    def max_references(self) -> int:
+        if self.num_references is not None:
+            return self.num_references
+        return 6 if self.style == "full" else 1
+
+    @abstractmethod
+    def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[dict]:
+        """Chat messages that ask for a new task. `rng` decides which references are shown and in which order."""
+
+    @abstractmethod
+    def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
+        """Reads a proposal and applies every check that needs no execution. `references` as given to the prompt."""
+
+    def proposal_job(self, draft: Draft) -> Job:
+        """The run that a draft must pass: all inputs, twice, on servers that differ in whatever must not matter."""
+        return Job(draft.program, draft.inputs, deterministic=True)
+
+    @abstractmethod
+    def finish_proposal(self, draft: Draft, execution: Execution, *, author: str, step: int = 0) -> Task | Refusal:
+        """The task, with the outputs that the executor computed for `proposal_job`, or why it is not valid."""
+
+    @abstractmethod
+    def propose_completion(self, task: Task) -> str:
+        """The completion that proposes exactly this task; target of the supervised warm start."""
+
+    @abstractmethod
+    def solve_prompt(self, task: Task) -> list[dict]:
+        """Chat messages that ask for the solution."""
+
+    @abstractmethod
+    def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
+        """Reads an answer. A `Refusal` means badly formed, which is rewarded lower than a wrong answer."""
+
+    def answer_job(self, task: Task, answer: Answer) -> Job | None:
+        """The run that judging needs, or `None` if the answer is judged by its value alone."""
+        return None
+
+    @abstractmethod
+    def judge(self, task: Task, answer: Answer, execution: Execution | None) -> bool:
+        """Whether the answer is right. Compares canonical bytes here, in the caller: no object of a model decides."""
+
+    @abstractmethod
+    def solve_completion(self, task: Task) -> str:
+        """A right answer in the wanted format; target of the supervised warm start."""
+
+    def check_program(self, program: str) -> Refusal | None:
+        return check_program(program, max_bytes=self.limits.program_bytes)
+
+    def check_text(self, kind: str, text: str) -> Refusal | None:
+        """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""
+        limit = getattr(self.limits, f"{kind}_bytes")
+        if num_bytes(text) > limit:
+            return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
+        marker = reserved_in(text)
+        return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")

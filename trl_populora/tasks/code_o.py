@@ -1,0 +1,67 @@
+"""`code_o`, deduction: given a program and its input, what is the output? (From Absolute Zero Reasoner.)
+
+Judged without running anything: the answer is parsed as a literal, and canonical bytes are compared, so `1`, `1.0` and
+`True` are three different answers, and no expression is ever evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trl_populora.executor import Execution, canonical, literals
+from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
+from trl_populora.tasks.program_input import ProgramInput
+from trl_populora.tasks.prompts import REASONING_NOTE, paragraphs, user
+from trl_populora.tasks.task import Answer, Refusal, Task
+
+
+@dataclass(frozen=True)
+class CodeO(ProgramInput):
+    """Deduction. Proposers write a program and an input; solvers predict the output."""
+
+    id: ClassVar[str] = "code_o"
+    wanted_full: ClassVar[str] = (
+        "The solver will see the program and the input, and must predict the output without running anything. Make "
+        "the output hard to predict: it should take several steps of careful reasoning, with state that changes on "
+        "the way, and not just long arithmetic. It must still be possible to work out by hand."
+    )
+    wanted_compact: ClassVar[str] = "The output should be hard to guess."
+
+    def solve_prompt(self, task: Task) -> list[dict]:
+        shown = f"{fence('python', task.program)}\n{fence('input', task.input)}"
+        if self.style == "compact":
+            return user(paragraphs("What does f return for this input? Answer in a ```output block.", shown))
+        return user(
+            paragraphs(
+                "Predict what this program returns. The input block holds the arguments with which `f` is called.",
+                shown,
+                REASONING_NOTE + " Give your answer in this form:",
+                fence("output", "..."),
+                "The output block holds the returned value as one Python literal, as `repr` would show it: strings "
+                "quoted, types exact (`1`, `1.0` and `True` are different), no expression and no call.",
+            )
+        )
+
+    def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        text = last_body(blocks, "output")
+        if not text:
+            return Refusal("no_output", "no ```output block, or an empty one")
+        room = 4 * self.limits.output_bytes  # the gold literal may be written with other spacing, on several lines
+        if num_bytes(text) > room:
+            return Refusal("too_large", f"the output has more than {room} bytes")
+        try:
+            value = literals.parse_literal(text, max_bytes=room)
+            literals.to_literal(value)  # raises for values without a literal, such as an infinite float
+        except ValueError as error:
+            return Refusal("not_literal", f"the output: {error}"[:200])
+        return Answer(value)
+
+    def judge(self, task: Task, answer: Answer, execution: Execution | None) -> bool:
+        return canonical.encode(answer.value, max_bytes=None) == canonical.encode(literals.parse_literal(task.output))
+
+    def solve_completion(self, task: Task) -> str:
+        return fence("output", task.output)

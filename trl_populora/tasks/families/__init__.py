@@ -1,0 +1,27 @@
+"""Named families of seed programs, from one-liners to small algorithms and classes, roughly in order of difficulty.
+
+A family is a function from a random generator to a program, an endless supply of argument tuples, and one line that
+says what the program computes. Programs of one family differ in form as well as in constants. Not here: turning a
+sample into a task (`seeds.py`).
+"""
+
+from __future__ import annotations
+
+from trl_populora.tasks.families.classes import CLASSES
+from trl_populora.tasks.families.classics import CLASSICS
+from trl_populora.tasks.families.draw import Family, Sample
+from trl_populora.tasks.families.easy import EASY
+from trl_populora.tasks.families.numbers import NUMBERS
+from trl_populora.tasks.families.sequences import SEQUENCES
+from trl_populora.tasks.families.strings import STRINGS
+from trl_populora.tasks.families.structures import STRUCTURES
+from trl_populora.tasks.families.tables import TABLES
+
+
+EASY_FAMILIES: tuple[str, ...] = tuple(family.__name__ for family in EASY)
+FAMILIES: dict[str, Family] = {
+    family.__name__: family
+    for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS)
+}
+
+__all__ = ["EASY_FAMILIES", "FAMILIES", "Family", "Sample"]

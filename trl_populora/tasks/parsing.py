@@ -1,0 +1,103 @@
+"""From a completion to its fenced blocks, in time linear in the length of the text.
+
+Here: which part of a completion counts, and cutting it into fences. Not here: what a block must contain (task types,
+`hygiene.py`) and the literal parser (`executor.literals`). Nothing in this file evaluates or parses code.
+
+A completion may hold any amount of talk. What counts is the text after the last `</think>`; within it, the text inside
+the last `<answer>...</answer>` if there is one; and in that, fenced blocks with a label. When a label occurs more than
+once, the last block wins.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+MAX_COMPLETION = 65_536  # characters; far above what a completion holds, far below what would hurt
+FENCE = "```"
+PYTHON_LABELS = frozenset({"python", "py", "python3"})
+
+# Text that a task may not contain: it would close a fence, cut a later completion short, or be read by a tokenizer as
+# the end of a turn and so let a proposer write into the solver's prompt.
+RESERVED = (FENCE, "<think>", "</think>", "<answer>", "</answer>", "<|", "<s>", "</s>", "[INST]", "[/INST]")
+RESERVED += ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
+
+
+class Fence(NamedTuple):
+    label: str
+    body: str
+
+
+def final_text(completion: str) -> str:
+    """
+    The part of a completion that counts.
+
+    Args:
+        completion (`str`):
+            Text as sampled.
+
+    Returns:
+        `str`: the text after the last `</think>` (nothing of a reasoning block that was never closed), narrowed to the
+        last `<answer>...</answer>` if it has one.
+    """
+    text = completion.rpartition("</think>")[2]
+    text = text.partition("<think>")[0]
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, end) if end >= 0 else -1
+    return text[start + len("<answer>") : end] if start >= 0 else text
+
+
+def fences(text: str) -> list[Fence]:
+    """
+    All closed fenced blocks, in order. A fence opens with three backticks and a label of letters and digits alone on
+    the rest of the line, and ends at the next three backticks. Labels are lower-case; `py` and `python3` become
+    `python`. Bodies lose surrounding blank lines and trailing whitespace.
+    """
+    text = text.replace("\r\n", "\n")
+    found = []
+    at = text.find(FENCE)
+    while at >= 0:
+        newline = text.find("\n", at)
+        if newline < 0:
+            break
+        label = text[at + len(FENCE) : newline].strip().lower()
+        if label and not label.isalnum():  # backticks inside a sentence, not a fence
+            at = text.find(FENCE, newline)
+            continue
+        end = text.find(FENCE, newline)
+        if end < 0:
+            break
+        body = text[newline + 1 : end].rstrip()
+        found.append(Fence("python" if label in PYTHON_LABELS else label, _drop_blank_lines(body)))
+        at = text.find(FENCE, end + len(FENCE))
+    return found
+
+
+def completion_fences(completion: str) -> list[Fence] | None:
+    """The fences of the part that counts, or `None` if the completion exceeds `MAX_COMPLETION`."""
+    return fences(final_text(completion)) if len(completion) <= MAX_COMPLETION else None
+
+
+def last_body(blocks: list[Fence], label: str) -> str | None:
+    """Body of the last block with this label, or `None`."""
+    return next((block.body for block in reversed(blocks) if block.label == label), None)
+
+
+def fence(label: str, body: str) -> str:
+    """Renders a block so that [`fences`] reads it back."""
+    return f"{FENCE}{label}\n{body}\n{FENCE}"
+
+
+def reserved_in(text: str) -> str | None:
+    """The first reserved marker that the text contains, or `None`."""
+    return next((marker for marker in RESERVED if marker in text), None)
+
+
+def num_bytes(text: str) -> int:
+    """Length in UTF-8, counting lone surrogates instead of failing on them."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _drop_blank_lines(body: str) -> str:
+    start = len(body) - len(body.lstrip())
+    return body[body.rfind("\n", 0, start) + 1 :]

@@ -1,0 +1,88 @@
+"""The half that `code_o` and `code_i` share: a proposer writes a program and one input, the executor adds the output.
+
+Not here: what makes a task of either type hard, how it is solved and judged (`code_o.py`, `code_i.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from trl_populora.executor import Execution, Status, literals
+from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.parsing import completion_fences, fence, last_body
+from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, paragraphs, program_rules, references_text, user
+from trl_populora.tasks.task import Draft, Refusal, Task, arguments_text
+
+
+@dataclass(frozen=True)
+class ProgramInput(TaskType):
+    """Proposing a program and one input. Subclasses say what is wanted, in `wanted_full` and `wanted_compact`."""
+
+    wanted_full: ClassVar[str]
+    wanted_compact: ClassVar[str]
+
+    def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[dict]:
+        shown = references_text(references, k=self.max_references, rng=rng)
+        if self.style == "compact":
+            ask = "Write a new Python function f in a ```python block, then one input in a ```input block. "
+            return user(paragraphs(ask + self.wanted_compact, shown))
+        return user(
+            paragraphs(
+                "Invent a puzzle about a Python program: write the program and one input for it. The program will be "
+                "run on your input to get the output, so do not give the output yourself.",
+                self.wanted_full,
+                program_rules(self.limits),
+                shown and "These puzzles exist already. Write one that is new, different in its idea, and not easier:",
+                shown,
+                "First write a short plan: the idea, the steps of the computation, and why it is hard. "
+                + REASONING_NOTE
+                + " Then give exactly these two blocks:",
+                fence("python", "def f(...):\n    ...\n    return ..."),
+                fence("input", "..."),
+                INPUT_FORMAT,
+            )
+        )
+
+    def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        program, text = last_body(blocks, "python"), last_body(blocks, "input")
+        if not program:
+            return Refusal("no_program", "no ```python block")
+        if not text:
+            return Refusal("no_input", "no ```input block, or an empty one")
+        refusal = self.check_program(program) or self.check_text("input", text)
+        if refusal is not None:
+            return refusal
+        try:
+            arguments = literals.parse_arguments(text, max_bytes=self.limits.input_bytes)
+            canonical_text = arguments_text(arguments)
+        except ValueError as error:
+            return Refusal("not_literal", f"the input: {error}"[:200])
+        if not arguments:
+            return Refusal("no_input", "the argument list is empty")
+        if any(task.program == program and task.input == canonical_text for task in references):
+            return Refusal("duplicate", "repeats a reference")
+        return Draft(self.id, program, (arguments,))
+
+    def finish_proposal(self, draft: Draft, execution: Execution, *, author: str, step: int = 0) -> Task | Refusal:
+        if execution.status is not Status.OK:
+            return Refusal(execution.status.value)
+        (value,) = execution.values
+        try:
+            inputs, outputs = (arguments_text(draft.inputs[0]),), (value.literal,)
+        except ValueError as error:
+            return Refusal("not_literal", f"the output: {error}"[:200])
+        refusal = self.check_text("input", inputs[0]) or self.check_text("output", outputs[0])
+        if refusal is not None:
+            return refusal
+        if outputs[0] == "None":
+            return Refusal("no_value", "f returned None")
+        return Task.create(self.id, draft.program, inputs=inputs, outputs=outputs, author=author, step=step)
+
+    def propose_completion(self, task: Task) -> str:
+        return f"{fence('python', task.program)}\n{fence('input', task.input)}"

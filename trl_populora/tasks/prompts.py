@@ -1,0 +1,74 @@
+"""Pieces of prompt text that more than one task type uses: the rules for programs, and how tasks are shown.
+
+Not here: the sentences that belong to one task type (its own file), and chat templates (`templates.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from trl_populora.tasks.base import TaskLimits
+from trl_populora.tasks.hygiene import ALLOWED_MODULES, BANNED_NAMES
+from trl_populora.tasks.parsing import fence
+from trl_populora.tasks.task import Task
+
+
+_FORBIDDEN = ("print", "input", "open", "eval", "exec", "getattr", "id", "hash")
+assert BANNED_NAMES.issuperset(_FORBIDDEN)
+
+REASONING_NOTE = (
+    "Think as long as you need, inside <think> and </think> if you like. Only what follows your thinking is read, and "
+    "of it only the labelled blocks; if a label occurs twice, the last block counts."
+)
+
+
+def user(text: str) -> list[dict]:
+    """A conversation of one user turn."""
+    return [{"role": "user", "content": text}]
+
+
+def paragraphs(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def program_rules(limits: TaskLimits) -> str:
+    """The rules that `hygiene.py` and the executor apply, in words."""
+    return "\n".join(
+        [
+            "Rules for the program:",
+            "- It defines a function `f` with at least one parameter, and `f` returns a value. Helper functions, "
+            "nested functions, recursion and small classes are welcome.",
+            "- Outside functions and classes it holds imports and constants, nothing else. No call of `f`, no test.",
+            f"- It may import only these modules: {', '.join(sorted(ALLOWED_MODULES))}.",
+            "- Equal arguments give equal results in every process: no randomness, clock, files, network or global "
+            "state, and no result that depends on the order of a set of strings.",
+            f"- It does not use the names {', '.join(_FORBIDDEN)}, nor double-underscore names other than ordinary "
+            "methods of its classes.",
+            "- Arguments and results are plain values: numbers, strings, bytes, booleans, None, and lists, tuples, "
+            "dicts and sets of them. No nan, no infinity.",
+            f"- The program has at most {limits.program_bytes} bytes, its arguments {limits.input_bytes}, its result "
+            f"{limits.output_bytes}, and it runs in a fraction of a second. Anything larger or slower is refused.",
+        ]
+    )
+
+
+INPUT_FORMAT = (
+    "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
+    "`f(3, 'a')` it holds `3, 'a'`."
+)
+
+
+def triplet(task: Task) -> str:
+    """A solved task: program, input and output."""
+    return "\n".join([fence("python", task.program), fence("input", task.input), fence("output", task.output)])
+
+
+def references_text(references: Sequence[Task], *, k: int, rng: random.Random) -> str:
+    """At most `k` of the references in random order, or an empty string."""
+    shown = rng.sample(list(references), min(k, len(references)))
+    return "\n\n".join(triplet(task) for task in shown)
+
+
+def pairs_text(pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{fence('input', given)}\n{fence('output', result)}" for given, result in pairs)

@@ -1,0 +1,62 @@
+"""From chat messages to the string that a model continues.
+
+The tokenizer is an argument: this module imports no model library. Not here: the words of the prompts (task types).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+TEMPLATES = ("auto", "chat", "base", "plain")
+
+_BASE_OPENING = (
+    "What follows is a conversation. A user sets a task; an assistant reasons about it and then gives the result in "
+    "exactly the form that was asked for."
+)
+
+# Where a base model, which knows no end of turn, starts to write the next turn by itself.
+BASE_STOP = ("\nUser:",)
+
+
+def render_prompt(messages: Sequence[dict], tokenizer: Any = None, *, template: str = "auto") -> str:
+    """
+    Renders a conversation, ready for the model to write the next turn.
+
+    Args:
+        messages (`Sequence[dict]`):
+            Messages with `"role"` (`"system"`, `"user"` or `"assistant"`) and `"content"`.
+        tokenizer (`PreTrainedTokenizerBase`, *optional*):
+            Needed for the chat template only.
+        template (`str`, *optional*, defaults to `"auto"`):
+            `"chat"`: the tokenizer's chat template. `"base"`: a transcript of turns, for base models.
+            `"plain"`: the contents and a line break, the shortest, for models that are trained on this package's
+            prompts alone. `"auto"`: `"chat"` if the tokenizer has a chat template, else `"base"`.
+
+    Returns:
+        `str`: the prompt. A chat template may put special tokens into it, so tokenize that one without adding more.
+
+    Raises:
+        `ValueError`: for an unknown template, or for `"chat"` with a tokenizer that has none.
+    """
+    if template not in TEMPLATES:
+        raise ValueError(f"template must be one of {TEMPLATES}, got {template!r}")
+    has_chat = getattr(tokenizer, "chat_template", None) is not None
+    if template == "auto":
+        template = "chat" if has_chat else "base"
+    if template == "chat":
+        if not has_chat:
+            raise ValueError("template='chat' needs a tokenizer with a chat template; use 'base' for a base model")
+        return tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+    if template == "plain":
+        return "".join(f"{message['content']}\n" for message in messages)
+    turns = [_turn(message) for message in messages]
+    return "\n\n".join([_BASE_OPENING, *turns, "Assistant:"])
+
+
+def _turn(message: dict) -> str:
+    name = {"user": "User: ", "assistant": "Assistant: ", "system": ""}.get(message["role"])
+    if name is None:
+        raise ValueError(f"message role must be system, user or assistant, got {message['role']!r}")
+    return name + message["content"]
