@@ -67,6 +67,13 @@ def test_hard_sends_students_to_teachers_that_beat_them():
     assert found[("t0", "s0")] > 0.6
 
 
+def test_weight_functions():
+    teacher_wins = np.array([[0.2, 0.5, 0.8]])
+    np.testing.assert_allclose(PAIRINGS["variance"](teacher_wins, 2.0), [[0.16, 0.25, 0.16]])
+    np.testing.assert_allclose(PAIRINGS["hard"](teacher_wins, 2.0), [[0.04, 0.25, 0.64]])  # (1 - P(student wins))^2
+    np.testing.assert_allclose(PAIRINGS["uniform"](teacher_wins, 2.0), [[1, 1, 1]])
+
+
 def test_power_zero_and_full_floor_are_uniform():
     ratings = rated({"t0": 35, "s0": 35, "t1": 15, "s1": 15})
     for options in ({"method": "hard", "power": 0.0}, {"method": "variance", "floor": 1.0}, {"method": "uniform"}):

@@ -1,0 +1,253 @@
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from toy_adapters import assert_same_bits, make_factors
+
+from tests.tiny import tiny_population
+from trl_populora.evolution import OPERATORS, EvolutionSettings, evolve, remake
+from trl_populora.population.factors import Factor
+from trl_populora.self_play.ratings import Match, Ratings
+
+
+@dataclass(frozen=True)
+class Slot:
+    role: str
+    version: int = 0
+    born_step: int = 0
+    learning_rate: float = 1e-3
+
+
+class Table:
+    """The few methods of a population that evolution calls."""
+
+    def __init__(self, num_teachers: int, num_students: int):
+        names = [f"teacher_{i}" for i in range(num_teachers)] + [f"student_{i}" for i in range(num_students)]
+        self.members = {name: Slot(name.split("_")[0]) for name in names}
+        self.weights = {name: make_factors(i) for i, name in enumerate(names)}
+        self.calls = []
+
+    def __getitem__(self, name):
+        return self.members[name]
+
+    def names(self, role=None):
+        return [name for name, member in self.members.items() if role in (None, member.role)]
+
+    def factors(self, name):
+        return self.weights[name]
+
+    def replace(self, name, factors, *, operator, parents, step, learning_rate=None):
+        self.calls.append((name, operator, parents, step, learning_rate))
+        for path, (A, B, _) in factors.items():
+            self.weights[name][path].A.copy_(A)
+            self.weights[name][path].B.copy_(B)
+        old = self.members[name]
+        rate = old.learning_rate if learning_rate is None else learning_rate
+        self.members[name] = replace(old, version=old.version + 1, born_step=step, learning_rate=rate)
+        return self.members[name]
+
+    def snapshot(self):
+        return {
+            name: {path: Factor(A.clone(), B.clone(), c) for path, (A, B, c) in factors.items()}
+            for name, factors in self.weights.items()
+        }
+
+
+def played(num_teachers: int, num_students: int) -> tuple[Table, Ratings]:
+    """A population in which member 0 of each role is the best and the last the worst."""
+    table = Table(num_teachers, num_students)
+    ratings = Ratings(table.names("teacher"), table.names("student"))
+    for _ in range(3):
+        ratings.update(
+            Match(t, s, 8, round(8 / (1 + 2.0 ** (j - i))))
+            for i, t in enumerate(ratings.teachers)
+            for j, s in enumerate(ratings.students)
+        )
+    return table, ratings
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("operator", list(OPERATORS))
+@pytest.mark.parametrize("size", [2, 8])
+def test_every_event_can_be_remade_from_its_parents(operator, size):
+    table, ratings = played(size, size)
+    before = table.snapshot()
+    events = evolve(table, ratings, settings=EvolutionSettings(operators=(operator,)), step=20, rng=generator())
+    assert len(events) == 2 * max(1, size // 4)
+    for event in events:
+        assert event.operator == operator
+        child = remake(event, [before[name] for name, _ in event.parents])
+        assert_same_bits(child, table.weights[event.slot])
+
+
+def test_worst_are_replaced_best_breed_the_rest_stay():
+    table, ratings = played(8, 4)
+    before, old = table.snapshot(), {name: ratings[name] for name in table.names()}
+    events = evolve(table, ratings, settings=EvolutionSettings(), step=20, rng=generator())
+    assert [event.slot for event in events] == ["teacher_7", "teacher_6", "student_3"]
+    assert [event.role for event in events] == ["teacher", "teacher", "student"]
+    for event in events:
+        two = OPERATORS[event.operator].num_parents == 2
+        top = {"teacher": {"teacher_0", "teacher_1"}, "student": {"student_0"} | ({"student_1"} if two else set())}
+        assert {name for name, _ in event.parents} <= top[event.role]
+        assert all(version == 0 for _, version in event.parents)
+        assert event.version == table[event.slot].version == 1
+        assert table[event.slot].born_step == event.step == 20
+        assert event.rating_before == (old[event.slot].mu, old[event.slot].sigma)
+        assert event.rating_after == (ratings[event.slot].mu, ratings[event.slot].sigma)
+        parents = [old[name] for name, _ in event.parents]
+        assert event.rating_after[0] == pytest.approx(sum(parent.mu for parent in parents) / len(parents))
+        assert event.fitness == {name: old[name].fitness for name in table.names(event.role)}
+        assert event.learning_rate is None and table[event.slot].learning_rate == 1e-3
+    for name in set(table.names()) - {event.slot for event in events}:
+        assert_same_bits(table.weights[name], before[name])
+        assert ratings[name] == old[name]
+
+
+def test_a_real_population_evolves_in_place():
+    population = tiny_population(2, 4)
+    ratings = Ratings(population.teachers, population.students)
+    ratings.update([Match("teacher_0", "student_3", 8, 0), Match("teacher_1", "student_0", 8, 8)])
+    addresses = {name: [p.data_ptr() for p in population.parameters(name)] for name in population}
+    before = {name: [p.detach().clone() for p in population.parameters(name)] for name in population}
+    for step in range(20, 20 * len(OPERATORS) + 1, 20):
+        operator = list(OPERATORS)[step // 20 - 1]
+        settings = EvolutionSettings(operators=(operator,))
+        for event in evolve(population, ratings, settings=settings, step=step, rng=generator(step)):
+            member = population[event.slot]
+            assert (member.version, member.operator, member.born_step) == (event.version, operator, step)
+            assert member.parents == tuple(f"{name}@{version}" for name, version in event.parents)
+    assert addresses == {name: [p.data_ptr() for p in population.parameters(name)] for name in population}
+    changed = {name for name, old in before.items() if not all(map(torch.equal, old, population.parameters(name)))}
+    assert changed == {name for name in population if population[name].version > 0}
+
+
+def test_same_generator_state_same_evolution():
+    runs = []
+    for _ in range(2):
+        table, ratings = played(4, 4)
+        rng = generator(5)
+        events = [
+            event
+            for step in (20, 40, 60)
+            for event in evolve(table, ratings, settings=EvolutionSettings(), step=step, rng=rng)
+        ]
+        runs.append((events, table.weights, ratings.state_dict()))
+    assert runs[0][0] == runs[1][0] and runs[0][2] == runs[1][2]
+    for name in runs[0][1]:
+        assert_same_bits(runs[0][1][name], runs[1][1][name])
+
+
+def test_all_operators_get_drawn():
+    drawn = set()
+    for seed in range(40):
+        table, ratings = played(4, 4)
+        drawn |= {
+            e.operator for e in evolve(table, ratings, settings=EvolutionSettings(), step=1, rng=generator(seed))
+        }
+    assert drawn == set(EvolutionSettings().operators) == set(OPERATORS) - {"average", "clone"}
+
+
+def test_roles_of_one_member_never_change():
+    table, ratings = played(1, 1)
+    state = ratings.state_dict()
+    assert evolve(table, ratings, settings=EvolutionSettings(), step=20, rng=generator()) == []
+    assert table.calls == [] and ratings.state_dict() == state
+    table, ratings = played(1, 4)
+    events = evolve(table, ratings, settings=EvolutionSettings(), step=20, rng=generator())
+    assert [event.role for event in events] == ["student"]
+
+
+def test_a_shared_member_needs_no_rating():
+    table = Table(1, 0)
+    table.members = {"agent_0": Slot("shared")}
+    assert (
+        evolve(table, Ratings(["teacher_0"], ["student_0"]), settings=EvolutionSettings(), step=1, rng=generator())
+        == []
+    )
+
+
+def test_children_are_not_replaced_before_min_age():
+    table, ratings = played(4, 4)
+    settings = EvolutionSettings(min_age=30, operators=("clone",))
+    first = evolve(table, ratings, settings=settings, step=40, rng=generator())
+    assert len(first) == 2
+    again = evolve(table, ratings, settings=settings, step=60, rng=generator())
+    assert not {event.slot for event in first} & {event.slot for event in again}
+
+
+def test_learning_rate_mutation():
+    rates = set()
+    for seed in range(20):
+        table, ratings = played(4, 4)
+        settings = EvolutionSettings(mutate_learning_rate=True, operators=("clone",))
+        for event in evolve(table, ratings, settings=settings, step=20, rng=generator(seed)):
+            assert table[event.slot].learning_rate == event.learning_rate
+            rates.add(event.learning_rate)
+    assert sorted(rates) == pytest.approx([0.8e-3, 1.25e-3])
+
+
+def test_parameters_reach_the_operator_and_the_record():
+    table, ratings = played(4, 4)
+    before = table.snapshot()
+    settings = EvolutionSettings(operators=("gaussian",), operator_parameters={"gaussian": {"eps": 0.0}})
+    for event in evolve(table, ratings, settings=settings, step=20, rng=generator()):
+        assert event.parameters["eps"] == 0.0 and isinstance(event.parameters["seed"], int)
+        assert_same_bits(table.weights[event.slot], before[event.parents[0][0]])
+
+
+def test_slot_with_another_scaling_keeps_it():
+    table, ratings = played(4, 4)
+    table.weights["student_3"] = make_factors(50, scaling=0.5)
+    before = table.snapshot()
+    seen = []
+    table.replace = lambda name, factors, **options: seen.append((name, factors)) or table.members[name]
+    evolve(table, ratings, settings=EvolutionSettings(operators=("clone",)), step=20, rng=generator())
+    child = dict(seen)["student_3"]
+    for path, factor in child.items():
+        parent = before["student_0"][path]
+        assert factor.scaling == 0.5
+        torch.testing.assert_close(factor.B * 0.5, parent.B * parent.scaling)
+
+
+def test_broken_members_are_refused_before_anything_is_written():
+    table, ratings = played(4, 4)
+    table.weights["teacher_0"]["head"].A.fill_(float("nan"))
+    with pytest.raises(ValueError, match="not finite"):
+        evolve(table, ratings, settings=EvolutionSettings(operators=("average",)), step=20, rng=generator())
+    assert table.calls == []
+
+
+def test_due():
+    settings = EvolutionSettings(interval=5)
+    assert [step for step in range(12) if settings.due(step)] == [5, 10]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interval": 0}, "interval.*0"),
+        ({"fraction": 0.7}, "fraction.*0.7"),
+        ({"min_age": -1}, "min_age.*-1"),
+        ({"min_age": 9, "max_age": 3}, "max_age.*3 and 9"),
+        ({"operators": ()}, "at least one"),
+        ({"operators": ("dare", "dare")}, "none twice"),
+        ({"operators": ("svd_structure",)}, "'svd_structure'.*Did you mean 'svd_structured'"),
+        ({"operators": ("xyzzy",)}, "'xyzzy'.*Choose from"),
+        ({"operator_parameters": {"gausian": {}}}, "Did you mean 'gaussian'"),
+        ({"operator_parameters": {"gaussian": {"epss": 1}}}, "parameter of 'gaussian': 'epss'.*'eps'"),
+        ({"operator_parameters": {"gaussian": {"eps": -1}}}, "'gaussian' refuses.*-1"),
+        ({"operator_parameters": {"gaussian": {"eps": "much"}}}, "'gaussian' refuses.*much"),
+        ({"operator_parameters": {"gaussian": {"eps": float("inf")}}}, "'gaussian' refuses.*not finite"),
+    ],
+)
+def test_bad_settings_are_refused_at_construction(options, message):
+    with pytest.raises(ValueError, match=message):
+        EvolutionSettings(**options)
+
+
+def test_settings_from_lists():
+    assert EvolutionSettings(operators=["dare", "average"]).operators == ("dare", "average")

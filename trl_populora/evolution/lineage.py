@@ -1,0 +1,164 @@
+"""The lineage: what evolution did, one event per child, kept as JSON lines next to the checkpoints.
+
+Records only; deciding and doing is in `selection` and `replacement`.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EvolutionEvent:
+    """One replacement. With the parents' factors at hand it says all that is needed to make the child again.
+
+    Attributes:
+        step (`int`): Training step.
+        slot (`str`): Member that was replaced.
+        role (`str`): Its role.
+        operator (`str`): Operator that made the child.
+        parameters (`dict`): The operator's parameters and `"seed"`, from which every draw comes.
+        parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
+        version (`int`): Version of the child in the slot; the replaced member had the one before.
+        fitness (`dict[str, float]`): Fitness of all members of the role before the event.
+        rating_before (`tuple[float, float]`): mu and sigma of the replaced member.
+        rating_after (`tuple[float, float]`): mu and sigma that the child starts with.
+        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
+    """
+
+    step: int
+    slot: str
+    role: str
+    operator: str
+    parameters: dict[str, Any]
+    parents: tuple[tuple[str, int], ...]
+    version: int
+    fitness: dict[str, float]
+    rating_before: tuple[float, float]
+    rating_after: tuple[float, float]
+    learning_rate: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "EvolutionEvent":
+        parents = tuple((name, version) for name, version in record["parents"])
+        ratings = {key: tuple(record[key]) for key in ("rating_before", "rating_after")}
+        return cls(**{**record, **ratings, "parents": parents})
+
+
+class Lineage:
+    """All events of a run in order, mirrored in a file of JSON lines.
+
+    Args:
+        path (`str`, *optional*):
+            File to read (if it exists) and to append to; the lineage lives in memory only without it.
+        last_step (`int`, *optional*):
+            Forget events after this step, in the file too. Resuming from a checkpoint passes the checkpoint's step.
+
+    Raises:
+        ValueError: If a line cannot be read. A last line without its end, as a killed process leaves it, is dropped.
+    """
+
+    def __init__(self, path: str | os.PathLike | None = None, *, last_step: int | None = None):
+        self.path = path
+        self.events: list[EvolutionEvent] = []
+        if path is not None and os.path.exists(path):
+            with open(path, "rb") as file:
+                content = file.read()
+            self.events = [event for event in _parse(content, path) if last_step is None or event.step <= last_step]
+            kept = b"".join(_line(event) for event in self.events)
+            if kept != content:
+                _write_atomically(path, kept)
+
+    def __iter__(self) -> Iterator[EvolutionEvent]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def append(self, event: EvolutionEvent) -> None:
+        """Adds an event; the line is on disk when this returns."""
+        self.events.append(event)
+        if self.path is not None:
+            with open(self.path, "ab") as file:
+                file.write(_line(event))
+                file.flush()
+                os.fsync(file.fileno())
+
+    def extend(self, events: Sequence[EvolutionEvent]) -> None:
+        for event in events:
+            self.append(event)
+
+    def founders(self, name: str, version: int | None = None) -> set[str]:
+        """Founders that an individual descends from: by default the one that lives in slot `name` now."""
+        births = {(event.slot, event.version): event for event in self.events}
+        open_ends = [(name, self._latest().get(name, 0) if version is None else version)]
+        seen, found = set(open_ends), set()
+        while open_ends:
+            individual = open_ends.pop()
+            if individual not in births:
+                found.add(individual[0])
+                continue
+            ancestors = [parent for parent in births[individual].parents if parent not in seen]
+            seen.update(ancestors)
+            open_ends.extend(ancestors)
+        return found
+
+    def family_tree(self, names: Sequence[str] = ()) -> str:
+        """Who descends from whom, as indented text: each child under its first parent, the living marked with `*`.
+
+        Args:
+            names (`Sequence[str]`, *optional*): Slots to list first, also those that had no part in any event.
+        """
+        children: dict[tuple[str, int], list[EvolutionEvent]] = {}
+        seen = dict.fromkeys((name, 0) for name in names)
+        for event in self.events:
+            children.setdefault(event.parents[0], []).append(event)
+            seen.update(dict.fromkeys([*event.parents, (event.slot, 0)]))
+        latest = self._latest()
+        lines = []
+        founders = [individual for individual in seen if individual[1] == 0]
+        stack = [(individual, "founder", 0) for individual in reversed(founders)]
+        while stack:
+            (name, version), story, depth = stack.pop()
+            mark = " *" if latest.get(name, 0) == version else ""
+            lines.append(f"{'  ' * depth}{name}@{version}{mark}  {story}")
+            for event in reversed(children.get((name, version), [])):
+                stack.append(((event.slot, event.version), _story(event), depth + 1))
+        return "\n".join(lines)
+
+    def _latest(self) -> dict[str, int]:
+        return {event.slot: event.version for event in self.events}
+
+
+def _story(event: EvolutionEvent) -> str:
+    others = ", ".join(f"{name}@{version}" for name, version in event.parents[1:])
+    return f"step {event.step}, {event.operator}" + (f" with {others}" if others else "")
+
+
+def _line(event: EvolutionEvent) -> bytes:
+    return json.dumps(event.to_json()).encode() + b"\n"
+
+
+def _parse(content: bytes, path: str | os.PathLike) -> Iterator[EvolutionEvent]:
+    *lines, _torn = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield EvolutionEvent.from_json(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"Line {number} of the lineage {path} cannot be read ({error!r}). Restore the line or remove it."
+            ) from error
+
+
+def _write_atomically(path: str | os.PathLike, content: bytes) -> None:
+    temporary = f"{os.fspath(path)}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
