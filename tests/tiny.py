@@ -51,7 +51,9 @@ def lora(r: int = 4, **overrides) -> LoraConfig:
     return LoraConfig(**(dict(r=r, lora_alpha=2 * r, target_modules="all-linear", lora_dropout=0.0) | overrides))
 
 
-def tiny_population(teachers: int = 2, students: int = 2, *, seed: int = 0, noise: float = 0.1, **kwargs) -> Population:
+def tiny_population(
+    teachers: int = 2, students: int = 2, *, seed: int = 0, noise: float = 0.1, **kwargs
+) -> Population:
     """A population whose adapters all differ from the base (B is not zero)."""
     population = Population(
         tiny_model(seed), kwargs.pop("lora_config", lora()), num_teachers=teachers, num_students=students, **kwargs

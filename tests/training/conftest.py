@@ -3,8 +3,8 @@
 import zlib
 
 import pytest
-from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 
+from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
@@ -52,7 +52,9 @@ def config(tmp_path):
 def make_trainer(config):
     trainers = []
 
-    def make(*, noise=0.1, rewards=hash_reward, on_round=None, callbacks=None, model=None, peft_config=None, **overrides):
+    def make(
+        *, noise=0.1, rewards=hash_reward, on_round=None, callbacks=None, model=None, peft_config=None, **overrides
+    ):
         trainer = PopulationSelfPlayTrainer(
             model or tiny_model(),
             reward_funcs=rewards,

@@ -1,9 +1,9 @@
 import re
 
 import pytest
-from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl import GRPOConfig
 
+from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
@@ -72,7 +72,13 @@ def test_every_field_is_documented():
 
 @pytest.mark.parametrize(
     "argument",
-    [{"train_dataset": "x"}, {"eval_dataset": "x"}, {"tools": [len]}, {"rollout_func": len}, {"environment_factory": len}],
+    [
+        {"train_dataset": "x"},
+        {"eval_dataset": "x"},
+        {"tools": [len]},
+        {"rollout_func": len},
+        {"environment_factory": len},
+    ],
     ids=lambda a: next(iter(a)),
 )
 def test_arguments_that_contradict_a_population_are_refused(config, argument):

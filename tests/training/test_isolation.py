@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 import torch
+
 from tests.tiny import tiny_model
 from tests.training.conftest import hash_reward, text_of
 
@@ -18,7 +19,9 @@ def checksum(tensors):
 def member_state(trainer, name):
     parameters = trainer.population.parameters(name)
     states = [trainer.optimizer.state.get(p, {}) for p in parameters]  # a member just born has none
-    return checksum(parameters + [state[key] for state in states for key in sorted(state) if torch.is_tensor(state[key])])
+    return checksum(
+        parameters + [state[key] for state in states for key in sorted(state) if torch.is_tensor(state[key])]
+    )
 
 
 def swap_rows_of(trainer, victim):
@@ -106,9 +109,7 @@ def test_nothing_a_model_writes_is_evaluated_here(make_trainer, tmp_path, monkey
     sampler = trainer.sampler
 
     def sample(prompts, members, **kwargs):
-        return [
-            c._replace(text=texts[i % 2]) for i, c in enumerate(sampler(prompts, members, **kwargs))
-        ]
+        return [c._replace(text=texts[i % 2]) for i, c in enumerate(sampler(prompts, members, **kwargs))]
 
     trainer.sampler = sample
     monkeypatch.setattr(builtins, "eval", _refuse)
@@ -122,7 +123,9 @@ def _refuse(*args, **kwargs):
 
 
 def test_shared_member_trains_both_roles(make_trainer):
-    trainer = make_trainer(num_teachers=1, num_students=1, shared_member=True, max_steps=1, per_device_train_batch_size=6)
+    trainer = make_trainer(
+        num_teachers=1, num_students=1, shared_member=True, max_steps=1, per_device_train_batch_size=6
+    )
     trainer.train()
     assert list(trainer.population) == ["agent_0"]
     assert {row.role for row in trainer.played.rows} == {"teacher", "student"}

@@ -4,9 +4,10 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import PeftModel
+from trl import GRPOConfig, GRPOTrainer
+
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward, text_of
-from trl import GRPOConfig, GRPOTrainer
 
 
 LENGTHS = {"teacher_0": 3, "teacher_1": 8, "student_0": 5, "student_1": 7}
@@ -88,9 +89,7 @@ def train_alone(folder, rows, G, settings):
 def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
     settings = {"max_steps": settings.get("num_iterations", 1)} | settings
     fresh = settings.get("beta", 0) > 0  # TRL's reference is the initial adapter, ours the base: equal when B = 0
-    trainer = make_trainer(
-        num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings
-    )
+    trainer = make_trainer(num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings)
     trainer.sampler = shorten(trainer.sampler)
     trainer.population.save(tmp_path / "founders")
     trainer.train()

@@ -5,6 +5,7 @@ import os
 
 import pytest
 import torch
+
 from tests.training.test_isolation import member_state
 
 
@@ -30,7 +31,9 @@ def files(folder):
     return history, lineage, sorted(os.listdir(os.path.join(folder, "rounds")))
 
 
-@pytest.mark.parametrize("extra", [{}, {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05}], ids=["plain", "iterations"])
+@pytest.mark.parametrize(
+    "extra", [{}, {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05}], ids=["plain", "iterations"]
+)
 def test_resume_is_exact(make_trainer, extra):
     whole = make_trainer(**SETTINGS | extra)
     whole.train()
@@ -45,6 +48,7 @@ def test_resume_is_exact(make_trainer, extra):
 
 def test_checkpoint_holds_plain_peft_folders(make_trainer):
     from peft import PeftModel
+
     from tests.tiny import tiny_model
 
     trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)

@@ -8,10 +8,10 @@ import inspect
 import pytest
 import trl
 from packaging.version import Version
-from tests.tiny import tiny_model, tiny_tokenizer
 from transformers import Trainer
 from trl import GRPOTrainer
 
+from tests.tiny import tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayTrainer
 
 
@@ -47,8 +47,20 @@ def test_get_per_token_logps_and_entropies():
 
 def test_every_override_is_watched():
     own = {name for name in vars(PopulationSelfPlayTrainer) if callable(getattr(GRPOTrainer, name, None))}
-    watched = {"_get_per_token_logps_and_entropies", "__init__", "_generate_and_score_completions", "_calculate_rewards"}
-    watched |= {"_compute_loss", "training_step", "create_optimizer", "_clip_grad_norm", "_save", "_load_from_checkpoint"}
+    watched = {
+        "_get_per_token_logps_and_entropies",
+        "__init__",
+        "_generate_and_score_completions",
+        "_calculate_rewards",
+    }
+    watched |= {
+        "_compute_loss",
+        "training_step",
+        "create_optimizer",
+        "_clip_grad_norm",
+        "_save",
+        "_load_from_checkpoint",
+    }
     assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
 
 
@@ -111,5 +123,10 @@ def test_without_a_population_it_is_grpo_trainer(tmp_path):
             processing_class=tiny_tokenizer(),
         )
         trainer.train()
-        losses.append([{k: v for k, v in log.items() if "loss" in k or "reward" in k or k == "grad_norm"} for log in trainer.state.log_history])
+        losses.append(
+            [
+                {k: v for k, v in log.items() if "loss" in k or "reward" in k or k == "grad_norm"}
+                for log in trainer.state.log_history
+            ]
+        )
     assert losses[0] == losses[1] and losses[0][0]["grad_norm"] > 0

@@ -12,8 +12,8 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..population import Population
-from ..tasks import BASE_STOP, render_prompt
 from ..self_play.sampling import Completion, Message
+from ..tasks import BASE_STOP, render_prompt
 from .noise import gumbel
 
 

@@ -72,7 +72,9 @@ class Population(Mapping[str, Member]):
         self.model.population = self
         self.routing = Routing(self.model, names)
         if not self.routing.layers:
-            raise ValueError(f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing.")
+            raise ValueError(
+                f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing."
+            )
         head = self.model.get_output_embeddings()
         if any(layer is head for layer in self.routing.layers.values()):
             raise ValueError("target_modules covers the LM head, which GRPO bypasses. Remove 'lm_head' from it.")
@@ -124,7 +126,7 @@ class Population(Mapping[str, Member]):
             if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
                 raise ValueError(
                     f"Factors for {name!r} at {path} have shapes {tuple(A.shape)}, {tuple(B.shape)} and scaling "
-                    f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)} and {target.scaling}."
+                    f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)}, {target.scaling}."
                 )
             if not (torch.isfinite(A).all() and torch.isfinite(B).all()):
                 raise ValueError(f"Factors for {name!r} at {path} are not finite; the member is left unchanged.")

@@ -2,8 +2,8 @@
 
 PEFT's own adapter path stays disabled, so an un-routed forward is the frozen base, exactly. A forward hook on each
 LoRA layer adds the members' contributions: rows are brought into member order once per batch, the members' factors are
-stacked as `(N, r, d)`, and two batched matmuls serve all members (blocks of unequal size take one matmul pair a block).
-PEFT's parameters stay the only storage; gradients reach them through the stack.
+stacked as `(N, r, d)`, and two batched matmuls serve all members (blocks of unequal size take one pair of matmuls
+each). PEFT's parameters stay the only storage; gradients reach them through the stack.
 
 Nothing is patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because
 gradient checkpointing runs the hooks again during the backward pass.

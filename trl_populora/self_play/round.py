@@ -24,7 +24,9 @@ from .rewards import RewardSettings, student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
 
 
-INFRASTRUCTURE = Refusal("infra_error", "the executor failed, not the program; the row is neither rewarded nor punished")
+INFRASTRUCTURE = Refusal(
+    "infra_error", "the executor failed, not the program; the row is neither rewarded nor punished"
+)
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,12 @@ class SelfPlay:
             kind = "refusal" if isinstance(outcome, Refusal) else "task"
             proposals.append(
                 Proposal(
-                    ask.player, ask.type.id, completion.text, group=i // G, tokens=len(completion.ids), **{kind: outcome}
+                    ask.player,
+                    ask.type.id,
+                    completion.text,
+                    group=i // G,
+                    tokens=len(completion.ids),
+                    **{kind: outcome},
                 )
             )
         return tuple(proposals)
@@ -188,7 +195,9 @@ class SelfPlay:
         """Give every student its tasks: its partners' valid proposals, and buffered tasks where one was invalid."""
         rng = np.random.default_rng(self._seed(round, "pair"))
         pairs = pair(self.ratings, method=self.settings.pairing, rng=rng, floor=self.settings.pairing_floor)
-        own = {teacher: [i for i, p in enumerate(proposals) if p.member == teacher] for teacher in self.ratings.teachers}
+        own = {
+            teacher: [i for i, p in enumerate(proposals) if p.member == teacher] for teacher in self.ratings.teachers
+        }
         partners = {teacher: [s for t, s in pairs if t == teacher] for teacher in self.ratings.teachers}
         slots: dict[str, list[int]] = {student: [] for student in self.ratings.students}
         for teacher, students in partners.items():

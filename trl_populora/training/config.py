@@ -271,15 +271,23 @@ class PopulationSelfPlayConfig(GRPOConfig):
                 f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
                 f"prompts_per_teacher to a multiple of {step}."
             )
-        for name in ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity",
-                     "generation_rows"):
+        for name in (
+            "lora_r",
+            "lora_alpha",
+            "num_iterations",
+            "per_device_train_batch_size",
+            "buffer_capacity",
+            "generation_rows",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
         if self.num_function_inputs < 2:
-            raise ValueError(f"num_function_inputs={self.num_function_inputs} must be at least 2: one shown, one hidden.")
+            raise ValueError(
+                f"num_function_inputs={self.num_function_inputs} must be at least 2: one shown, one hidden."
+            )
         if self.max_steps < 1 or self.max_steps % self.num_iterations:
             raise ValueError(
                 f"max_steps={self.max_steps} must be a positive multiple of num_iterations={self.num_iterations}."
@@ -337,7 +345,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         for name, (value, allowed) in given.items():
             if value not in allowed:
                 raise ValueError(
-                    f"{name}={value} contradicts the {rows} rows of a round; leave it out (it follows as {allowed[1]})."
+                    f"{name}={value} contradicts the {rows} rows of a round; leave it out (it becomes {allowed[1]})."
                 )
         self.gradient_accumulation_steps = derived
         self.steps_per_generation = self.generation_batch_size = None
@@ -369,7 +377,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
         refuse(self.torch_compile, "torch_compile=true: hooks would recompile every batch")
         refuse(self.eval_strategy != "no", f"eval_strategy={self.eval_strategy!r} (use `populora evaluate`)")
         refuse(
-            isinstance(self.save_steps, int) and self.save_strategy == "steps" and self.save_steps % self.num_iterations,
+            isinstance(self.save_steps, int)
+            and self.save_strategy == "steps"
+            and self.save_steps % self.num_iterations,
             f"save_steps={self.save_steps} is not a multiple of num_iterations={self.num_iterations}",
         )
         if problems:

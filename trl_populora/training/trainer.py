@@ -199,9 +199,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         adapters = [self.population.adapter_of(member) for member in members]
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         mine = range(rank, len(prompts), world)
-        own = self.sampler(
-            [prompts[i] for i in mine], [adapters[i] for i in mine], seed=seed, streams=mine
-        )
+        own = self.sampler([prompts[i] for i in mine], [adapters[i] for i in mine], seed=seed, streams=mine)
         return _merge(gather_object(list(zip(mine, own, strict=True))), len(prompts))
 
     def _run_many(self, jobs):
@@ -242,7 +240,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ]
         output = super()._generate_and_score_completions(inputs)
         names = list(self.population)
-        output["member_ids"] = torch.tensor([names.index(n) for n in self._row_members], device=output["prompt_ids"].device)
+        output["member_ids"] = torch.tensor(
+            [names.index(n) for n in self._row_members], device=output["prompt_ids"].device
+        )
         if self.args.advantage == "role_task":
             output["advantages"] = self._role_task_advantages(start, len(inputs)).to(output["advantages"])
         self._scales = self._member_scales(output)
