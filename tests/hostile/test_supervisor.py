@@ -1,0 +1,364 @@
+"""What must hold when parts of the machinery die, are missing, or start in odd places."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trl_populora.executor import Executor, Job, Limits, Status
+from trl_populora.executor import executor as module
+from trl_populora.executor.server import Server, ServerLost
+
+ONE = Job("def f(x): return x + 1", ((1,),))
+SLOW = Job("def f(x):\n while True: pass", ((1,),), Limits(cpu_seconds=30, wall_seconds=30))
+
+
+def server_pids(executor):
+    """All processes of all fork servers, the one outside a namespace first."""
+    outer = [
+        server._process.pid for worker in executor._workers for server in worker._servers.values() if server.alive
+    ]
+    return outer + [child for pid in outer for child in children(pid)]
+
+
+def children(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(pids, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return not any(map(alive, pids))
+
+
+@pytest.mark.parametrize("victim", [0, -1])
+def test_a_killed_server_is_replaced_and_the_job_run_again(victim):
+    with Executor(1) as executor:
+        assert executor.run_many([ONE])[0].status is Status.OK
+        pids = server_pids(executor)
+        os.kill(pids[victim], signal.SIGKILL)
+        assert executor.run_many([ONE, ONE])[0].values[0].value == 2
+        assert executor.counts[Status.INFRA_ERROR] == 0
+        assert gone([pids[victim]])
+    assert gone(pids)
+
+
+def test_a_server_killed_during_a_job():
+    with Executor(1) as executor:
+        executor.run_many([ONE])
+        first = server_pids(executor)
+
+        def kill():
+            seen = set()
+            while len(seen) < 2:  # the first run and the second, each in a server of its own
+                for worker in executor._workers:
+                    for server in worker._servers.values():
+                        busy = server._process and [pid for pid in children(server._process.pid) if children(pid)]
+                        if busy and server._process.pid not in seen:
+                            seen.add(server._process.pid)
+                            os.kill(server._process.pid, signal.SIGKILL)
+                time.sleep(0.002)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        if executor.isolation != "L3":
+            pytest.skip("finds the running child by its place below a namespace")
+        killer.start()
+        execution = executor.run_many([SLOW])[0]
+        killer.join()
+        assert (execution.status, execution.values) == (Status.INFRA_ERROR, ())
+        assert executor.run_many([ONE])[0].status is Status.OK
+        first += server_pids(executor)
+    assert gone(first)
+
+
+def test_no_server_can_be_started(monkeypatch):
+    with Executor(1) as executor:
+        assert executor.run_many([ONE])[0].status is Status.OK
+        executor._workers[0].close()
+        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+        assert executor.run_many([ONE])[0].status is Status.INFRA_ERROR
+        monkeypatch.undo()
+        assert executor.run_many([ONE])[0].status is Status.OK
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(RuntimeError, match="cannot start"):
+        Executor(1).run_many([ONE])
+
+
+def test_no_descriptors_left():
+    import resource
+
+    with Executor(1) as executor:
+        executor.run_many([ONE])
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+        held = []
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        try:
+            assert executor.run_many([ONE])[0].status is Status.INFRA_ERROR
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert executor.run_many([ONE])[0].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("without", "level"),
+    [(["namespaces"], "L2"), (["landlock"], "L2"), (["namespaces", "landlock"], "L1"), (["seccomp"], "L0")],
+)
+def test_levels(without, level):
+    executor = Executor(1, accept_unsafe=True)
+    with executor:
+        full = executor.isolation
+    if full != "L3":
+        pytest.skip(f"this machine reaches {full} only")
+    executor._without = without
+    with executor:
+        if level == "L1":
+            with pytest.warns(UserWarning, match="seccomp alone"):
+                assert executor.isolation == level
+        assert executor.isolation == level
+        assert executor.run_many([ONE])[0].values[0].value == 2
+        assert (
+            executor.run_many([Job(SLOW.program, SLOW.inputs, Limits(cpu_seconds=0.05))])[0].status
+            is Status.CPU_TIMEOUT
+        )
+        assert (
+            executor.run("import os\ndef f(): os.kill(os.getppid(), 9)", ((),)).status is not Status.INFRA_ERROR
+            or level == "L0"
+        )
+
+
+def test_no_filter_is_refused():
+    executor = Executor(1)
+    executor._without = ["seccomp"]
+    with pytest.raises(RuntimeError, match="accept_unsafe"):
+        executor.run_many([ONE])
+    assert not executor._workers
+
+
+def test_a_filter_that_does_nothing_is_noticed(tmp_path, monkeypatch):
+    """The level comes from what was tried, not from what was installed."""
+    source = Path(module.__file__).parent
+    for file in source.glob("*.py"):
+        text = file.read_text()
+        if file.name == "syscalls.py":
+            assert "0x00050000 | 1" in text
+            text = text.replace("0x00050000 | 1", "0x7FFF0000")
+        (tmp_path / file.name).write_text(text)
+    monkeypatch.setattr("trl_populora.executor.server.ZYGOTE", str(tmp_path / "zygote.py"))
+    with pytest.raises(RuntimeError, match="no working seccomp filter"):
+        Executor(1).run_many([ONE])
+
+
+def test_a_child_that_cannot_confine_itself_runs_nothing(tmp_path, monkeypatch):
+    source = Path(module.__file__).parent
+    for file in source.glob("*.py"):
+        text = file.read_text()
+        if file.name == "child.py":
+            text = text.replace("source, inputs, cpu", "1 / 0; source, inputs, cpu")
+        (tmp_path / file.name).write_text(text)
+    monkeypatch.setattr("trl_populora.executor.server.ZYGOTE", str(tmp_path / "zygote.py"))
+    with Executor(1) as executor:
+        assert executor.run_many([ONE])[0].status is Status.INFRA_ERROR
+
+
+SCRIPT = """
+import os, sys, threading
+from trl_populora.executor import Executor, Job, Limits
+executor = Executor(2)
+{}
+"""
+
+
+def script(body, **arguments):
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
+    code = SCRIPT.format(body)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment, **arguments
+    )
+
+
+@pytest.mark.parametrize("without", [[], ["namespaces"]])
+def test_nothing_survives_the_caller(without):
+    process = script(
+        f"""
+executor._without = {without}
+executor.run("def f(): return 1", ((),))
+for worker in executor._workers:
+    worker.start() if not worker._servers[False, True].alive else None
+threading.Timer(0.2, lambda: print("busy", flush=True)).start()
+executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])
+"""
+    )
+    process.stdout.readline()
+    below = []
+    todo = [process.pid]
+    while todo:
+        found = children(todo.pop())
+        below += found
+        todo += found
+    assert len(below) >= (4 if without else 6)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert gone(below, 2.0)
+
+
+def test_nothing_survives_a_fork_that_still_holds_the_sockets():
+    process = script(
+        """
+executor.run("def f(): return 1", ((),))
+if os.fork() == 0:
+    import time
+    time.sleep(20)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+""",
+        stdin=subprocess.PIPE,
+    )
+    pid = int(process.stdout.readline())
+    below = children(pid)
+    sleeper = [child for child in below if b"zygote" not in Path(f"/proc/{child}/cmdline").read_bytes()]
+    servers = [child for child in below if child not in sleeper]
+    servers += [child for server in servers for child in children(server)]
+    process.kill()
+    process.wait()
+    try:
+        assert len(sleeper) == 1 and servers
+        assert gone(servers, 4.0) and alive(sleeper[0])
+    finally:
+        os.kill(sleeper[0], signal.SIGKILL)
+        process.stdout.close()
+        process.stdin.close()
+
+
+def test_standard_descriptors_closed():
+    read, write = os.pipe()
+    process = script(
+        f"""
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
+values = [executor.run("def f(x): return x + 1", ((1,),), deterministic=True).values[0].value for _ in range(3)]
+executor.close()
+os.write({write}, repr(values).encode())
+""",
+        pass_fds=[write],
+    )
+    os.close(write)
+    with open(read) as result:
+        assert result.read() == "[2, 2, 2]"
+    process.wait()
+    process.stdout.close()
+
+
+def test_an_interpreter_in_a_bare_environment():
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.format(
+                "print(executor.run('def f(x): return x + chr(233)', (('a',),)).values[0].value == 'a\\xe9')"
+            ),
+        ],
+        env={"PYTHONPATH": str(Path(module.__file__).parents[2]), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+    )
+    assert (process.stdout, process.stderr) == ("True\n", "")
+
+
+def test_signals_ignored_and_blocked_by_the_caller():
+    process = script(
+        """
+import signal
+for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGPIPE):
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM, signal.SIGPROF, signal.SIGPIPE])
+wait = "import _thread" + chr(10) + "def f():" + chr(10) + " a = _thread.allocate_lock(); a.acquire(); a.acquire()"
+jobs = [Job("while True: pass", (), Limits(0.05)), Job(wait, ((),), Limits(wall_seconds=0.1))]
+print(*[e.status.value for e in executor.run_many(jobs)])
+"""
+    )
+    assert process.communicate()[0] == "cpu_timeout wall_timeout\n"
+
+
+def test_started_from_a_thread_that_ends():
+    executor = Executor(2)
+    thread = threading.Thread(target=lambda: executor.run_many([ONE] * 4))
+    thread.start()
+    thread.join()
+    pids = server_pids(executor)
+    assert executor.run_many([ONE] * 4)[3].values[0].value == 2
+    assert pids and server_pids(executor)[: len(pids)] == pids
+    executor.close()
+    assert gone(pids)
+
+
+def test_an_interrupt_leaves_nothing_running():
+    process = script(
+        """
+import signal
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])
+except KeyboardInterrupt:
+    print("interrupted", len(executor._workers), executor.run("def f(): return 5", ((),)).values[0].value)
+executor.close()
+"""
+    )
+    assert process.communicate(timeout=30)[0] == "interrupted 0 5\n"
+
+
+def test_a_server_is_recycled(monkeypatch):
+    monkeypatch.setattr("trl_populora.executor.server.JOBS_PER_LIFE", 3)
+    with Executor(1) as executor:
+        executor.run_many([ONE])
+        server = executor._workers[0]._servers[False, False]
+        before = server._process.pid
+        assert {execution.values[0].value for execution in executor.run_many([ONE] * 7)} == {2}
+        assert server._process.pid != before and gone([before])
+
+
+def test_a_refused_module_and_a_lost_server_are_told_apart():
+    settings = {"modules": ["no_such_module"], "without": [], "accept_unsafe": False}
+    server = Server(settings | module._PLAIN)
+    with pytest.raises(RuntimeError, match="no_such_module"):
+        server.start()
+    assert not server.alive
+    assert not issubclass(ServerLost, RuntimeError)
+
+
+def test_many_jobs_in_bounded_memory():
+    class Many:
+        """A sequence that makes its jobs when asked."""
+
+        def __len__(self):
+            return 600
+
+        def __getitem__(self, index):
+            return Job(f"def f(x): return x + {index}" + " " * 60_000, ((1,),))
+
+    with Executor(2) as executor:
+        results = executor.run_many(Many())
+    assert [result.values[0].value for result in results] == [index + 1 for index in range(600)]

@@ -1,0 +1,235 @@
+"""One byte string per plain value: how results travel, and the only thing that is ever compared.
+
+Plain means exactly `int`, `bool`, `None`, `float`, `complex`, `str`, `bytes`, `list`, `tuple`, `dict`, `set` and
+`frozenset`; subclasses are refused, so no method of a foreign class is ever called. Equal bytes mean the same value of
+the same types all the way down: `1`, `1.0` and `True` differ, so do `0.0` and `-0.0`; all NaN are one. Dicts and sets
+are sorted by key, numbers and text in their natural order, so insertion order and hash seed do not show.
+
+`encode` also runs inside the child, next to hostile code: this module imports nothing but `math` and `struct`, and the
+fork server gives it a private copy of the builtins. `decode` trusts nothing: it accepts exactly the bytes that
+`encode` writes.
+"""
+
+from math import isnan
+from struct import Struct
+
+
+MAX_DEPTH = 60
+MAX_INT_BITS = 14_000  # below CPython's limit of 4,300 digits for text, so that every plain int has a literal
+MAX_COLLISIONS = 100  # of hashes, between the keys of one dict or set
+
+_DOUBLE = Struct(">d")
+_NAN = _DOUBLE.pack(float("nan"))
+_CLOSERS = {"[": b"]", "(": b")", "{": b"}", "<": b">", "|": b">"}
+
+
+class Unplain(Exception):
+    """The value has no canonical form. The message says why."""
+
+
+def encode(value: object, max_bytes: int | None = 65536, *, max_depth: int = MAX_DEPTH) -> bytes:
+    """
+    Encode a plain value.
+
+    Args:
+        value (`object`):
+            Any object; nothing of it is called.
+        max_bytes (`int`, *optional*, defaults to `65536`):
+            Refuse values that need more bytes; `None` for no limit.
+        max_depth (`int`, *optional*, defaults to `60`):
+            Refuse values nested deeper than this.
+
+    Returns:
+        `bytes`: the canonical form.
+
+    Raises:
+        `Unplain`: if the value is not plain, too deep or too large.
+    """
+    room = [(1 << 62) if max_bytes is None else max_bytes]
+    return _encode(value, room, max_depth)
+
+
+def _encode(value, room, depth) -> bytes:
+    kind = type(value)
+    if kind is int:
+        if value.bit_length() > MAX_INT_BITS:
+            raise Unplain("int too large")
+        data = b"i%x;" % value if value >= 0 else b"i-%x;" % -value
+    elif kind is str:
+        # Before it is encoded: the text may be gigabytes.
+        if len(value) > room[0]:
+            raise Unplain("value too large")
+        data = value.encode("utf-8", "surrogatepass")
+        data = b"s%d:" % len(data) + data
+    elif value is None:
+        data = b"N"
+    elif kind is bool:
+        data = b"T" if value else b"F"
+    elif kind is float:
+        data = b"f" + _double(value)
+    elif kind is complex:
+        data = b"c" + _double(value.real) + _double(value.imag)
+    elif kind is bytes:
+        if len(value) > room[0]:
+            raise Unplain("value too large")
+        data = b"b%d:" % len(value) + value
+    else:
+        return _encode_container(value, kind, room, depth)
+    room[0] -= len(data)
+    if room[0] < 0:
+        raise Unplain("value too large")
+    return data
+
+
+def _encode_container(value, kind, room, depth) -> bytes:
+    if depth <= 0:
+        raise Unplain("nested too deeply")
+    room[0] -= 2
+    if room[0] < 0:
+        raise Unplain("value too large")
+    if kind is list or kind is tuple:
+        body = b"".join([_encode(item, room, depth - 1) for item in value])
+        return b"[" + body + b"]" if kind is list else b"(" + body + b")"
+    if (kind is dict or kind is set or kind is frozenset) and _crowded(value):
+        raise Unplain("too many keys with the same hash")
+    if kind is dict:
+        pairs = [(_encode_key(key, room, depth), _encode(item, room, depth - 1)) for key, item in value.items()]
+        pairs.sort()
+        _check_increasing([key for key, _ in pairs])
+        return b"{" + b"".join([key[2] + item for key, item in pairs]) + b"}"
+    if kind is set or kind is frozenset:
+        keys = sorted([_encode_key(item, room, depth) for item in value])
+        _check_increasing(keys)
+        return (b"<" if kind is set else b"|") + b"".join([key[2] for key in keys]) + b">"
+    # The name of a foreign type could be computed by its metaclass; this reads it from the type itself.
+    raise Unplain(f"type {type.__dict__['__name__'].__get__(kind)} is not plain"[:100])
+
+
+def _encode_key(key, room, depth) -> tuple:
+    data = _encode(key, room, depth - 1)
+    return _sortable(key, data)
+
+
+def _sortable(key, data) -> tuple:
+    # Integers by size and text by code point, so that a decoded dict reads in the natural order.
+    tag = data[:1]
+    return (tag, key if tag in (b"i", b"s") else data, data)
+
+
+def _check_increasing(keys) -> None:
+    for first, second in zip(keys, keys[1:]):
+        if first == second:  # two NaN
+            raise Unplain("two keys with the same canonical form")
+
+
+def _crowded(keys) -> bool:
+    """Whether building a dict of these keys would take quadratic time, an attack on whoever decodes them."""
+    return len(keys) > MAX_COLLISIONS and len(keys) - len(set(map(hash, keys))) > MAX_COLLISIONS
+
+
+def _double(number) -> bytes:
+    return _NAN if isnan(number) else _DOUBLE.pack(number)
+
+
+def decode(data: bytes) -> object:
+    """
+    Decode canonical bytes, which may come from a hostile program.
+
+    Args:
+        data (`bytes`):
+            What `encode` returned, or garbage.
+
+    Returns:
+        `object`: the plain value, equal to the encoded one.
+
+    Raises:
+        `ValueError`: if the bytes are not exactly what `encode` writes for some value.
+    """
+    value, end = _decode(data, 0, MAX_DEPTH)
+    if end != len(data):
+        raise ValueError("bytes left over after a canonical value")
+    return value
+
+
+def _decode(data, start, depth) -> tuple:
+    tag = chr(data[start]) if start < len(data) else ""
+    start += 1
+    if tag == "i":
+        return _decode_int(data, start)
+    if tag == "s" or tag == "b":
+        return _decode_text(data, start, tag)
+    if tag == "N" or tag == "T" or tag == "F":
+        return {"N": None, "T": True, "F": False}[tag], start
+    if tag == "f":
+        return _decode_double(data, start), start + 8
+    if tag == "c":
+        return complex(_decode_double(data, start), _decode_double(data, start + 8)), start + 16
+    if tag not in _CLOSERS or not tag:
+        raise ValueError("no canonical value: unknown tag")
+    if depth <= 0:
+        raise ValueError("no canonical value: nested too deeply")
+    if tag == "[" or tag == "(":
+        items, end = [], start
+        while data[end : end + 1] != _CLOSERS[tag]:
+            item, end = _decode(data, end, depth - 1)
+            items.append(item)
+        return items if tag == "[" else tuple(items), end + 1
+    return _decode_sorted(data, start, tag, depth)
+
+
+def _decode_sorted(data, start, tag, depth) -> tuple:
+    keys, items, last, end = [], [], None, start
+    while data[end : end + 1] != _CLOSERS[tag]:
+        begin = end
+        key, end = _decode(data, begin, depth - 1)
+        order = _sortable(key, data[begin:end])
+        if last is not None and not last < order:
+            raise ValueError("no canonical value: keys out of order")
+        last = order
+        keys.append(key)
+        if tag == "{":
+            item, end = _decode(data, end, depth - 1)
+            items.append(item)
+    try:
+        if _crowded(keys):
+            raise ValueError("no canonical value: too many keys with the same hash")
+        value = dict(zip(keys, items)) if tag == "{" else set(keys) if tag == "<" else frozenset(keys)
+    except TypeError:
+        raise ValueError("no canonical value: a key that cannot be hashed") from None
+    if len(value) != len(keys):  # such as 1 and True, which no Python dict holds together
+        raise ValueError("no canonical value: equal keys")
+    return value, end + 1
+
+
+def _decode_int(data, start) -> tuple:
+    end = data.index(b";", start, start + MAX_INT_BITS // 4 + 4)  # ValueError if absent
+    text = data[start:end]
+    value = int(text, 16)
+    if (b"%x" % value if value >= 0 else b"-%x" % -value) != text or value.bit_length() > MAX_INT_BITS:
+        raise ValueError("no canonical value: an int in another form")
+    return value, end + 1
+
+
+def _decode_text(data, start, tag) -> tuple:
+    colon = data.index(b":", start, start + 20)
+    size = int(data[start:colon])
+    end = colon + 1 + size
+    if b"%d" % size != data[start:colon] or size < 0 or end > len(data):
+        raise ValueError("no canonical value: a text with a wrong length")
+    body = data[colon + 1 : end]
+    return (body.decode("utf-8", "surrogatepass") if tag == "s" else body), end
+
+
+def _decode_double(data, start) -> float:
+    packed = data[start : start + 8]
+    if len(packed) != 8:
+        raise ValueError("no canonical value: a float cut short")
+    (number,) = _DOUBLE.unpack(packed)
+    if isnan(number) and packed != _NAN:
+        raise ValueError("no canonical value: a NaN in another form")
+    return number
+
+
+def ordered(keys: set | frozenset) -> list:
+    """The elements of a set of plain values in the order in which `encode` writes them."""
+    return sorted(keys, key=lambda key: _sortable(key, encode(key, None)))

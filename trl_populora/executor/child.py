@@ -1,0 +1,120 @@
+"""One program in one forked child: confine, compile, run, report.
+
+Everything here runs next to hostile code, so a result is a claim: the caller compares it with what only the caller
+knows. The module keeps nothing of a job, and writes to one descriptor only.
+"""
+
+import marshal
+import os
+import sys
+from _signal import ITIMER_PROF, ITIMER_REAL, setitimer  # pyright: ignore[reportMissingImports]
+from types import ModuleType
+
+from . import canonical, confine
+from .frames import CHANNEL, CONFINEMENT_FAILED, pack
+
+
+class Sink:
+    """What programs print to: nothing. There is no descriptor behind it."""
+
+    encoding = "utf-8"
+    errors = "strict"
+    closed = False
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+
+def run(channel: int, job: int, size: int, seccomp, memory_share: float) -> None:
+    """Run the job of `size` bytes that can be read from descriptor `job`, and never return."""
+    try:
+        payload = os.pread(job, size, 0)
+        os.dup2(channel, CHANNEL)
+        os.closerange(0, CHANNEL)
+        os.closerange(CHANNEL + 1, 64)
+        source, inputs, cpu_seconds, wall_seconds, memory_bytes, result_bytes = marshal.loads(payload)
+        lock(seccomp, cpu_seconds, wall_seconds, int(memory_bytes * memory_share))
+    except BaseException:
+        os._exit(CONFINEMENT_FAILED)
+    try:
+        _execute(source, inputs, result_bytes)
+    finally:
+        os._exit(0)
+
+
+def lock(seccomp, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
+    """Confine this process for good. With no filter (`None`), everything else still applies."""
+    confine.die_with_parent()
+    confine.limit_child(cpu_seconds, memory_bytes)
+    # The kernel ends the process when a timer fires: their signals keep their default action, because the filter
+    # refuses to change it, to block a signal or to touch a timer.
+    if not confine.start_cpu_timer(cpu_seconds):
+        setitimer(ITIMER_PROF, cpu_seconds)
+    setitimer(ITIMER_REAL, wall_seconds)
+    if seccomp is not None:
+        seccomp.install()
+
+
+def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
+    try:
+        code = compile(source.decode("utf-8", "surrogatepass"), "<program>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return _send(b"S", _name(error))
+    except BaseException as error:
+        return _send(b"C", _name(error))
+    module = ModuleType("program")
+    sys.modules["program"] = module  # some of the standard library looks a class's module up there
+    _send(b"P")
+    try:
+        exec(code, module.__dict__)
+        function = module.__dict__.get("f")
+        if not callable(function):
+            raise NameError("f")
+    except BaseException as error:
+        return _send(b"X", _failure(error))
+    _send(b"F")
+    for arguments in inputs:
+        _send(b"R", _call(function, arguments, result_bytes))
+    _send(b"Z")
+
+
+def _call(function, arguments: tuple, result_bytes: int) -> bytes:
+    try:
+        value = function(*arguments)
+    except BaseException as error:
+        return _failure(error)
+    try:
+        return b"v" + canonical.encode(value, result_bytes)
+    except canonical.Unplain as error:
+        return b"u" + str(error).encode("ascii", "replace")
+    except BaseException as error:
+        return _failure(error)
+
+
+def _failure(error: BaseException) -> bytes:
+    kind = type(error)  # `isinstance` would ask the object for its `__class__`
+    tag = b"m" if issubclass(kind, MemoryError) else b"e" if issubclass(kind, Exception) else b"b"
+    return tag + _name(error)
+
+
+def _name(error: BaseException) -> bytes:
+    # Read from the type itself: a metaclass could compute another answer, or none.
+    return type.__dict__["__name__"].__get__(type(error))[:100].encode("ascii", "replace")
+
+
+def _send(tag: bytes, payload: bytes = b"") -> None:
+    data = pack(tag, payload)
+    while data:
+        data = data[os.write(CHANNEL, data) :]

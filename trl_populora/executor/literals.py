@@ -1,0 +1,159 @@
+"""Literal text to plain values and back, safe on any text a model may write.
+
+`ast.literal_eval` evaluates nothing but literals, yet the compiler under it can exhaust its stack on long or deep
+text. So the text is capped, then read once by a linear scanner that lets only the tokens of literals pass, with
+bounded nesting and no chains of operators; only then does `ast.literal_eval` see it. What comes out always has a
+canonical form.
+"""
+
+import ast
+import re
+import warnings
+from cmath import isfinite
+
+from . import canonical
+
+
+_STRING = r"""(?:[bB][rR]?|[rR][bB]?|[uU])?(?:
+    \"\"\"(?:[^"\\]|\\.|"(?!""))*+\"\"\" | '''(?:[^'\\]|\\.|'(?!''))*+''' |
+    "(?!"")(?:[^"\\\n]|\\.)*+" | '(?!'')(?:[^'\\\n]|\\.)*+' | \"\" | ''
+)"""
+_NUMBER = r"""
+    0[xX][0-9a-fA-F_]++ | 0[oO][0-7_]++ | 0[bB][01_]++ |
+    (?:[0-9][0-9_]*+\.?[0-9_]*+ | \.[0-9][0-9_]*+)(?:[eE][-+]?[0-9_]++)?+[jJ]?
+"""
+_TOKEN = re.compile(
+    rf"(?P<space>[ \t\r\n]++)|(?P<string>{_STRING})|(?P<number>{_NUMBER})|(?P<name>True|False|None|set\(\))"
+    r"|(?P<open>[\[({])|(?P<close>[\])}])|(?P<sign>[-+])|(?P<mark>[,:])",
+    re.VERBOSE | re.DOTALL,
+)
+_REFUSALS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError, canonical.Unplain)
+_PAIRS = {"]": "[", ")": "(", "}": "{"}
+
+
+class NotLiteral(ValueError):
+    """The text is not a literal of a plain value, or the value has no literal text."""
+
+
+def parse_arguments(text: str, max_bytes: int = 8192) -> tuple:
+    """
+    Read the argument list of a call, such as the text between the parentheses of `f(1, 'a')`.
+
+    Args:
+        text (`str`):
+            `"1, 'a'"` gives `(1, 'a')`, `"3"` gives `(3,)`, `"(1, 2)"` gives `((1, 2),)`, empty text gives `()`.
+        max_bytes (`int`, *optional*, defaults to `8192`):
+            Refuse longer text.
+
+    Returns:
+        `tuple`: one plain value per argument.
+
+    Raises:
+        `NotLiteral`: if the text is anything else.
+    """
+    _scan(text, max_bytes)
+    text = text.strip(" \t\r\n")
+    if not text:
+        return ()
+    return _evaluate(f"({text}\n)" if text.endswith(",") else f"({text}\n,)")
+
+
+def parse_literal(text: str, max_bytes: int = 65536) -> object:
+    """
+    Read one literal.
+
+    Args:
+        text (`str`):
+            Literal text, with white space around it if you like. A bare `1, 2` is the tuple `(1, 2)`.
+        max_bytes (`int`, *optional*, defaults to `65536`):
+            Refuse longer text.
+
+    Returns:
+        `object`: a plain value.
+
+    Raises:
+        `NotLiteral`: if the text is anything else.
+    """
+    _scan(text, max_bytes)
+    return _evaluate(f"({text}\n)" if text.strip(" \t\r\n") else "")
+
+
+def to_literal(value: object) -> str:
+    """
+    Write a plain value as literal text, the same text in every process.
+
+    Args:
+        value (`object`):
+            A plain value.
+
+    Returns:
+        `str`: text that `parse_literal` turns back into a value with the same canonical bytes. Sets are written in
+        sorted order, dicts in their own.
+
+    Raises:
+        `NotLiteral`: if there is no such text (nan, inf, a frozenset, some complex numbers) or the value is not plain.
+    """
+    try:
+        data = canonical.encode(value, max_bytes=None)
+    except canonical.Unplain as error:
+        raise NotLiteral(f"no plain value: {error}") from None
+    text = _write(value)
+    if canonical.encode(parse_literal(text, max_bytes=len(text) * 4), max_bytes=None) != data:
+        raise NotLiteral(f"a value of type {type(value).__name__} has no literal text")
+    return text
+
+
+def _scan(text: str, max_bytes: int) -> None:
+    if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        raise NotLiteral(f"text of more than {max_bytes} bytes")
+    stack: list[str] = []
+    before, signs, position = "", 0, 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise NotLiteral(f"not a literal at character {position}: {text[position : position + 20]!r}")
+        kind, token, position = match.lastgroup, match.group(), match.end()
+        if kind == "space":
+            continue
+        if kind in ("string", "number", "name") and before in ("number", "name") or kind == before == "sign":
+            raise NotLiteral(f"two values without a comma before character {position}")
+        if kind == "open":
+            stack.append(token)
+            if len(stack) > canonical.MAX_DEPTH or before in ("string", "number", "name", "close"):
+                raise NotLiteral(f"a bracket that opens no literal, or one too many, before character {position}")
+        elif kind == "close" and (not stack or stack.pop() != _PAIRS[token]):
+            raise NotLiteral(f"a bracket without its pair before character {position}")
+        # A sign in front of a number, and one inside a complex number: more would be arithmetic.
+        signs = signs + 1 if kind == "sign" else signs if kind == "number" else 0
+        if signs > 2:
+            raise NotLiteral(f"arithmetic before character {position}")
+        before = kind
+    if stack:
+        raise NotLiteral(f"{len(stack)} brackets are not closed")
+
+
+def _evaluate(text: str):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an unknown escape in a string is the model's affair
+            value = ast.literal_eval(text)
+        canonical.encode(value, max_bytes=None)
+    except _REFUSALS as error:
+        raise NotLiteral(f"not a literal: {str(error)[:100]}") from None
+    return value
+
+
+def _write(value) -> str:
+    if type(value) in (float, complex) and not isfinite(value):
+        raise NotLiteral(f"{value!r} has no literal text")
+    if type(value) is frozenset:
+        raise NotLiteral("a frozenset has no literal text")
+    if type(value) is list:
+        return "[" + ", ".join([_write(item) for item in value]) + "]"
+    if type(value) is tuple:
+        return "(" + ", ".join([_write(item) for item in value]) + (",)" if len(value) == 1 else ")")
+    if type(value) is dict:
+        return "{" + ", ".join([f"{_write(key)}: {_write(item)}" for key, item in value.items()]) + "}"
+    if type(value) is set:
+        return "{" + ", ".join([_write(key) for key in canonical.ordered(value)]) + "}" if value else "set()"
+    return repr(value)

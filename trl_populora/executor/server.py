@@ -1,0 +1,230 @@
+"""The caller's side of one fork server: start it, hand it a job, collect what comes back.
+
+Nothing received here is evaluated or unpickled; what it means is decided in `verdict.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+
+REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
+ZYGOTE = str(Path(__file__).with_name("zygote.py"))
+START_SECONDS = 20.0
+GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
+JOBS_PER_LIFE = 50_000
+_PATIENCE_MS = 5
+
+
+class ServerLost(Exception):
+    """The fork server died, or none can be started now. The job may be run again on a new one."""
+
+
+class End(NamedTuple):
+    """What one child left behind.
+
+    Args:
+        data (`bytes`):
+            All it wrote, at most a little over the limit.
+        flooded (`bool`):
+            Whether it wrote more than the limit.
+        overdue (`bool`):
+            Whether it outlived its wall limit and its server was killed.
+        status (`int`):
+            Wait status from the kernel.
+        seconds (`float`):
+            CPU seconds.
+        peak_memory (`int`):
+            Bytes.
+    """
+
+    data: bytes
+    flooded: bool = False
+    overdue: bool = False
+    status: int = 0
+    seconds: float = 0.0
+    peak_memory: int = 0
+
+
+class Server:
+    """One fork server.
+
+    Args:
+        settings (`dict`):
+            What `zygote.py` is told: `hash_seed`, `modules`, `recursion_limit`, `memory_share`, `gc_threshold`,
+            `ballast`, `accept_unsafe` and `without` (measures to leave out, for tests).
+    """
+
+    def __init__(self, settings: dict) -> None:
+        self.settings = settings
+        self.level = ""
+        self.jobs = 0
+        self._process: subprocess.Popen | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a server process was started and not found lost since."""
+        return self._control is not None
+
+    def start(self) -> None:
+        """Start the process. Raises `RuntimeError` if it refuses to work here, `ServerLost` if it just failed."""
+        environment = {"PYTHONHASHSEED": str(self.settings["hash_seed"])}
+        if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
+            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+        flags = ["-s", "-S", "-P", "-X", "utf8", "-W", "ignore"]
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                theirs.setblocking(True)  # whatever default the caller has set for its own sockets
+                self._process = subprocess.Popen(
+                    [sys.executable, *flags, ZYGOTE],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            self._control = ours
+            ours.settimeout(START_SECONDS)
+            ours.send(marshal.dumps(self.settings), socket.MSG_NOSIGNAL)
+            answer = ours.recv(1 << 16)
+        except OSError as error:
+            self.close()
+            raise ServerLost(f"no fork server could be started: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+        if not answer:
+            self.close()
+            raise ServerLost("the fork server ended while it started")
+        word, text = answer.decode("utf-8", "replace").split(" ", 1)
+        if word != "ready":
+            self.close()
+            if word == "refused":
+                raise RuntimeError(f"Programs cannot be confined here: {text}.")
+            raise ServerLost(f"the fork server failed to start: {text}")
+        self.level = text
+        self.jobs = 0
+
+    def execute(self, payload: bytes, wall_seconds: float, max_bytes: int) -> End:
+        """
+        Run one job.
+
+        Args:
+            payload (`bytes`):
+                The job, as `child.run` reads it.
+            wall_seconds (`float`):
+                Its wall limit.
+            max_bytes (`int`):
+                The most it may write.
+
+        Returns:
+            `End`: what the child left.
+
+        Raises:
+            `ServerLost`: if the server died.
+        """
+        if self.jobs >= JOBS_PER_LIFE:
+            self.close()
+        if not self.alive:
+            self.start()
+        assert self._control is not None
+        self.jobs += 1
+        try:
+            with _submit(self._control, payload) as channel:
+                return self._collect(
+                    self._control, channel, time.monotonic() + wall_seconds + GRACE_SECONDS, max_bytes
+                )
+        except OSError as error:
+            self.close()
+            raise ServerLost(str(error)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process and its children."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=1.0)  # it ends by itself when the socket closes
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def _collect(self, control: socket.socket, channel: socket.socket, deadline: float, max_bytes: int) -> End:
+        data, report = bytearray(), b""
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        # Most children end before their output fills the socket: waiting for the end alone saves a wake-up per frame.
+        events = poll.poll(_PATIENCE_MS)
+        poll.register(channel, select.POLLIN)
+        while not report:
+            events = events or poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not events:
+                self.interrupt()
+                self.close()
+                return End(bytes(data), overdue=True)
+            for descriptor, _ in events:
+                if descriptor != channel.fileno():
+                    report = control.recv(REPORT.size)
+                    if not report:
+                        raise ServerLost("the fork server ended during a job")
+                elif len(data) <= max_bytes and (chunk := channel.recv(1 << 16)):
+                    data += chunk
+                else:
+                    poll.unregister(channel)
+                    channel.shutdown(socket.SHUT_RDWR)  # the next write of a child that floods kills it
+            events = []
+        # The child is gone: what is left in the socket is all there will be. Its end may still be open, in a process
+        # that the caller forked meanwhile, so do not wait for the end of the stream.
+        with contextlib.suppress(BlockingIOError):
+            while len(data) <= max_bytes and (chunk := channel.recv(1 << 16)):
+                data += chunk
+        return End(bytes(data), len(data) > max_bytes, False, *REPORT.unpack(report))
+
+    def interrupt(self) -> None:
+        """Kill the process. May be called from another thread, where `execute` then raises `ServerLost`."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+
+def _submit(control: socket.socket, payload: bytes) -> socket.socket:
+    """Send the descriptors of a new job, its text and its result channel; the caller's end of the channel."""
+    channel, theirs = socket.socketpair()
+    try:
+        channel.setblocking(False)
+        with theirs:
+            theirs.setblocking(True)
+            job = os.memfd_create("job")
+            try:
+                with open(job, "wb", closefd=False, buffering=0) as file:
+                    file.write(payload)
+                descriptors = struct.pack("ii", theirs.fileno(), job)
+                control.sendmsg(
+                    [len(payload).to_bytes(8, "little")],
+                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
+                    socket.MSG_NOSIGNAL,
+                )
+            finally:
+                os.close(job)
+    except BaseException:
+        channel.close()
+        raise
+    return channel

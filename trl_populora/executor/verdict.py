@@ -1,0 +1,138 @@
+"""From what a child left behind to an `Execution`: its frames first, then the kernel's word on how it ended.
+
+The frames come from a process that ran hostile code, so every byte is checked, and any deviation from the grammar in
+`frames.py` is the program's failure.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from . import canonical, frames
+from .records import Execution, Limits, Status, Value
+from .server import End
+
+
+_FAILURES = {b"e": Status.EXCEPTION, b"b": Status.BASE_EXCEPTION, b"m": Status.MEMORY}
+_COMPILER = {b"S": Status.SYNTAX_ERROR, b"C": Status.COMPILE_FAILED}
+
+
+class Violation(Exception):
+    """The frames are not what an honest child sends."""
+
+
+def max_report_bytes(count: int, limits: Limits) -> int:
+    """The most an honest child writes for `count` inputs."""
+    return 1024 + count * (limits.result_bytes + frames.HEADER + 128)
+
+
+def judge(end: End, count: int, limits: Limits) -> Execution:
+    """
+    Judge one run of a program.
+
+    Args:
+        end (`End`):
+            What the child left behind.
+        count (`int`):
+            Number of inputs of the run.
+        limits (`Limits`):
+            Limits of the run.
+
+    Returns:
+        `Execution`: with one value per input, or none if the program failed before `f` was called.
+    """
+
+    def execution(status: Status, values: tuple[Value, ...] = (), error: str | None = None) -> Execution:
+        return Execution(status, values, end.seconds, end.peak_memory, error)
+
+    if end.flooded:
+        return execution(Status.OUTPUT_LIMIT)
+    try:
+        reached, status, values, error = _read(end.data, count, limits)
+    except Violation as violation:
+        return execution(Status.PROTOCOL_VIOLATION, error=str(violation))
+    if status is not None:
+        return execution(status, error=error)
+    if len(values) < count or reached != b"Z":
+        death = _death(end, limits)
+        if reached != b"F" and reached != b"Z":
+            return execution(death)
+        # The call in progress died and the others never ran; a death after the last call spoils that one.
+        values = values[: count - 1] + [Value(death)] * max(1, count - len(values))
+    return execution(overall(values), tuple(values))
+
+
+def overall(values: list[Value] | tuple[Value, ...]) -> Status:
+    """The first status that is not `OK`, if any."""
+    return next((value.status for value in values if value.status is not Status.OK), Status.OK)
+
+
+def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None, list[Value], str | None]:
+    """The last stage reached (a tag; `F` while calls run), the failure of the program, the values, the error."""
+    parts, rest = frames.unpack(data)
+    if len(rest) >= frames.HEADER and int.from_bytes(rest[1:5], "little") > limits.result_bytes + 128:
+        raise Violation("a frame of impossible length")
+    reached, status, values, error = b"", None, [], None
+    for tag, payload in parts:
+        if status is not None or reached == b"Z":
+            raise Violation("a frame after the last")
+        if reached == b"" and tag in _COMPILER:
+            status, error = _COMPILER[tag], _identifier(payload)
+        elif reached == b"" and tag == b"P" or reached == b"P" and tag == b"F":
+            reached = tag
+        elif reached == b"P" and tag == b"X":
+            failure = _failure(payload)
+            status, error = failure.status, failure.error
+        elif reached == b"F" and tag == b"R" and len(values) < count:
+            values.append(_value(payload, limits))
+        elif reached == b"F" and tag == b"Z" and len(values) == count:
+            reached = b"Z"
+        else:
+            raise Violation("a frame out of place")
+    if rest and (status is not None or reached == b"Z"):
+        raise Violation("bytes after the last frame")
+    return reached, status, values, error
+
+
+def _value(payload: bytes, limits: Limits) -> Value:
+    tag, body = payload[:1], payload[1:]
+    if tag == b"v":
+        try:
+            canonical.decode(body)
+        except (ValueError, RecursionError, MemoryError):
+            raise Violation("a value that is not canonical") from None
+        if len(body) > limits.result_bytes:
+            raise Violation("a value above its limit")
+        return Value(Status.OK, body, None)
+    if tag == b"u":
+        return Value(Status.UNPLAIN, None, _identifier(body))
+    return _failure(payload)
+
+
+def _failure(payload: bytes) -> Value:
+    if payload[:1] not in _FAILURES:
+        raise Violation("an unknown kind of result")
+    return Value(_FAILURES[payload[:1]], None, _identifier(payload[1:]))
+
+
+def _identifier(text: bytes) -> str:
+    """A name or reason from the child, cut to printable ASCII: it goes to logs and to counters."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in text[:100])
+
+
+def _death(end: End, limits: Limits) -> Status:
+    if end.overdue:
+        return Status.WALL_TIMEOUT
+    code = os.waitstatus_to_exitcode(end.status)
+    if code in (-signal.SIGPROF, -signal.SIGXCPU):
+        return Status.CPU_TIMEOUT
+    if code == -signal.SIGALRM:
+        return Status.WALL_TIMEOUT
+    if code == -signal.SIGKILL and end.seconds >= limits.cpu_seconds:
+        return Status.CPU_TIMEOUT
+    if code < 0:
+        return Status.KILLED
+    if code == frames.CONFINEMENT_FAILED and not end.data:
+        return Status.INFRA_ERROR
+    return Status.NO_RESULT
