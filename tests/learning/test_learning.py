@@ -74,7 +74,9 @@ def shuffle_rewards(trainer):
 def solved_held_out(trainer):
     """Greedy outcome of every held-out task, as the mean over the students."""
     rng = random.Random(12345)
-    tasks = [generate_task("code_o", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)]
+    tasks = [
+        generate_task("code_o", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)
+    ]
     task_type = trainer.task_types["code_o"]
     sampler = TransformersSampler(
         trainer.population, trainer.processing_class, max_completion_length=48, temperature=0.0, batch_size=256

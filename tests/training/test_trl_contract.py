@@ -28,6 +28,7 @@ def test_trl_is_the_version_this_was_written_for():
     [
         (GRPOTrainer, "_generate_and_score_completions", ["self", "inputs"]),
         (GRPOTrainer, "_calculate_rewards", ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+        (GRPOTrainer, "_prepare_inputs", ["self", "generation_batch"]),
         (GRPOTrainer, "_compute_loss", ["self", "model", "inputs"]),
         (GRPOTrainer, "training_step", ["self", "model", "inputs", "num_items_in_batch"]),
         (Trainer, "create_optimizer", ["self", "model"]),
@@ -47,7 +48,8 @@ def test_get_per_token_logps_and_entropies():
 
 def test_every_override_is_watched():
     own = {name for name in vars(PopulationSelfPlayTrainer) if callable(getattr(GRPOTrainer, name, None))}
-    watched = {
+    watched = {"_prepare_inputs"}
+    watched |= {
         "_get_per_token_logps_and_entropies",
         "__init__",
         "_generate_and_score_completions",
@@ -80,6 +82,15 @@ def test_output_of_a_generation_phase(make_trainer):
         "member_ids",
     }
     assert seen["member_ids"].shape == seen["advantages"].shape == (4,)
+
+
+def test_buffered_inputs_are_where_micro_batches_come_from(make_trainer):
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    assert len(trainer._buffered_inputs) == trainer.args.steps_per_generation == 3
+    widths = [int(b["prompt_mask"].sum(1).max() + b["completion_mask"].sum(1).max()) for b in trainer._buffered_inputs]
+    assert widths == sorted(widths)
+    assert all(b["prompt_mask"][:, 0].any() and b["completion_mask"][:, -1].any() for b in trainer._buffered_inputs)
 
 
 def test_rollout_function_replaces_generation():

@@ -26,6 +26,7 @@ from ..population import Population
 from ..self_play import PlayedRound, Ratings, RoundSettings, SelfPlay
 from ..self_play.rewards import advantages
 from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
+from .batching import by_length
 from .callbacks import RoundCallback
 from .config import TOKEN_LOSSES, PopulationSelfPlayConfig
 from .run_folder import RunFolder
@@ -248,6 +249,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._scales = self._member_scales(output)
         self.population.routing.clear()
         return output
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self.population is None or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = by_length(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

@@ -1,0 +1,164 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+from safetensors.torch import load_file
+
+from trl_populora import cli
+from trl_populora.cli import runs
+
+
+TASK = "```python\ndef f(x):\n    return x + 1\n```\n```input\n1\n```"
+
+
+def scripted(answers):
+    """A sampler that takes turns through `answers[role]`."""
+
+    def make_sampler(run, population, tokenizer, *, temperature):
+        def sampler(prompts, members, *, seed):
+            texts = [answers["base" if name is None else name.split("_")[0]] for name in members]
+            return [SimpleNamespace(text=own[i % len(own)]) for i, own in enumerate(texts)]
+
+        return sampler
+
+    return make_sampler
+
+
+def test_every_command_has_help(capsys):
+    for name in cli.COMMANDS:
+        if name != "train":
+            with pytest.raises(SystemExit) as stop:
+                cli.main([name, "--help"])
+            assert stop.value.code == 0
+            assert len(capsys.readouterr().out.splitlines()) > 4
+
+
+def test_train_is_the_entry_point_of_recipes(capfd, tmp_path):
+    assert cli.main(["train", "--config", str(tmp_path / "nothing.yaml")]) == 2
+    assert "cannot be read" in capfd.readouterr().err
+
+
+def test_unknown_commands_and_options_are_refused(capsys):
+    for argv in (["trian"], ["report", "folder", "--plot"], []):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(argv)
+        assert stop.value.code == 2
+
+
+def test_report(run_folder, capsys, tmp_path):
+    assert cli.main(["report", run_folder, "--output", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "2 rounds" in text and "teacher_1" in text and "Family tree" in text and "replaced" in text
+    assert (tmp_path / "ratings.png").is_file()
+    assert "\x1b" not in text
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "has no history.jsonl" in capsys.readouterr().err
+
+
+def test_evaluate(run_folder, capsys, tmp_path, monkeypatch):
+    answers = {"student": ["```output\n0\n```", "?"], "base": ["?"]}
+    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
+    path = tmp_path / "scores.json"
+    assert cli.main(["evaluate", run_folder, "--tasks", "4", "--output", str(path)]) == 0
+    data = json.loads(path.read_text())
+    assert set(data["scores"]) == {"student_0", "student_1", "base", "mean"}
+    assert data["scores"]["student_0"]["well_formed"] == 0.5 and data["scores"]["base"]["well_formed"] == 0
+    assert "student_1" in capsys.readouterr().out
+    assert cli.main(["evaluate", run_folder, "--members", "student_9"]) == 2
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_evaluate_with_the_real_sampler(run_folder, tmp_path):
+    path = tmp_path / "scores.json"
+    options = ["--tasks", "2", "--members", "student_0", "--output", str(path)]
+    assert cli.main(["evaluate", f"{run_folder}/checkpoint-1", *options]) == 0
+    assert set(json.loads(path.read_text())["scores"]) == {"student_0", "base", "mean"}
+
+
+def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):
+    answers = {"teacher": ["no task", TASK], "student": ["```output\n2\n```", "```output\n3\n```", "?"]}
+    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
+    assert cli.main(["play", run_folder, "--student", "student_1", "--proposals", "2", "--attempts", "4"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "proposal 1: refused, no_program",
+        "proposal 2: valid",
+        "f(1) = 2",
+        "student_1 is asked",
+        "attempt 1: solved",
+        "attempt 2: wrong",
+        "attempt 3: refused",
+        "Solve rate 50%: an adversarial teacher earns 0.50",
+    ):
+        assert words in text
+
+
+def test_play_says_when_nothing_is_valid(run_folder, capsys, monkeypatch):
+    monkeypatch.setattr(runs, "make_sampler", scripted({"teacher": ["no task"]}))
+    assert cli.main(["play", run_folder, "--proposals", "2"]) == 0
+    assert "None of 2 proposals is valid" in capsys.readouterr().out
+    assert cli.main(["play", run_folder, "--type", "code_f"]) == 2
+    assert cli.main(["play", run_folder, "--teacher", "nobody"]) == 2
+
+
+def test_evolve_makes_a_child_that_peft_loads(run_folder, tmp_path, tiny_model, capsys):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    parents = [f"{run_folder}/student_0", f"{run_folder}/student_1"]
+    child = str(tmp_path / "child")
+    assert cli.main(["evolve", *parents, "--operator", "dare", "--output", child, "--set", "p=0.5"]) == 0
+    own, first = load_file(f"{child}/adapter_model.safetensors"), load_file(f"{parents[0]}/adapter_model.safetensors")
+    assert own.keys() == first.keys()
+    assert any((own[key] != first[key]).any() for key in own)
+    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), child)
+    story = json.loads((tmp_path / "child" / "evolution.json").read_text())
+    assert story == {"operator": "dare", "parameters": {"p": 0.5}, "seed": 0, "parents": parents}
+
+
+def test_evolve_clone_is_exact(run_folder, tmp_path):
+    parent, child = f"{run_folder}/teacher_0", str(tmp_path / "child")
+    assert cli.main(["evolve", parent, "--operator", "clone", "--output", child]) == 0
+    own, other = load_file(f"{child}/adapter_model.safetensors"), load_file(f"{parent}/adapter_model.safetensors")
+    assert all((own[key] == other[key]).all() for key in other)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["student_0", "--operator", "svd_subspce"], "svd_subspace"),
+        (["student_0", "--operator", "dare"], "dare takes 2 parents, got 1"),
+        (["student_0", "--operator", "gaussian", "--set", "epz=1"], "eps"),
+        (["student_0", "--operator", "gaussian", "--set", "eps=much"], "must be NAME=NUMBER"),
+        (["rounds", "--operator", "gaussian"], "is no PEFT folder"),
+    ],
+)
+def test_evolve_names_mistakes(run_folder, tmp_path, capsys, options, words):
+    argv = ["evolve", f"{run_folder}/{options[0]}", *options[1:], "--output", str(tmp_path / "child")]
+    assert cli.main(argv) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "child").exists()
+
+
+def test_a_folder_without_a_population_is_refused(tmp_path, capsys):
+    assert cli.main(["evaluate", str(tmp_path)]) == 2
+    assert "holds no population.json" in capsys.readouterr().err
+
+
+def test_doctor(capsys):
+    code = cli.main(["doctor"])
+    text = capsys.readouterr().out
+    assert "torch" in text and "Sandbox: " in text
+    assert ("Ready to train." in text) == (code == 0)
+
+
+def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
+    folder = str(tmp_path / "warm")
+    options = ["--output", folder, "--teachers", "1", "--students", "1", "--steps", "2", "--rows", "1", "--rank", "2"]
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 0
+    assert "teacher_0, student_0" in capsys.readouterr().out
+    opened = runs.open_run(folder)
+    assert opened.members == ("teacher_0", "student_0") and opened.setting("prompt_style", "full") == "compact"
+    assert load_file(f"{folder}/student_0/adapter_model.safetensors")
+    assert cli.main(["warmup", "--model", tiny_model, *options[:-1], "0"]) == 2
+    assert "--rank 0 must be at least 1" in capsys.readouterr().err

@@ -1,0 +1,151 @@
+"""Recipes and mistakes in them: what `accelerate launch -m trl_populora.train` says before any training."""
+
+from pathlib import Path
+
+import pytest
+
+from trl_populora import train
+
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name != "accelerate_configs")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_recipes_are_read_and_give_a_consistent_round(path):
+    large = path.parent.name == "qwen2.5-coder-7b"
+    # bfloat16 is the only thing that a test machine may lack.
+    run, args = train.parse(["--config", str(path), *(["--bf16", "false"] if large else [])])
+    assert run.model_name_or_path and args.output_dir.startswith("runs/")
+    assert args.rows_per_round == args.per_device_train_batch_size * args.gradient_accumulation_steps
+    if large:
+        assert args.gradient_accumulation_steps % 8 == 0  # it is launched on eight processes
+        assert f"{args.rows_per_round} completions" in path.read_text()
+
+
+def test_single_agent_is_matched_to_the_population_per_adapter():
+    rows = {}
+    for name in ("single_agent", "4t4s", "1t1s", "8t8s"):
+        _, args = train.parse(["--config", f"{ROOT}/recipes/qwen2.5-coder-7b/{name}.yaml", "--bf16", "false"])
+        rows[name] = args.rows_per_round / (1 if args.shared_member else args.num_teachers + args.num_students)
+    assert len(set(rows.values())) == 1
+
+
+def test_the_tiny_recipe_plays_what_its_base_was_trained_on():
+    from trl_populora.integrations.lightning.tiny_rows import NUM_FUNCTION_INPUTS, TRAINED_FAMILIES
+
+    _, args = train.parse(["--config", f"{ROOT}/recipes/tiny/4t4s.yaml"])
+    assert tuple(args.seed_families) == TRAINED_FAMILIES
+    assert args.num_function_inputs == NUM_FUNCTION_INPUTS and args.prompt_style == "compact"
+
+
+def test_accelerate_configs_are_those_of_accelerate():
+    from accelerate.commands.config import load_config_from_file
+
+    for path in sorted((ROOT / "recipes" / "accelerate_configs").glob("*.yaml")):
+        config = load_config_from_file(str(path))
+        assert config.num_processes >= 1 and config.use_cpu == (path.stem == "cpu")
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"num_teacher": 2}, "Unknown setting 'num_teacher' in the recipe; did you mean 'num_teachers'?"),
+        ({"zzzzzzzz": 2}, "Unknown setting 'zzzzzzzz' in the recipe."),
+        ({"num_teachers": 2.5}, "num_teachers=2.5 in the recipe must be a whole number."),
+        ({"num_teachers": "two"}, "num_teachers='two' in the recipe must be a whole number."),
+        ({"num_teachers": True}, "num_teachers=True in the recipe must be a whole number."),
+        ({"num_teachers": 0}, "num_teachers=0"),
+        ({"evolution_interval": 2, "evolution_operators": ["svd_subspce"]}, "svd_subspace"),
+        ({"lora_r": 0}, "lora_r=0"),
+        ({"model_name_or_path": "/no/such/folder"}, "no such folder"),
+        ({"model_name_or_path": "leave out"}, "model_name_or_path is not set"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"warm_start_steps": -1}, "warm_start_steps=-1"),
+        ({"warm_start_rows": 0}, "warm_start_rows=0"),
+        ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
+        ({"resume_from_checkpoint": "/no/such"}, "is no checkpoint of a population"),
+    ],
+)
+def test_a_mistake_ends_in_one_sentence_and_exit_code_2(recipe, capfd, changes, words):
+    assert train.main(recipe(**changes)) == 2
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("trl_populora: ")]
+    assert len(lines) == 1 and words in lines[0]
+
+
+def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
+    assert train.main([*recipe(), "--num_teacherz", "2"]) == 2
+    assert "Unknown option '--num_teacherz'; did you mean '--num_teachers'?" in capfd.readouterr().err
+    assert train.main(["--config"]) == 2
+    assert "--config needs the path" in capfd.readouterr().err
+    assert train.main(["--config", str(tmp_path / "nothing.yaml")]) == 2
+    assert "cannot be read: No such file" in capfd.readouterr().err
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    assert train.main(["--config", str(tmp_path / "bad.yaml")]) == 2
+    assert "is not YAML" in capfd.readouterr().err
+    (tmp_path / "list.yaml").write_text("- 1")
+    assert train.main(["--config", str(tmp_path / "list.yaml")]) == 2
+    assert "must be a mapping" in capfd.readouterr().err
+
+
+def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert train.main(recipe(num_teachers=0)) == 2
+    assert "trl_populora:" not in capfd.readouterr().err
+
+
+def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
+    folder = tmp_path / "run"
+    (folder / "checkpoint-2").mkdir(parents=True)
+    (folder / "history.jsonl").write_text("")
+    (folder / "notes.txt").write_text("mine")
+    _, args = train.parse(recipe())
+    with pytest.raises(ValueError, match="holds a run already"):
+        train.prepare_output(args)
+    _, args = train.parse(recipe(overwrite_output_dir=True))
+    assert train.prepare_output(args) is None
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
+    _, args = train.parse(recipe(resume_from_checkpoint="auto"))
+    assert train.prepare_output(args) is None
+    for step in (2, 10, 12):
+        (tmp_path / "run" / f"checkpoint-{step}").mkdir(parents=True)
+    for step in (2, 10):  # 12 was cut off
+        (tmp_path / "run" / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+    assert train.prepare_output(args) == str(tmp_path / "run" / "checkpoint-10")
+
+
+def test_a_run_leaves_what_its_owner_needs(run_folder):
+    import json
+
+    from trl_populora.reporting import read_history
+
+    folder = Path(run_folder)
+    history = read_history(folder)
+    assert [summary.round for summary in history] == [0, 1]
+    assert {event["slot"].split("_")[0] for event in history[-1].events} == {"teacher", "student"}
+    for name in ("teacher_0", "teacher_1", "student_0", "student_1"):
+        assert (folder / name / "adapter_model.safetensors").is_file()
+    record = json.loads((folder / "run.json").read_text())
+    assert record["settings"]["num_teachers"] == 2 and record["versions"]["trl"].startswith("1.16")
+    assert (folder / "README.md").read_text().startswith("---")
+    assert (folder / "plots" / "ratings.png").is_file()
+
+
+def test_a_warm_start_precedes_the_rounds_and_is_not_repeated_on_resuming(recipe, capfd):
+    warm = {"warm_start_steps": 2, "warm_start_rows": 1, "save_strategy": "steps", "save_steps": 1, "plots": False}
+    assert train.main(recipe(max_steps=1, **warm)) == 0
+    assert "warm start 2/2  loss" in capfd.readouterr().out
+    assert train.main(recipe(max_steps=2, resume_from_checkpoint="auto", **warm)) == 0
+    assert "warm start" not in capfd.readouterr().out
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint(recipe, tmp_path):
+    from trl_populora.reporting import read_history
+
+    saved = {"save_strategy": "steps", "save_steps": 1, "plots": False}
+    assert train.main(recipe(max_steps=1, **saved)) == 0
+    assert train.main(recipe(max_steps=2, resume_from_checkpoint="auto", **saved)) == 0
+    assert [summary.round for summary in read_history(tmp_path / "run")] == [0, 1]

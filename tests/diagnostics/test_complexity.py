@@ -1,0 +1,59 @@
+import ast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trl_populora.diagnostics.complexity import complexity_or_none, mean_complexity, program_complexity
+
+
+IDENTITY = "def f(x):\n    return x"
+BRANCHES = (
+    "def f(x):\n    # a comment\n    if x > 0:\n        for y in range(x):\n            x += y\n\n    return x\n"
+)
+
+
+def test_identity_has_the_least_of_everything():
+    low = program_complexity(IDENTITY)
+    assert (low.ast_depth, low.ast_nodes, low.lines, low.cyclomatic, low.cognitive) == (4, 6, 2, 1, 0)
+    assert low.halstead_volume == low.halstead_effort == 0
+
+
+def test_counts_of_a_branching_program():
+    high = program_complexity(BRANCHES)
+    assert high.lines == 5  # neither the comment nor the empty line
+    assert high.cyclomatic == 3  # if, for
+    assert high.cognitive == 3  # 1 for the if, 2 for the for inside it
+    assert (high.ast_nodes, high.ast_depth) == (20, 6)
+    assert high.halstead_effort > high.halstead_volume > 0
+
+
+def test_nodes_agree_with_the_standard_walk():
+    tree = ast.parse(BRANCHES)
+    walked = sum(not isinstance(node, ast.expr_context) for node in ast.walk(tree))
+    assert program_complexity(BRANCHES).ast_nodes == walked
+
+
+@pytest.mark.parametrize("program", ["def f(:", "\0", "x." + "a." * 5000 + "b"])
+def test_what_does_not_parse_is_refused_in_one_way(program):
+    with pytest.raises(ValueError, match="needs a program that parses"):
+        program_complexity(program)
+    assert complexity_or_none(program) is None
+
+
+def test_deep_but_parsable_programs_are_measured():
+    deep = program_complexity("def f(x):\n    return " + "-" * 900 + "x")
+    assert deep.ast_depth > 900
+
+
+def test_means_pass_over_what_cannot_be_measured():
+    assert mean_complexity([]) == {}
+    assert mean_complexity(["def f(:"]) == {}
+    assert mean_complexity([IDENTITY, BRANCHES, "def f(:"])["cyclomatic"] == 2.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 30))
+def test_every_branch_adds_one_decision(branches):
+    program = "def f(x):\n" + "    if x:\n        x -= 1\n" * branches + "    return x"
+    assert program_complexity(program).cyclomatic == 1 + branches

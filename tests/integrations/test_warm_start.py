@@ -1,0 +1,188 @@
+"""The warm start on a population: who learns, who is copied, who is left alone, and what the rows look like."""
+
+import random
+
+import pytest
+import torch
+from peft import LoraConfig
+
+from trl_populora.integrations.lightning import warm_start
+from trl_populora.integrations.lightning.seed_examples import SeedExamples
+from trl_populora.integrations.lightning.supervised import encode
+from trl_populora.population import Population
+from trl_populora.tasks import Refusal, Task, task_types
+
+
+FAMILIES = ("add", "total")
+
+
+@pytest.fixture
+def types():
+    return task_types("compact", num_function_inputs=2)
+
+
+def populate(model, **sizes) -> Population:
+    return Population(model, LoraConfig(r=2, lora_alpha=4, target_modules="all-linear", lora_dropout=0.0), **sizes)
+
+
+def weights(population: Population, name: str) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in population.parameters(name)]
+
+
+def equal(one, other) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def run(population, tokenizer, types, **overrides):
+    settings = {"families": FAMILIES, "steps": 2, "rows_per_role": 3, "learning_rate": 1e-2} | overrides
+    return warm_start(population, tokenizer, types, **settings)
+
+
+def test_trains_one_of_each_role_and_copies_it_to_the_others(model, tokenizer, types):
+    population = populate(model, num_teachers=2, num_students=3)
+    base = {name: tensor.clone() for name, tensor in model.state_dict().items() if "lora" not in name}
+    before = {name: weights(population, name) for name in population}
+    report = run(population, tokenizer, types)
+    after = {name: weights(population, name) for name in population}
+    assert report.trained == ("teacher_0", "student_0")
+    assert not any(equal(before[name], after[name]) for name in population)
+    assert equal(after["teacher_0"], after["teacher_1"])
+    assert equal(after["student_0"], after["student_1"]) and equal(after["student_0"], after["student_2"])
+    assert not equal(after["teacher_0"], after["student_0"])
+    for name, tensor in model.state_dict().items():
+        assert "lora" in name or torch.equal(tensor, base[name]), name
+    assert all(member.version == 0 for member in population.values())
+
+
+def test_roles_do_not_disturb_each_other(model, tokenizer, types, monkeypatch):
+    """A teacher ends bit-identical whatever the students' answers were."""
+    population = populate(model, num_teachers=1, num_students=1)
+    start = {name: population.factors(name) for name in population}
+    start = {
+        name: {k: f._replace(A=f.A.clone(), B=f.B.clone()) for k, f in own.items()} for name, own in start.items()
+    }
+    run(population, tokenizer, types)
+    first = {name: weights(population, name) for name in population}
+    for name in population:
+        population.write(name, start[name])
+    monkeypatch.setattr(type(types["code_o"]), "solve_completion", lambda self, task: "```output\n0\n```")
+    run(population, tokenizer, types)
+    assert equal(first["teacher_0"], weights(population, "teacher_0"))
+    assert not equal(first["student_0"], weights(population, "student_0"))
+
+
+def test_shared_member_learns_both_roles(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=1, shared_member=True)
+    before = weights(population, "agent_0")
+    report = run(population, tokenizer, types)
+    assert report.trained == ("agent_0",)
+    assert report.rows == 2 * 2 * 3  # steps, roles, rows per role
+    assert not equal(before, weights(population, "agent_0"))
+
+
+def test_loss_falls_and_every_step_is_reported(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=1)
+    seen = []
+    report = run(population, tokenizer, types, steps=12, on_step=lambda step, loss: seen.append((step, loss)))
+    assert [step for step, _ in seen] == list(range(1, 13))
+    assert seen[-1][1] < seen[0][1]
+    assert seen[0][1] == pytest.approx(sum(report.losses[0].values()) / 2)
+    assert report.steps == 12 and report.tokens > report.rows > 0 and report.seconds > 0
+    assert report.to_json()["losses"][0].keys() == {"teacher_0", "student_0"}
+
+
+def test_leaves_modes_gradients_and_trainability_as_found(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=2)
+    population.model.eval()
+    trainable = {name: p.requires_grad for name, p in population.model.named_parameters()}
+    run(population, tokenizer, types)
+    assert not population.model.training
+    assert {name: p.requires_grad for name, p in population.model.named_parameters()} == trainable
+    assert all(parameter.grad is None for parameter in population.model.parameters())
+
+
+def test_same_seed_same_weights(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=1)
+    start = {name: [w.clone() for w in weights(population, name)] for name in population}
+    results = []
+    for seed in (1, 1, 2):
+        for name in population:
+            for parameter, value in zip(population.parameters(name), start[name], strict=True):
+                parameter.data.copy_(value)
+        run(population, tokenizer, types, seed=seed)
+        results.append(weights(population, "teacher_0"))
+    assert equal(results[0], results[1])
+    assert not equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"rows_per_role": 0}, {"max_length": 0}])
+def test_numbers_out_of_range_are_named(model, tokenizer, types, bad):
+    population = populate(model, num_teachers=1, num_students=1)
+    with pytest.raises(ValueError, match=f"{next(iter(bad))}=0"):
+        run(population, tokenizer, types, **bad)
+
+
+def test_rows_that_cannot_fit_are_refused_with_the_fix(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=1)
+    with pytest.raises(ValueError, match="max_length=20 is too short.*Raise it"):
+        run(population, tokenizer, types, max_length=20)
+
+
+@pytest.mark.parametrize("style", ["compact", "full"])
+def test_examples_are_valid_proposals_and_right_answers(style, tokenizer):
+    """Read back by the task types themselves; outputs come from the task, without running anything."""
+    types = task_types(style, num_function_inputs=4)
+    examples = SeedExamples(types, rng=random.Random(0), families=FAMILIES)
+    shown = []
+    for type_id, kind in types.items():
+        for _ in range(10):
+            drawn = _recorded(examples, type_id)
+            example, task = drawn("solve")
+            answer = kind.parse_answer(task, example.completion)
+            assert not isinstance(answer, Refusal)
+            if type_id == "code_o":
+                assert kind.judge(task, answer, None)
+            example, task = drawn("propose")
+            draft = kind.parse_proposal(example.completion, [task] if type_id == "code_f" else [])
+            assert not isinstance(draft, Refusal), draft
+            assert draft.program == task.program
+            text = example.messages[-1]["content"]
+            shown.append((task.program in text) == (type_id == "code_f") or type_id != "code_f")
+            assert "def f" in text  # a reference, or the program that a code_f proposal is about
+    assert all(shown)
+
+
+def _recorded(examples: SeedExamples, type_id: str):
+    """Draw an example together with the task behind it."""
+
+    def draw(role: str) -> tuple:
+        tasks: list[Task] = []
+        original = examples.task
+        examples.task = lambda name: tasks.append(original(name)) or tasks[-1]
+        try:
+            return getattr(examples, role)(type_id), tasks[0]
+        finally:
+            del examples.task
+
+    return draw
+
+
+def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
+    population = populate(model, num_teachers=1, num_students=1)
+    drawn = []
+    original = SeedExamples.propose
+    monkeypatch.setattr(
+        SeedExamples, "propose", lambda self, type_id, member: drawn.append(type_id) or original(self, type_id, member)
+    )
+    run(population, tokenizer, types, steps=3, rows_per_role=4)
+    assert [drawn.count(name) for name in types] == [4, 4, 4]
+
+
+def test_template_decides_the_prompt(tokenizer):
+    examples = SeedExamples(task_types("compact"), rng=random.Random(0), families=FAMILIES)
+    example = examples.solve("code_o")
+    (chat,) = encode(tokenizer, [example])
+    (base,) = encode(tokenizer, [example], template="base")
+    assert tokenizer.decode(chat.ids).startswith("<|im_start|>")
+    assert tokenizer.decode(base.ids[: base.prompt]).endswith("Assistant:")
+    assert tokenizer.decode(base.ids[base.prompt :]) == tokenizer.decode(chat.ids[chat.prompt :])

@@ -1,0 +1,55 @@
+import math
+
+import pytest
+
+from trl_populora.diagnostics import MemberSummary, RoundSummary
+
+
+def make_round(number: int, *, size: int = 2, **changes) -> RoundSummary:
+    """A plausible round of `size` teachers and `size` students."""
+    wave = math.sin(number / 5)
+    teachers, students = [tuple(f"{role}_{i}" for i in range(size)) for role in ("teacher", "student")]
+    members = [
+        MemberSummary(
+            name=name,
+            role=name.split("_")[0],
+            version=number // 20,
+            reward=0.1 * wave + 0.05 * i,
+            validity=0.6 + 0.2 * wave if name in teachers else None,
+            solve_rate=0.5 - 0.2 * wave if name in students else None,
+            mu=25 + wave * (1 if name in teachers else -1) + i,
+            sigma=8 / (1 + number / 10) + 0.5,
+            length=40 + number / 3 + i,
+            rows=16,
+            tokens=700,
+            refusals={"no_program": 2} if name in teachers else {},
+            grad_norm=0.3,
+        )
+        for i, name in enumerate([*teachers, *students])
+    ]
+    facts = {
+        "round": number,
+        "step": number + 1,
+        "members": tuple(members),
+        "teachers": teachers,
+        "students": students,
+        "games": tuple(tuple(4 * (number + 1) * (i != j) for j in range(size)) for i in range(size)),
+        "wins": tuple(tuple((i + j) * (number + 1) * (i != j) // 2 for j in range(size)) for i in range(size)),
+        "matches": size,
+        "statuses": {"ok": 40, "cpu_timeout": 1},
+        "complexity": {"ast_nodes": 20 + number / 2, "ast_depth": 7 + wave, "lines": 4.5, "cyclomatic": 2.0},
+        "coverage": {"filled": 10 + number, "new": 1, **{f"filled/{name}": 5 + number for name in teachers}},
+        "seconds": {"propose": 1.0, "verify": 0.1, "match": 0.01, "solve": 2.0, "learn": 3.0},
+    }
+    return RoundSummary(**(facts | changes))
+
+
+@pytest.fixture
+def rounds() -> list[RoundSummary]:
+    event = {
+        "slot": "student_1",
+        "version": 1,
+        "operator": "svd_subspace",
+        "parents": [["student_0", 0], ["student_1", 0]],
+    }
+    return [make_round(k, events=(event,) if k == 3 else ()) for k in range(6)]

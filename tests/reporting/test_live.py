@@ -1,0 +1,67 @@
+import io
+
+import pytest
+
+from trl_populora.reporting import LiveView
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_file_gets_plain_lines(rounds):
+    out = io.StringIO()
+    with LiveView(rounds=6, file=out) as view:
+        view.warm_start(1, 2, 3.25)
+        view.warm_start(2, 2, 1.0)
+        for summary in rounds:
+            view.on_round(summary)
+    text = out.getvalue()
+    assert "\x1b" not in text and "\r" not in text
+    assert text.isascii()
+    assert "warm start 2/2  loss 1.000" in text
+    assert "round 4  replaced student_1: version 1 is svd_subspace(student_0@0, student_1@0)" in text
+    lines = [line for line in text.splitlines() if line.startswith("round 6/6")]
+    assert len(lines) == 1 and "learn 3.0)" in lines[0]  # one line, however long
+    assert text.count("teacher_1") >= 2 * len(rounds)  # members and matrix, every round
+
+
+def test_tables_can_be_rarer_but_the_last_round_has_them(rounds):
+    out = io.StringIO()
+    view = LiveView(rounds=6, file=out, table_every=4)
+    for summary in rounds:
+        view.on_round(summary)
+    assert out.getvalue().count("rating (sigma)") == 3  # rounds 1, 5 and 6
+    with pytest.raises(ValueError, match="table_every=0"):
+        LiveView(table_every=0)
+
+
+def test_a_terminal_gets_the_last_round_in_place(rounds, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with LiveView(rounds=6, file=out) as view:
+        view.warm_start(1, 2)
+        for summary in rounds:
+            view.on_round(summary)
+    text = out.getvalue()
+    assert "\x1b" in text
+    assert "round 6/6" in text and "svd_subspace" in text
+
+
+def test_the_view_is_closed_when_training_fails(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    view = LiveView(file=Terminal())
+    with pytest.raises(RuntimeError), view:
+        raise RuntimeError
+    assert view._live is None
+
+
+def test_only_rank_zero_speaks(rounds, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    out = io.StringIO()
+    with LiveView(file=out) as view:
+        view.note("text")
+        view.warm_start(1, 1)
+        view.on_round(rounds[3])
+    assert out.getvalue() == ""

@@ -1,0 +1,97 @@
+"""Rules about the package as a whole: what it costs to import, who may import what, and that its facts agree."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import trl_populora
+
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "trl_populora").rglob("*.py"))
+
+
+def imported_after(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after `statement`."""
+    script = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    return set(done.stdout.split())
+
+
+def test_import_is_lazy():
+    heavy = {"torch", "numpy", "trl", "transformers", "peft", "datasets", "rich", "matplotlib", "scipy"}
+    assert not heavy & imported_after("import trl_populora")
+
+
+@pytest.mark.parametrize("room", ["executor", "tasks", "self_play", "diagnostics"])
+def test_rooms_without_torch(room):
+    assert not {"torch", "transformers", "trl"} & imported_after(f"import trl_populora.{room}")
+
+
+def test_the_command_answers_without_torch():
+    assert "torch" not in imported_after("import trl_populora.cli; trl_populora.cli.build_parser()")
+
+
+def test_every_public_name_resolves():
+    for name in trl_populora.__all__:
+        assert getattr(trl_populora, name) is not None
+    assert set(trl_populora.__all__) <= set(dir(trl_populora))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = trl_populora.Nothing
+
+
+def test_import_contracts_hold():
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", "setup.cfg", "--no-cache", "--no-logo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_vllm_is_imported_by_its_own_modules_only():
+    # The import contracts see rooms, not files; this rule is about files.
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            else:
+                continue
+            if any(name.split(".")[0] == "vllm" for name in names):
+                assert path.parent.name == "generation" and path.name.startswith("vllm"), f"{path} imports vllm"
+
+
+def test_modules_say_what_they_hold():
+    bare = [str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not bare, f"no module docstring: {bare}"
+
+
+def test_version_is_stated_once_and_agrees():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == trl_populora.__version__
+
+
+def test_constraints_admit_what_pyproject_asks_for():
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE))
+    pins = {name.lower().replace("_", "-"): version for name, version in pins.items()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"]]
+    for extra, requirements in project["optional-dependencies"].items():
+        wanted += requirements if extra != "vllm" else []
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, wanted):
+        name = requirement.name.lower().replace("_", "-")
+        if name == "torch":  # not pinned there: its builds differ by machine
+            continue
+        assert name in pins, f"{name} is not in constraints.txt"
+        assert requirement.specifier.contains(pins[name]), f"{name}=={pins[name]} is not {requirement}"
+
+
+def test_installed_trl_is_in_the_supported_range():
+    assert metadata.version("trl").startswith("1.16")
