@@ -13,7 +13,8 @@ EXTRAS := lightning,report,diagnostics,smollm2,dev
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.populora-ready
-LAUNCH := $(BIN)/accelerate launch --config_file recipes/accelerate_configs/cpu.yaml -m trl_populora.train
+LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_configs/cpu.yaml \
+  --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo tiny test test-slow lint types clean

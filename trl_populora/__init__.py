@@ -1,0 +1,62 @@
+"""TRL PopuLoRA: populations of teacher and student LoRA adapters that train each other by self-play.
+
+The public names below are imported on first use, so that `import trl_populora` costs nothing and needs no torch.
+Nothing else belongs here: each room of the package documents what it holds.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from .evolution import OPERATORS
+    from .executor import Executor, Limits
+    from .population import Member, Population
+    from .self_play import Rating, Ratings
+    from .tasks import Task, TaskType, task_types
+    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "Executor": "executor",
+    "Limits": "executor",
+    "Member": "population",
+    "OPERATORS": "evolution",
+    "Population": "population",
+    "PopulationSelfPlayConfig": "training",
+    "PopulationSelfPlayTrainer": "training",
+    "Rating": "self_play",
+    "Ratings": "self_play",
+    "Task": "tasks",
+    "TaskType": "tasks",
+    "task_types": "tasks",
+}
+
+__all__ = [
+    "OPERATORS",
+    "Executor",
+    "Limits",
+    "Member",
+    "Population",
+    "PopulationSelfPlayConfig",
+    "PopulationSelfPlayTrainer",
+    "Rating",
+    "Ratings",
+    "Task",
+    "TaskType",
+    "__version__",
+    "task_types",
+]
+
+
+def __getattr__(name: str):
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,104 @@
+"""`populora play`: one task, proposed by a teacher, verified and attempted by a student, to read.
+
+Nothing is learnt and nothing is written.
+"""
+
+import random
+import textwrap
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
+    parser.add_argument("--teacher", help="who proposes; the first teacher if unset")
+    parser.add_argument("--student", help="who solves; the first student if unset")
+    parser.add_argument("--type", help="task type; one of the run's types, drawn by the seed, if unset")
+    parser.add_argument("--proposals", type=int, default=8, metavar="N", help="proposals to draw (default: 8)")
+    parser.add_argument("--attempts", type=int, default=4, metavar="K", help="attempts at the task (default: 4)")
+    parser.add_argument("--base", help="base model; the recorded one if unset")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(options) -> int:
+    from .runs import load_population, make_executor, make_sampler, make_task_types, open_run
+
+    if min(options.proposals, options.attempts) < 1:
+        raise ValueError("--proposals and --attempts must be at least 1")
+    opened = open_run(options.folder, base=options.base)
+    teacher = choose(options.teacher, opened.members, "teacher")
+    student = choose(options.student, opened.members, "student")
+    types = make_task_types(opened)
+    rng = random.Random(options.seed)
+    name = options.type or rng.choice(list(types))
+    if name not in types:
+        raise ValueError(f"--type {name!r} was not in play; choose from {list(types)}")
+    population, tokenizer = load_population(opened)
+    sampler = make_sampler(opened, population, tokenizer, temperature=opened.setting("temperature", 1.0) or 1.0)
+    with make_executor(opened) as executor:
+        task = propose(opened, types[name], teacher, sampler=sampler, executor=executor, options=options, rng=rng)
+        if task is not None:
+            solve(types[name], task, student, sampler=sampler, executor=executor, options=options)
+    return 0
+
+
+def choose(wanted: str | None, members, role: str) -> str:
+    """The member asked for, or the first of the role, or the shared one."""
+    if wanted is None:
+        return next(name for name in members if name.startswith((role, "agent")))
+    if wanted not in members:
+        raise ValueError(f"--{role} {wanted!r} is not a member; choose from {list(members)}")
+    return wanted
+
+
+def propose(opened, task_type, teacher: str, *, sampler, executor, options, rng):
+    """Draw proposals, tell what became of each, and return the first task, or `None`."""
+    from ..tasks import Refusal, seed_tasks
+
+    references = seed_tasks(
+        max(task_type.max_references, 1),
+        seed=options.seed,
+        type="code_o" if task_type.id == "code_f" else task_type.id,
+        families=opened.setting("seed_families", None),
+    )
+    prompt = task_type.propose_prompt(references, rng)
+    show(f"{teacher} is asked for a {task_type.id} task", prompt[-1]["content"])
+    written = sampler([prompt] * options.proposals, [teacher] * options.proposals, seed=options.seed)
+    chosen = None
+    for number, completion in enumerate(written, start=1):
+        outcome = task_type.parse_proposal(completion.text, references)
+        if not isinstance(outcome, Refusal):
+            (execution,) = executor.run_many([task_type.proposal_job(outcome)])
+            outcome = task_type.finish_proposal(outcome, execution, author=teacher, step=0)
+        if isinstance(outcome, Refusal):
+            print(f"  proposal {number}: refused, {outcome.reason} {outcome.detail}".rstrip())
+        else:
+            print(f"  proposal {number}: valid")
+            chosen = chosen or (outcome, completion.text)
+    if chosen is None:
+        print(f"\nNone of {options.proposals} proposals is valid; try --seed or --proposals.")
+        return None
+    show(f"{teacher} proposed", chosen[1])
+    pairs = [f"f({given}) = {result}" for given, result in chosen[0].pairs]
+    show("the executor found", "\n".join(pairs))
+    return chosen[0]
+
+
+def solve(task_type, task, student: str, *, sampler, executor, options) -> None:
+    """Draw attempts at a task and tell which solve it."""
+    from ..evaluation import grade
+
+    prompt = task_type.solve_prompt(task)
+    show(f"{student} is asked", prompt[-1]["content"])
+    written = sampler([prompt] * options.attempts, [student] * options.attempts, seed=options.seed + 1)
+    texts = [completion.text for completion in written]
+    grades = grade([task] * len(texts), texts, task_types={task.type: task_type}, run_many=executor.run_many)
+    for number, (text, verdict) in enumerate(zip(texts, grades), start=1):
+        outcome = (
+            "solved" if verdict.solved else (f"refused, {verdict.refusal.reason}" if verdict.refusal else "wrong")
+        )
+        show(f"attempt {number}: {outcome}", text)
+    rate = sum(verdict.solved for verdict in grades) / len(grades)
+    print(f"\nSolve rate {100 * rate:.0f}%: an adversarial teacher earns {1 - rate:.2f} for this task.")
+
+
+def show(title: str, text: str) -> None:
+    print(f"\n== {title}\n{textwrap.indent(text.strip() or '(nothing)', '  ')}", flush=True)

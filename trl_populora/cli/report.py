@@ -1,0 +1,45 @@
+"""`populora report`: tables and plots of a run.
+
+Reads `history.jsonl` and `lineage.jsonl` of the run folder; needs no model.
+"""
+
+import os
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument("folder", help="output_dir of a run")
+    parser.add_argument("--output", help="folder for the plots; FOLDER/plots if unset")
+    parser.add_argument("--no-plots", action="store_true", help="print the tables only")
+
+
+def run(options) -> int:
+    from ..reporting import family_tree, read_history, save_plots
+    from ..reporting.tables import event_line, matrix_table, members_table, print_table, round_line
+
+    history = read_history(options.folder)
+    if not history:
+        raise ValueError(f"{options.folder} has no finished round yet")
+    last = history[-1]
+    print(f"{options.folder}: {len(history)} rounds\n")
+    for number in sorted({0, len(history) // 2, len(history) - 1}):
+        print(round_line(history[number]))
+    print()
+    print_table(members_table(last, plain=True))
+    print()
+    print_table(matrix_table(last, plain=True))
+    events = [(summary.round, event) for summary in history for event in summary.events]
+    if events:
+        print("\nReplacements")
+        for number, event in events:
+            print(f"  round {number + 1}: {event_line(event)}")
+        print("\nFamily tree (* lives)")
+        names = [member.name for member in last.members]
+        print("\n".join(f"  {line}" for line in family_tree(options.folder, names).splitlines()))
+    for alarm in last.alarms:
+        print(f"\nAlarm: {alarm}")
+    if not options.no_plots:
+        paths = save_plots(history, options.output or os.path.join(options.folder, "plots"))
+        print("\nPlots")
+        for path in paths:
+            print(f"  {path}")
+    return 0

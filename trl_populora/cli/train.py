@@ -1,0 +1,16 @@
+"""`populora train`: train a population from a recipe, in one process.
+
+The same as `python -m trl_populora.train`; for several processes use `accelerate launch -m trl_populora.train`.
+"""
+
+from collections.abc import Sequence
+
+
+def add_arguments(parser) -> None:
+    """The options are those of the recipe; the trainer's own parser reads them."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    from ..train import main
+
+    return main(arguments)

@@ -1,0 +1,70 @@
+"""`populora warmup`: supervised warm start of a population, saved as adapters.
+
+The result is a population folder; `populora train` does the same by itself where a recipe sets `warm_start_steps`.
+"""
+
+
+def add_arguments(parser) -> None:
+    parser.add_argument("--model", required=True, help="base model: Hub id, folder or 'tiny'")
+    parser.add_argument("--output", required=True, help="folder for the population")
+    parser.add_argument("--teachers", type=int, default=2)
+    parser.add_argument("--students", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=8, help="rows of a step per role (default: 8)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--rank", type=int, default=16, help="LoRA rank; alpha is twice that (default: 16)")
+    parser.add_argument("--style", choices=("full", "compact"), default="compact")
+    parser.add_argument("--template", choices=("chat", "base"), default="chat")
+    parser.add_argument("--function-inputs", type=int, default=4, metavar="N", help="inputs of a code_f task")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(options) -> int:
+    import json
+    import os
+
+    from peft import LoraConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from ..integrations.base_models import resolve_base
+    from ..integrations.lightning import warm_start
+    from ..population import Population
+    from ..reporting import LiveView
+    from ..tasks import task_types
+
+    for name in ("steps", "rows", "rank", "teachers", "students"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name} {getattr(options, name)} must be at least 1")
+    path = resolve_base(options.model)
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    population = Population(
+        AutoModelForCausalLM.from_pretrained(path),
+        LoraConfig(r=options.rank, lora_alpha=2 * options.rank, target_modules="all-linear", lora_dropout=0.0),
+        num_teachers=options.teachers,
+        num_students=options.students,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+    )
+    with LiveView() as view:
+        warm_start(
+            population,
+            tokenizer,
+            task_types(options.style, num_function_inputs=options.function_inputs),
+            steps=options.steps,
+            rows_per_role=options.rows,
+            learning_rate=options.learning_rate,
+            template=options.template,
+            seed=options.seed,
+            on_step=lambda step, loss: view.warm_start(step, options.steps, loss),
+        )
+    population.save(options.output)
+    settings = {
+        "prompt_style": options.style,
+        "prompt_template": options.template,
+        "num_function_inputs": options.function_inputs,
+        "max_completion_length": 128,
+    }
+    with open(os.path.join(options.output, "run.json"), "w", encoding="utf-8") as file:
+        json.dump({"model": options.model, "settings": settings}, file, indent=1)
+    print(f"{options.output}: {', '.join(population)}")
+    return 0

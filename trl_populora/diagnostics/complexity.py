@@ -1,0 +1,131 @@
+"""How complex a program is, as numbers: the measures that show an arms race, or a collapse to triviality.
+
+Only programs that `tasks` has accepted are measured in training. Nothing is executed here, only parsed.
+"""
+
+import ast
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """Measures of one program (the selection is that of PopuLoRA's diagnostics).
+
+    Attributes:
+        ast_depth (`int`): Nodes on the longest path from the module to a leaf of the syntax tree.
+        ast_nodes (`int`): Nodes of the syntax tree, without expression contexts.
+        lines (`int`): Lines that are neither empty nor only a comment.
+        cyclomatic (`int` or `None`): 1 + decision points of the whole program (radon).
+        halstead_volume (`float` or `None`): Length times log2 of the vocabulary, in bits (radon).
+        halstead_effort (`float` or `None`): Volume times difficulty (radon).
+        cognitive (`int` or `None`): Cognitive complexity, which weighs nesting (complexipy).
+
+    A measure is `None` where its package is not installed (`pip install trl-populora[diagnostics]`) or cannot handle
+    the program.
+    """
+
+    ast_depth: int
+    ast_nodes: int
+    lines: int
+    cyclomatic: int | None
+    halstead_volume: float | None
+    halstead_effort: float | None
+    cognitive: int | None
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+@lru_cache(maxsize=16_384)
+def program_complexity(program: str) -> Complexity:
+    """Measure `program`.
+
+    Raises:
+        ValueError: If `program` is not Python that parses. For a program that does parse, never.
+    """
+    try:
+        tree = ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"program_complexity needs a program that parses, got {program[:60]!r} ({error})") from None
+    depth, nodes = _tree_size(tree)
+    volume, effort = _halstead(tree)
+    return Complexity(
+        ast_depth=depth,
+        ast_nodes=nodes,
+        lines=sum(1 for line in program.splitlines() if line.strip() and not line.lstrip().startswith("#")),
+        cyclomatic=_cyclomatic(tree),
+        halstead_volume=volume,
+        halstead_effort=effort,
+        cognitive=_cognitive(program),
+    )
+
+
+def mean_complexity(programs: Iterable[str]) -> dict[str, float]:
+    """Mean of every measure over `programs`; a measure nobody has, and an empty list, give no entry.
+
+    Programs that do not parse here are passed over: one at the edge of the parser's recursion limit may be accepted
+    by the executor and fail deeper in a stack.
+    """
+    measured = [complexity.to_json() for program in programs if (complexity := complexity_or_none(program))]
+    means = {}
+    for name in Complexity.__dataclass_fields__:
+        values = [row[name] for row in measured if row[name] is not None]
+        if values:
+            means[name] = sum(values) / len(values)
+    return means
+
+
+def complexity_or_none(program: str) -> Complexity | None:
+    """`program_complexity`, with None for a program that does not parse."""
+    try:
+        return program_complexity(program)
+    except ValueError:
+        return None
+
+
+def _tree_size(tree: ast.AST) -> tuple[int, int]:
+    # By hand, level by level: the recursive way fails on deep trees, and ast.walk knows no depth.
+    depth, nodes, level = 0, 0, [tree]
+    while level:
+        depth += 1
+        nodes += len(level)
+        level = [
+            child for node in level for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)
+        ]
+    return depth, nodes
+
+
+def _cyclomatic(tree: ast.AST) -> int | None:
+    try:
+        from radon.visitors import ComplexityVisitor
+    except ImportError:
+        return None
+    try:
+        return int(ComplexityVisitor.from_ast(tree).total_complexity)
+    except (AttributeError, RecursionError):
+        return None
+
+
+def _halstead(tree: ast.AST) -> tuple[float | None, float | None]:
+    try:
+        from radon.metrics import h_visit_ast
+    except ImportError:
+        return None, None
+    try:
+        total = h_visit_ast(tree).total
+    except (AttributeError, RecursionError, ZeroDivisionError, ValueError):
+        return None, None
+    return float(total.volume), float(total.effort)
+
+
+def _cognitive(program: str) -> int | None:
+    try:
+        from complexipy import code_complexity
+    except ImportError:
+        return None
+    try:
+        return int(code_complexity(program).complexity)
+    except Exception:  # a Rust parser of its own: what it raises on Python it does not know is not documented
+        return None

@@ -1,0 +1,147 @@
+"""Coverage of the problem space: a CVT archive that fills as tasks of new kinds appear.
+
+A centroidal Voronoi tessellation cuts the space of four normalised features into 1,024 cells whose centres never
+change, so that counts can be compared between runs. What a task is worth, or who wins, is not looked at here.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from .complexity import complexity_or_none
+
+
+CELLS = 1_024
+FEATURES = ("log_ast_nodes", "ast_depth", "log_cyclomatic", "log_output_length")
+# Where a feature is 0 and where it is 1 (our choice): a bare `return x` to a program of a screen and a half.
+RANGES = {
+    "log_ast_nodes": (math.log(6), math.log(600)),
+    "ast_depth": (4.0, 20.0),
+    "log_cyclomatic": (0.0, math.log(40)),
+    "log_output_length": (0.0, math.log(1_000)),
+}
+
+
+class CoverageArchive:
+    """Which cells of the task space have been visited, by whom, and when (method, diagnostics; cells are our choice).
+
+    Args:
+        cells (`int`, *optional*, defaults to 1,024): Number of centroids.
+        seed (`int`, *optional*, defaults to 0): Seed of the tessellation. Keep both to compare runs.
+
+    Example:
+        ```python
+        >>> archive = CoverageArchive()
+        >>> archive.add("def f(x):\\n    return x + 1", ["3"], author="teacher_0", step=1)
+        True
+        >>> archive.filled
+        1
+        ```
+    """
+
+    def __init__(self, cells: int = CELLS, *, seed: int = 0):
+        if cells < 1:
+            raise ValueError(f"cells={cells}: a coverage archive needs at least one cell")
+        self.cells, self.seed = cells, seed
+        self._first_visit: dict[int, tuple[str, int]] = {}  # cell -> (author, step) of its first task
+        self._by_author: dict[str, set[int]] = {}
+
+    @property
+    def filled(self) -> int:
+        """Cells that hold at least one task."""
+        return len(self._first_visit)
+
+    @property
+    def filled_by_author(self) -> dict[str, int]:
+        """Author -> cells that this author has visited, first or not."""
+        return {author: len(cells) for author, cells in sorted(self._by_author.items())}
+
+    def add(self, program: str, outputs: Iterable[str], *, author: str, step: int) -> bool:
+        """File one task; True if it opened a new cell. A program that cannot be measured is passed over."""
+        features = task_features(program, outputs)
+        if features is None:
+            return False
+        cell = int(np.argmin(((centroids(self.cells, self.seed) - features) ** 2).sum(axis=1)))
+        self._by_author.setdefault(author, set()).add(cell)
+        if cell in self._first_visit:
+            return False
+        self._first_visit[cell] = (author, step)
+        return True
+
+    def filled_since(self, step: int) -> int:
+        """Cells opened at `step` or later."""
+        return sum(1 for _, opened in self._first_visit.values() if opened >= step)
+
+    def state_dict(self) -> dict:
+        """What has been visited, as JSON-able data."""
+        return {
+            "cells": self.cells,
+            "seed": self.seed,
+            "first_visit": {str(cell): list(visit) for cell, visit in self._first_visit.items()},
+            "by_author": {author: sorted(cells) for author, cells in self._by_author.items()},
+        }
+
+    def load_state_dict(self, state: Mapping) -> None:
+        """Take over a `state_dict`.
+
+        Raises:
+            ValueError: If it comes from another tessellation.
+        """
+        if (state["cells"], state["seed"]) != (self.cells, self.seed):
+            raise ValueError(
+                f"the coverage archive was saved with cells={state['cells']}, seed={state['seed']}, and this one has "
+                f"cells={self.cells}, seed={self.seed}; build it with the saved values"
+            )
+        self._first_visit = {int(cell): (author, int(step)) for cell, (author, step) in state["first_visit"].items()}
+        self._by_author = {author: set(cells) for author, cells in state["by_author"].items()}
+
+
+def task_features(program: str, outputs: Iterable[str]) -> np.ndarray | None:
+    """The four features of a task, each clipped to [0, 1]; None if the program cannot be measured.
+
+    Args:
+        program (`str`): Source that defines `f`.
+        outputs (`Iterable[str]`): Literal texts of its outputs; their mean length counts.
+    """
+    complexity = complexity_or_none(program)
+    if complexity is None:
+        return None
+    lengths = [len(text) for text in outputs]
+    raw = (
+        math.log(complexity.ast_nodes),
+        float(complexity.ast_depth),
+        math.log(complexity.cyclomatic or 1),
+        math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
+    )
+    low, high = np.array([RANGES[name] for name in FEATURES]).T
+    return np.clip((np.array(raw) - low) / (high - low), 0.0, 1.0)
+
+
+@lru_cache(maxsize=4)
+def centroids(cells: int = CELLS, seed: int = 0) -> np.ndarray:
+    """Centres of the tessellation, shape (cells, 4), made by Lloyd's algorithm on uniform points of the unit cube.
+
+    The generator and the number of iterations are fixed: the same arguments give the same centres on every machine,
+    up to the last bits of the floating-point sums.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    points = rng.random((cells * 16, len(FEATURES)))
+    centres = points[:cells].copy()
+    for _ in range(8):
+        nearest = _nearest(points, centres)
+        sums = np.zeros_like(centres)
+        np.add.at(sums, nearest, points)
+        counts = np.bincount(nearest, minlength=cells)
+        occupied = counts > 0
+        centres[occupied] = sums[occupied] / counts[occupied, None]
+    centres.flags.writeable = False
+    return centres
+
+
+def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    # |p - c|^2 = |p|^2 - 2 p.c + |c|^2, and |p|^2 is the same for every centre.
+    return np.concatenate(
+        [np.argmin((centres**2).sum(axis=1) - 2 * chunk @ centres.T, axis=1) for chunk in np.array_split(points, 16)]
+    )

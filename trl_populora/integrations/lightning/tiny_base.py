@@ -1,0 +1,229 @@
+"""The tiny base: a Llama of a million parameters, trained from scratch in minutes, on which self-play really learns.
+
+    python -m trl_populora.integrations.lightning.tiny_base --output recipes/tiny/base
+
+It can propose and solve all three task types, over a part of the easy seed families. A last phase teaches it to answer
+wrongly and to propose invalid or trivial programs part of the time: reinforcement lifts what is latent and adds no
+capacity, so a base that is already as good as it can be would show nothing. The command's last lines measure it.
+"""
+
+import argparse
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from ...evaluation import held_out_tasks
+from ...executor import Executor
+from ...generation import TransformersSampler
+from ...population import Population
+from ...tasks import TaskBuffer, seed_tasks, task_types
+from ..skill import measure_proposing, measure_solving
+from .supervised import SupervisedModule, fit, model_forward
+from .tiny_rows import HELD_OUT_FAMILIES, NUM_FUNCTION_INPUTS, TRAINED_FAMILIES, TinyExamples
+
+
+logger = logging.getLogger(__name__)
+
+MEASURING_SEED = 424_242  # tasks and references that measure are drawn apart from those that train
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights. All values are ours, chosen by short trials.
+
+    Args:
+        steps, latent_steps (`int`): Optimizer steps on right rows, then on partly spoilt ones.
+        learning_rate, latent_learning_rate (`float`): Peak of each phase; both decay linearly to zero.
+        wrong_answers, invalid_proposals, trivial_proposals (`float`): Shares of spoilt rows in the last phase.
+        rows, rows_per_pass (`int`): Rows per optimizer step and per forward pass.
+        vocabulary, tokenizer_rows (`int`): Tokens, and the rows that they are chosen by.
+        hidden, layers (`int`): Shape of the model.
+        seed (`int`): Seed of data and initial weights.
+    """
+
+    steps: int = 2400
+    latent_steps: int = 200
+    learning_rate: float = 3e-3
+    latent_learning_rate: float = 1e-3
+    wrong_answers: float = 0.5
+    invalid_proposals: float = 0.35
+    trivial_proposals: float = 0.2
+    rows: int = 64
+    rows_per_pass: int = 32
+    vocabulary: int = 640
+    tokenizer_rows: int = 4000
+    hidden: int = 128
+    layers: int = 4
+    seed: int = 0
+
+
+def build_tokenizer(examples: TinyExamples, recipe: Recipe) -> PreTrainedTokenizerFast:
+    """Byte-level BPE in which digits, and the letters of string data, are always tokens of their own.
+
+    Merges may cross spaces and lines, so the fixed wording of the prompts shrinks to a few tokens.
+    """
+    sample = [examples.draw() for _ in range(recipe.tokenizer_rows)]
+    turns = [f"{message['role']}\n{message['content']}" for example in sample for message in example.messages]
+    texts = turns + [example.completion for example in sample] + ["assistant\n"] * len(sample)
+    core = Tokenizer(models.BPE())
+    data_letter = Regex("[A-Da-d](?=[A-Da-d]*')")
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.Split(data_letter, behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=recipe.vocabulary,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        model_max_length=1024,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def build_model(tokenizer, recipe: Recipe) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden,
+        intermediate_size=3 * recipe.hidden,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.hidden // 32,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        return LlamaForCausalLM(config)
+
+
+def train(recipe: Recipe, *, progress: int = 100) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """Make the tokenizer and the model.
+
+    Args:
+        recipe (`Recipe`): Decides the result: equal recipes give equal bits on equal machines and thread counts.
+        progress (`int`): The loss is logged every so many steps.
+    """
+    tokenizer = build_tokenizer(TinyExamples(recipe.seed), recipe)
+    model = build_model(tokenizer, recipe)
+    train_phase(model, tokenizer, recipe, latent=False, progress=progress)
+    train_phase(model, tokenizer, recipe, latent=True, progress=progress)
+    return model.eval(), tokenizer
+
+
+def train_phase(model, tokenizer, recipe: Recipe, *, latent: bool, progress: int = 100) -> None:
+    """The steps on right rows, or the last ones on partly spoilt rows. The phases share nothing but the weights."""
+    steps = recipe.latent_steps if latent else recipe.steps
+    spoilt = {name: getattr(recipe, name) for name in ("wrong_answers", "invalid_proposals", "trivial_proposals")}
+    examples = TinyExamples(recipe.seed, **(spoilt if latent else {}))
+    if steps == 0:
+        return
+
+    def log(step: int, losses: dict[str, float]) -> None:
+        if step % progress == 0:
+            logger.info("%s phase, step %d of %d: loss %.3f", "last" if latent else "first", step, steps, losses[""])
+
+    module = SupervisedModule(
+        model_forward(model),
+        {"": model.parameters()},
+        pad_token_id=tokenizer.pad_token_id,
+        learning_rate=recipe.latent_learning_rate if latent else recipe.learning_rate,
+        steps=steps,
+        warmup_steps=steps // 30,
+        weight_decay=0.01,
+        rows_per_pass=recipe.rows_per_pass,
+        on_step=log,
+    )
+    model.train()
+    fit(module, examples.batches(tokenizer, steps=steps, rows=recipe.rows), device=torch.device("cpu"))
+
+
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: Recipe) -> None:
+    """Write weights in bfloat16, half the size, under a config that loads them as float32."""
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n")
+    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n")
+
+
+def measure(folder: Path, *, tasks: int = 256, proposals: int = 128) -> dict:
+    """What the saved base can do, on the families it was trained on and on the others.
+
+    Returns:
+        `dict`: For each of `"trained"` and `"held_out"`, by task type: `"greedy"` and `"sampled"`, the shares of tasks
+        solved by greedy decoding and at temperature 1, and `"proposing"`, a `Proposing` at temperature 1.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
+    population = Population(AutoModelForCausalLM.from_pretrained(folder), lora, num_teachers=1, num_students=1)
+    types = task_types("compact", num_function_inputs=NUM_FUNCTION_INPUTS)
+    greedy, sampled = (
+        TransformersSampler(population, tokenizer, max_completion_length=96, temperature=t, batch_size=128)
+        for t in (0.0, 1.0)
+    )
+    results = {}
+    with Executor() as executor:
+        for name, families in (("trained", TRAINED_FAMILIES), ("held_out", HELD_OUT_FAMILIES)):
+            drawn = {"seed": MEASURING_SEED, "families": families}
+            held_out = held_out_tasks(types, tasks, num_function_inputs=NUM_FUNCTION_INPUTS, **drawn)
+            known = TaskBuffer(tasks=(task for kind in types for task in seed_tasks(type=kind, **drawn)))
+            arguments = (types, held_out, executor.run_many)
+            written = measure_proposing(sampled, None, types, known, executor.run_many, proposals=proposals)
+            results[name] = {
+                "greedy": measure_solving(greedy, None, *arguments),
+                "sampled": measure_solving(sampled, None, *arguments),
+                "proposing": {kind: outcome.to_json() for kind, outcome in written.items()},
+            }
+    return results
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, save and measure; writes the folder and `measured.json` in it."""
+    parser = argparse.ArgumentParser(description="Train the tiny base from scratch.")
+    parser.add_argument("--output", type=Path, required=True, help="folder for weights, tokenizer and measurements")
+    parser.add_argument("--steps", type=int, default=Recipe.steps, help="steps of the first phase")
+    parser.add_argument("--latent-steps", type=int, default=Recipe.latent_steps, help="steps of the last phase")
+    parser.add_argument("--seed", type=int, default=Recipe.seed)
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads; part of what decides the bits")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    torch.set_num_threads(options.threads)
+    recipe = Recipe(steps=options.steps, latent_steps=options.latent_steps, seed=options.seed)
+    options.output.mkdir(parents=True, exist_ok=True)
+    save(*train(recipe), options.output, recipe=recipe)
+    results = measure(options.output)
+    (options.output / "measured.json").write_text(json.dumps(results, indent=2) + "\n")
+    logger.info("%s", json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What a model can do before any self-play: how many seed tasks it solves, how many of its proposals are valid.
+
+Used to check the tiny base and a warm start. The benchmarks by which results are compared live in `evaluation`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from ..evaluation import grade
+from ..executor import Execution, Job
+from ..self_play.sampling import Sampler
+from ..tasks import Refusal, Task, TaskBuffer, TaskType
+
+
+RunMany = Callable[[Sequence[Job]], list[Execution]]
+
+
+@dataclass(frozen=True)
+class Proposing:
+    """Outcome of the proposals of one task type.
+
+    Attributes:
+        valid (`float`): Share that became tasks.
+        distinct (`float`): Share that became tasks, repetitions counted once.
+        new (`float`): Share that became tasks with a program that their prompt did not show.
+        reasons (`dict[str, int]`): Why others were refused, most frequent first.
+    """
+
+    valid: float
+    distinct: float
+    new: float
+    reasons: dict[str, int]
+
+    def to_json(self) -> dict:
+        return asdict(self)
+
+
+def measure_proposing(
+    sampler: Sampler,
+    member: str | None,
+    task_types: Mapping[str, TaskType],
+    references: TaskBuffer,
+    run_many: RunMany,
+    *,
+    proposals: int = 64,
+    seed: int = 0,
+) -> dict[str, Proposing]:
+    """Proposals of one member (`None`: the base), each to references of its own.
+
+    Args:
+        sampler ([`Sampler`]): How members sample, usually at temperature 1.
+        references ([`TaskBuffer`]): What proposal prompts draw on.
+        proposals (`int`): Proposals per task type.
+        seed (`int`): Seed of references and sampling.
+
+    Returns:
+        `dict[str, Proposing]`: By task type.
+    """
+    rng = random.Random(seed)
+    types, shown = [], []
+    for task_type in task_types.values():
+        for _ in range(proposals):
+            types.append(task_type)
+            shown.append(references.references(task_type.id, max(1, task_type.max_references), rng))
+    prompts = [task_type.propose_prompt(known, rng) for task_type, known in zip(types, shown, strict=True)]
+    texts = [completion.text for completion in sampler(prompts, [member] * len(prompts), seed=seed)]
+    drafts = [kind.parse_proposal(text, known) for kind, text, known in zip(types, texts, shown, strict=True)]
+    jobs = {i: types[i].proposal_job(draft) for i, draft in enumerate(drafts) if not isinstance(draft, Refusal)}
+    executions = dict(zip(jobs, run_many(list(jobs.values())), strict=True))
+    outcomes = {name: [] for name in task_types}
+    for i, draft in enumerate(drafts):
+        outcome = types[i].finish_proposal(draft, executions[i], author="probe") if i in executions else draft
+        outcomes[types[i].id].append((outcome, shown[i]))
+    return {name: _summary(found) for name, found in outcomes.items()}
+
+
+def _summary(outcomes: Sequence[tuple[Task | Refusal, list[Task]]]) -> Proposing:
+    valid = [(outcome, shown) for outcome, shown in outcomes if isinstance(outcome, Task)]
+    new = [task for task, shown in valid if task.program not in {reference.program for reference in shown}]
+    reasons = Counter(outcome.reason for outcome, _ in outcomes if isinstance(outcome, Refusal))
+    return Proposing(
+        valid=len(valid) / len(outcomes),
+        distinct=len({task.id for task, _ in valid}) / len(outcomes),
+        new=len(new) / len(outcomes),
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def measure_solving(
+    sampler: Sampler,
+    member: str | None,
+    task_types: Mapping[str, TaskType],
+    tasks: Sequence[Task],
+    run_many: RunMany,
+    *,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Share of tasks solved at the first attempt by one member (`None`: the base), by task type."""
+    prompts = [task_types[task.type].solve_prompt(task) for task in tasks]
+    texts = [completion.text for completion in sampler(prompts, [member] * len(prompts), seed=seed)]
+    grades = grade(tasks, texts, task_types=task_types, run_many=run_many)
+    solved = {name: [] for name in task_types}
+    for task, verdict in zip(tasks, grades, strict=True):
+        solved[task.type].append(verdict.solved)
+    return {name: sum(results) / len(results) for name, results in solved.items() if results}

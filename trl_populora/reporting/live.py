@@ -1,0 +1,137 @@
+"""The terminal view of a run: progress while it goes, and each round's members, games and replacements.
+
+On a terminal the latest round is redrawn in place; anywhere else plain lines are written, without control codes. Only
+rank 0 speaks. Numbers come from `diagnostics`; nothing is computed here.
+"""
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from ..diagnostics import RoundSummary
+from .tables import event_line, matrix_table, members_table, phases_line, round_line
+
+
+PLAIN_WIDTH = 119
+
+
+class LiveView:
+    """Shows a run as it happens. Use it as a context manager, and give [`LiveView.on_round`] to the trainer.
+
+    Args:
+        rounds (`int`, *optional*): Rounds of the whole run, for the progress line.
+        file (`TextIO`, *optional*): Where to write; standard output if unset.
+        enabled (`bool`, *optional*): `False` shows nothing. If unset, only rank 0 shows anything.
+        table_every (`int`, *optional*, defaults to 1): Off a terminal, write the tables every so many rounds and one
+            line for the others.
+
+    Example:
+        ```python
+        >>> with LiveView(rounds=150) as view:
+        ...     trainer = PopulationSelfPlayTrainer(model, args, on_round=view.on_round)
+        ...     trainer.train()
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        rounds: int | None = None,
+        file: TextIO | None = None,
+        enabled: bool | None = None,
+        table_every: int = 1,
+    ):
+        if table_every < 1:
+            raise ValueError(f"table_every={table_every} must be at least 1")
+        self.rounds, self.table_every = rounds, table_every
+        self.enabled = os.environ.get("RANK", "0") == "0" if enabled is None else enabled
+        file = sys.stdout if file is None else file
+        self.console = (
+            Console(file=file) if file.isatty() else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        )
+        self.redraws = self.console.is_terminal and not self.console.is_dumb_terminal
+        self._live: Live | None = None
+        self._spinner = Spinner("dots")
+        self._status = ""
+        self._last: RoundSummary | None = None
+        self._started = time.monotonic()
+
+    def __enter__(self) -> "LiveView":
+        if self.enabled and self.redraws:
+            self._live = Live(console=self.console, get_renderable=self._screen, refresh_per_second=2)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._live is not None:
+            self._status = ""
+            self._live.stop()
+            self._live = None
+
+    def note(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        if self.enabled:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def warm_start(self, step: int, total: int, loss: float | None = None) -> None:
+        """Show the progress of the supervised warm start; off a terminal, about ten lines of it."""
+        if not self.enabled:
+            return
+        self._status = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")
+        if self._live is None and (step in (1, total) or step % max(total // 10, 1) == 0):
+            self.note(self._status)
+        elif step == total:
+            self.note(f"{self._status}  done after {self._elapsed()}")
+            self._status = ""
+
+    def on_round(self, summary: RoundSummary) -> None:
+        """Show a finished round, its replacements, and the alarms that the round before did not have."""
+        known = self._last.alarms if self._last else ()
+        self._last = summary
+        self._status = f"round {summary.round + 2}" + (f"/{self.rounds}" if self.rounds else "") + " ..."
+        if self.rounds is not None and summary.round + 1 >= self.rounds:
+            self._status = ""
+        if not self.enabled:
+            return
+        if self._live is None:
+            self._write_plain(summary)
+        for event in summary.events:
+            self.note(f"round {summary.round + 1}  {event_line(event)}")
+        for alarm in summary.alarms:
+            if alarm not in known:
+                self.note(f"round {summary.round + 1}  alarm: {alarm}")
+        self.console.file.flush()
+
+    def _write_plain(self, summary: RoundSummary) -> None:
+        self.note(round_line(summary, self.rounds))
+        final = self.rounds is not None and summary.round + 1 == self.rounds
+        if final or summary.round % self.table_every == 0:
+            for table in (members_table(summary, plain=True), matrix_table(summary, plain=True)):
+                self.console.print(table)
+                self.console.print()
+
+    def _screen(self) -> RenderableType:
+        parts: list[RenderableType] = []
+        if self._last is not None:
+            parts += [
+                Text(round_line(self._last, self.rounds, phases=False)),
+                members_table(self._last),
+                matrix_table(self._last),
+            ]
+            if self._last.seconds:
+                parts.append(Text(f"seconds: {phases_line(self._last)}", style="dim"))
+        if self._status:
+            # With the run's clock, so that a long phase is seen to be alive.
+            self._spinner.update(text=f"{self._status}  {self._elapsed()}")
+            parts.append(self._spinner)
+        return Group(*parts)
+
+    def _elapsed(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        return f"{minutes}:{seconds:02d}"

@@ -1,0 +1,131 @@
+"""The model card of a population: the README.md that stands beside its adapters, on disk and on the Hub."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ..diagnostics import RoundSummary
+from .summary import strongest
+from .tables import NOTHING, percent
+
+
+PAPER = "2605.16727"
+TITLE = "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play"
+
+
+def model_card(
+    table: Mapping,
+    *,
+    base_model: str,
+    repo_id: str = "<this repository>",
+    history: Sequence[RoundSummary] = (),
+    settings: Mapping[str, object] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> str:
+    """Text of the card.
+
+    Args:
+        table (`Mapping`): Contents of the folder's `population.json`.
+        base_model (`str`): Hub id or path of the frozen base.
+        repo_id (`str`, *optional*): Where the card will stand; used in its example.
+        history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
+        settings (`Mapping`, *optional*): Settings worth telling, by name.
+        versions (`Mapping`, *optional*): Package -> version.
+    """
+    members = table["members"]
+    sections = [_header(base_model), _introduction(table, base_model), _usage(repo_id, base_model, members, history)]
+    if history:
+        sections.append(_results(history))
+    sections.append(_members(members))
+    if settings:
+        rows = [f"| `{name}` | {_code(value)} |" for name, value in sorted(settings.items())]
+        sections.append("\n".join(["## Settings", "", "| setting | value |", "|---|---|", *rows]))
+    if versions:
+        sections.append("## Versions\n\n" + "\n".join(f"- {name} {version}" for name, version in versions.items()))
+    sections.append(_citation())
+    return "\n\n".join(sections) + "\n"
+
+
+def _header(base_model: str) -> str:
+    # A local path is no Hub id, and the Hub refuses a card that names it as one.
+    base = [] if os.path.sep in base_model.strip("/") and os.path.exists(base_model) else [f"base_model: {base_model}"]
+    tags = [f"- {tag}" for tag in ("trl", "grpo", "populora", "self-play", "lora", "population-based-training")]
+    lines = ["---", *base, "library_name: peft", "pipeline_tag: text-generation", "tags:", *tags, "---"]
+    return "\n".join(lines)
+
+
+def _introduction(table: Mapping, base_model: str) -> str:
+    if table["shared_member"]:
+        who = "One LoRA adapter that both proposes and solves Python reasoning tasks"
+    else:
+        who = f"{_plural(table['num_teachers'], 'teacher')} and {_plural(table['num_students'], 'student')}"
+        who += ", each a LoRA adapter"
+    return (
+        f"# A PopuLoRA population\n\n{who}, on the frozen base `{base_model}`. Teachers were trained to propose valid "
+        "Python tasks that their matched student fails, students to solve them; a sandboxed executor was the judge. "
+        f"Method: [{TITLE}](https://huggingface.co/papers/{PAPER})."
+    )
+
+
+def _usage(repo_id: str, base_model: str, members: Sequence[Mapping], history: Sequence[RoundSummary]) -> str:
+    name = (strongest(history[-1], "student") if history else None) or members[-1]["id"]
+    return f"""## Use
+
+Every folder is an ordinary PEFT adapter.
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+base = "{base_model}"
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "{repo_id}", subfolder="{name}")
+```"""
+
+
+def _results(history: Sequence[RoundSummary]) -> str:
+    last = history[-1]
+    lines = ["## Last round", "", "| member | rating (mu, sigma) | valid | solved | reward |", "|---|---|---|---|---|"]
+    for member in last.members:
+        reward = NOTHING if member.reward is None else f"{member.reward:+.2f}"
+        lines.append(
+            f"| {member.name} | {member.mu:.1f}, {member.sigma:.1f} | {percent(member.validity)} | "
+            f"{percent(member.solve_rate)} | {reward} |"
+        )
+    replaced = sum(len(summary.events) for summary in history)
+    lines += [
+        "",
+        f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only.",
+    ]
+    return "\n".join(lines)
+
+
+def _members(members: Sequence[Mapping]) -> str:
+    lines = ["## Members", "", "| folder | role | version | made by | parents |", "|---|---|---|---|---|"]
+    for member in members:
+        parents = ", ".join(member["parents"]) or NOTHING
+        lines.append(
+            f"| `{member['id']}` | {member['role']} | {member['version']} | {member['operator']} | {parents} |"
+        )
+    return "\n".join(lines)
+
+
+def _citation() -> str:
+    return f"""## Citation
+
+```bibtex
+@misc{{populora,
+    title  = {{{TITLE}}},
+    author = {{Castanyer and Bradway and Wolf and Lin and Mavor-Parker and Sargent}},
+    year   = {{2026}},
+    eprint = {{{PAPER}}},
+    archivePrefix = {{arXiv}}
+}}
+```"""
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _code(value: object) -> str:
+    return f"`{str(value).replace('|', '/')}`"

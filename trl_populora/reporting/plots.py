@@ -1,0 +1,239 @@
+"""Pictures of a run, saved as PNG files, from its rounds. Every number in them was computed in `diagnostics`.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart; roles have panels of their own, members of
+one role differ in colour and then in line style, and replacements are marked by triangles on the axis.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+from ..diagnostics import RoundSummary, solve_rate_matrix
+from ..diagnostics.dynamics import MemberSummary, mean
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+STYLES = ("-", "--", ":", "-.")
+ROLES = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
+MEASURES = {
+    "ast_nodes": "AST nodes",
+    "ast_depth": "AST depth",
+    "lines": "lines",
+    "cyclomatic": "cyclomatic complexity",
+    "halstead_volume": "Halstead volume (bits)",
+    "cognitive": "cognitive complexity",
+}
+WINDOW = 9  # rounds of the running mean, drawn when a run is long enough to need one
+
+
+def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> list[str]:
+    """Draw every plot that `history` has data for.
+
+    Args:
+        history (`Sequence[RoundSummary]`): Rounds, in order.
+        folder (`str`): Where to write; made if missing.
+
+    Returns:
+        `list[str]`: Paths of the files written.
+
+    Raises:
+        ValueError: If there is no round, or matplotlib is not installed.
+    """
+    if not history:
+        raise ValueError("there are no rounds to plot")
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+    os.makedirs(folder, exist_ok=True)
+    paths = []
+    for name, draw in PLOTS.items():
+        figure = draw(history)
+        if figure is not None:
+            paths.append(os.path.join(folder, f"{name}.png"))
+            figure.savefig(paths[-1], dpi=120)
+    return paths
+
+
+def plot_success(history: Sequence[RoundSummary]):
+    """Validity of the teachers' proposals, and solve rate of the students."""
+    figure, (left, right) = _figure(1, 2)
+    _member_lines(left, history, "teachers", lambda member: member.validity)
+    _member_lines(right, history, "students", lambda member: member.solve_rate)
+    _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=(-0.03, 1.03))
+    _finish(right, history, title="Solve rate, per student", label="share of attempts", limits=(-0.03, 1.03))
+    return figure
+
+
+def plot_rewards(history: Sequence[RoundSummary]):
+    """Mean reward of every member."""
+    figure, axes = _figure(1, 2)
+    for axis, role in zip(axes, ROLES):
+        _member_lines(axis, history, role, lambda member: member.reward)
+        _finish(axis, history, title=f"Reward of the {role}", label="mean reward of a row")
+    return figure
+
+
+def plot_ratings(history: Sequence[RoundSummary]):
+    """TrueSkill mean and one standard deviation of every member."""
+    figure, axes = _figure(1, 2, sharey=True)
+    for axis, role in zip(axes, ROLES):
+        for k, (_, points) in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).items()):
+            rounds, values = zip(*points)
+            low, high = [mu - sigma for mu, sigma in values], [mu + sigma for mu, sigma in values]
+            axis.fill_between(rounds, low, high, color=COLOURS[k % len(COLOURS)], alpha=0.12, linewidth=0)
+        _member_lines(axis, history, role, lambda member: member.mu, smooth=False)
+        _finish(axis, history, title=f"Ratings of the {role}", label="TrueSkill mu, band of one sigma", smooth=False)
+    return figure
+
+
+def plot_lengths(history: Sequence[RoundSummary]):
+    """Mean completion length of every member."""
+    figure, axes = _figure(1, 2)
+    for axis, role in zip(axes, ROLES):
+        _member_lines(axis, history, role, lambda member: member.length)
+        _finish(axis, history, title=f"Response length of the {role}", label="tokens per completion")
+    return figure
+
+
+def plot_complexity(history: Sequence[RoundSummary]):
+    """Mean complexity of the round's valid proposals, one panel per measure."""
+    measures = [name for name in MEASURES if any(name in summary.complexity for summary in history)]
+    if not measures:
+        return None
+    figure, axes = _figure(-(-len(measures) // 3), min(len(measures), 3))
+    for k, (axis, name) in enumerate(zip(axes, measures)):
+        points = [(s.round + 1, s.complexity[name]) for s in history if name in s.complexity]
+        _line(axis, points, color=COLOURS[k % len(COLOURS)], label=None)
+        _finish(axis, history, title=f"Proposed programs: {MEASURES[name]}", label="mean of the round", legend=False)
+    for axis in axes[len(measures) :]:
+        axis.set_visible(False)
+    return figure
+
+
+def plot_coverage(history: Sequence[RoundSummary]):
+    """Cells of the task space filled so far, by everybody and by each teacher."""
+    points = [(s.round + 1, s.coverage["filled"]) for s in history if "filled" in s.coverage]
+    if not points:
+        return None
+    figure, (axis,) = _figure(1, 1)
+    axis.plot(*zip(*points), color="#000000", linewidth=2, label="all")
+    for k, name in enumerate(history[-1].teachers):
+        own = [(s.round + 1, s.coverage[f"filled/{name}"]) for s in history if f"filled/{name}" in s.coverage]
+        if own:
+            axis.plot(*zip(*own), color=COLOURS[k % len(COLOURS)], linestyle=_style(k), label=name)
+    _finish(axis, history, title="Coverage of the task space", label="cells visited", smooth=False)
+    return figure
+
+
+def plot_matrix(history: Sequence[RoundSummary]):
+    """Solve rate of every pairing of present members, at the end."""
+    last = history[-1]
+    rates = [[float("nan") if rate is None else rate for rate in row] for row in solve_rate_matrix(last)]
+    figure, (axis,) = _figure(1, 1)
+    picture = axis.imshow(rates, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    axis.set_xticks(range(len(last.students)), last.students, rotation=45, ha="right")
+    axis.set_yticks(range(len(last.teachers)), last.teachers)
+    for row, values in enumerate(rates):
+        for column, value in enumerate(values):
+            text = "-" if value != value else f"{100 * value:.0f}%\n{last.games[row][column]}"
+            dark = value == value and value < 0.5
+            axis.text(column, row, text, ha="center", va="center", color="white" if dark else "black", fontsize=8)
+    axis.set_title("Solve rate and games, teacher (row) against student (column)", fontsize=10)
+    figure.colorbar(picture, ax=axis, label="solve rate")
+    return figure
+
+
+PLOTS: dict[str, Callable] = {
+    "success": plot_success,
+    "rewards": plot_rewards,
+    "ratings": plot_ratings,
+    "response_length": plot_lengths,
+    "complexity": plot_complexity,
+    "coverage": plot_coverage,
+    "matrix": plot_matrix,
+}
+"""File name without suffix -> function from rounds to a figure, or to `None` where the data are missing."""
+
+
+def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
+    """Mean over the last `window` values up to each point."""
+    return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
+
+
+def _figure(rows: int, columns: int, **options):
+    # Without pyplot: it keeps figures in global state and chooses a backend for the whole process.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.4 * columns, 3.7 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+
+
+def _series(history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSummary], object]) -> dict[str, list]:
+    """Member -> points (round, value), for the members of a role, without those that have no value."""
+    series: dict[str, list] = {}
+    for summary in history:
+        for member in summary.members:
+            value = pick(member)
+            if member.role in ROLES[role] and value is not None:
+                series.setdefault(member.name, []).append((summary.round + 1, value))
+    return series
+
+
+def _member_lines(axis, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True) -> None:
+    series = _series(history, role, pick)
+    for k, (name, points) in enumerate(series.items()):
+        _line(axis, points, color=COLOURS[k % len(COLOURS)], label=name, linestyle=_style(k), smooth=smooth)
+    if len(series) > 2 and smooth:
+        by_round: dict[int, list[float]] = {}
+        for points in series.values():
+            for number, value in points:
+                by_round.setdefault(number, []).append(value)
+        everybody = [(number, mean(values)) for number, values in sorted(by_round.items())]
+        _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, raw=False)
+
+
+def _line(axis, points, *, color, label, linestyle="-", linewidth=1.4, smooth=True, raw=True) -> None:
+    rounds, values = zip(*points)
+    if smooth and len(values) > 3 * WINDOW:
+        if raw:
+            axis.plot(rounds, values, color=color, alpha=0.18, linewidth=0.8)
+        values = running_mean(values)
+    marker = "o" if len(values) <= 12 else None
+    axis.plot(
+        rounds, values, color=color, label=label, linestyle=linestyle, linewidth=linewidth, marker=marker, markersize=3
+    )
+
+
+def _finish(axis, history, *, title: str, label: str, limits=None, legend=True, smooth=True) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    marks = [summary.round + 1 for summary in history if summary.events]
+    if marks:
+        axis.plot(
+            marks,
+            [0.0] * len(marks),
+            marker="^",
+            color="#555555",
+            linestyle="none",
+            markersize=5,
+            clip_on=False,
+            transform=axis.get_xaxis_transform(),
+            label="replacement",
+        )
+    if limits:
+        axis.set_ylim(*limits)
+    axis.set_title(title, fontsize=10)
+    smoothed = f", running mean of {WINDOW}" if smooth and len(history) > 3 * WINDOW else ""
+    axis.set_xlabel(f"round{smoothed}", fontsize=9)
+    axis.set_ylabel(label, fontsize=9)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.grid(alpha=0.25, linewidth=0.6)
+    axis.spines[["top", "right"]].set_visible(False)
+    if legend and axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=7, ncols=2, framealpha=0.7)
+
+
+def _style(k: int) -> str:
+    return STYLES[k // len(COLOURS) % len(STYLES)]

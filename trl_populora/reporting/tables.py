@@ -1,0 +1,109 @@
+"""Rounds as tables and lines for a terminal. When they are shown is decided in `live` and by the commands."""
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..diagnostics.dynamics import MemberSummary, RoundSummary, mean, solve_rate_matrix
+
+
+NOTHING = "-"
+
+
+def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
+    """Every member of the round: reward, validity or solve rate, rating, response length."""
+    table = _table(plain)
+    table.add_column("member")
+    for heading in ("version", "reward", "valid", "solved", "rating (sigma)", "tokens/row", "rows"):
+        table.add_column(heading, justify="right")
+    best = {role: _best(summary.members, role) for role in ("teacher", "student")}
+    previous = None
+    for member in summary.members:
+        if previous not in (None, member.role):
+            table.add_section()
+        previous = member.role
+        style = "bold" if member.name == best.get(member.role) else ""
+        table.add_row(
+            Text(member.name, style=style),
+            str(member.version),
+            signed(member.reward),
+            percent(member.validity),
+            percent(member.solve_rate),
+            Text(f"{member.mu:.1f} ({member.sigma:.1f})", style=style),
+            f"{member.length:.0f}",
+            str(member.rows),
+        )
+    return table
+
+
+def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
+    """Share of games that each student (column) has won against each teacher (row), and how many were played."""
+    table = _table(plain)
+    table.add_column("solve rate (games)")
+    for student in summary.students:
+        table.add_column(student, justify="right")
+    for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.games):
+        cells = [
+            Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
+        ]
+        table.add_row(teacher, *cells)
+    return table
+
+
+def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool = True) -> str:
+    """One line that sums a round up, with the seconds of its phases."""
+    teachers = [member for member in summary.members if member.validity is not None]
+    students = [member for member in summary.members if member.solve_rate is not None]
+    parts = [
+        f"round {summary.round + 1}" + (f"/{rounds}" if rounds else ""),
+        f"valid {percent(mean(member.validity for member in teachers))}",
+        f"solved {percent(mean(member.solve_rate for member in students))}",
+    ]
+    if "filled" in summary.coverage:
+        parts.append(f"coverage {summary.coverage['filled']} (+{summary.coverage.get('new', 0)})")
+    if "ast_nodes" in summary.complexity:
+        parts.append(f"AST nodes {summary.complexity['ast_nodes']:.0f}")
+    if summary.seconds:
+        parts.append(f"{sum(summary.seconds.values()):.1f} s" + (f" ({phases_line(summary)})" if phases else ""))
+    return "  ".join(parts)
+
+
+def phases_line(summary: RoundSummary) -> str:
+    """Seconds of each phase of the round."""
+    return ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in summary.seconds.items())
+
+
+def event_line(event: dict) -> str:
+    """One replacement (an `EvolutionEvent` as JSON), in words."""
+    parents = ", ".join(f"{name}@{version}" for name, version in event["parents"])
+    return f"replaced {event['slot']}: version {event['version']} is {event['operator']}({parents})"
+
+
+def signed(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:+.2f}"
+
+
+def percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.0f}%"
+
+
+def shade(rate: float | None) -> str:
+    """Emphasis for games that teach: near-balanced ones bold, one-sided ones dim. No colour carries meaning alone."""
+    if rate is None:
+        return ""
+    return "bold" if 0.25 <= rate <= 0.75 else ("dim" if rate in (0.0, 1.0) else "")
+
+
+def _best(members: tuple[MemberSummary, ...], role: str) -> str | None:
+    own = [member for member in members if member.role == role]
+    return max(own, key=lambda member: member.mu - 3 * member.sigma).name if len(own) > 1 else None
+
+
+def _table(plain: bool) -> Table:
+    return Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "dim")
+
+
+def print_table(table: Table, width: int = 119) -> None:
+    """Write a table to standard output as plain text."""
+    Console(width=width, color_system=None, highlight=False).print(table)

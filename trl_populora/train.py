@@ -1,0 +1,334 @@
+"""The entry point of a run: `accelerate launch -m trl_populora.train --config recipes/tiny/4t4s.yaml`.
+
+Reads a recipe, resolves the base model, warms the members up, trains, and leaves adapters, plots and a summary behind.
+Mistakes in a recipe end in one sentence and exit code 2. How anything is trained is decided in `training`.
+"""
+
+import difflib
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import metadata
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+
+RUN_FILE = "run.json"
+LEFTOVERS = ("history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "rounds", "plots")
+
+
+@dataclass
+class RunArguments:
+    """Settings of a run that are not the trainer's.
+
+    Args:
+        model_name_or_path (`str`):
+            Base model: a Hub id, a folder, or `"tiny"`.
+        warm_start_steps (`int`, *optional*, defaults to `0`):
+            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters.
+        warm_start_rows (`int`, *optional*, defaults to `8`):
+            Rows of a warm start step per role.
+        warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
+            Peak learning rate of the warm start.
+        plots (`bool`, *optional*, defaults to `True`):
+            Save plots at the end, where matplotlib is installed.
+        table_every (`int`, *optional*, defaults to `1`):
+            Off a terminal, write each member's row every so many rounds; a line a round is written in any case.
+    """
+
+    model_name_or_path: str = field(default="", metadata={"help": "Base model: Hub id, folder or 'tiny'."})
+    warm_start_steps: int = field(default=0, metadata={"help": "Supervised steps before self-play; 0 = none."})
+    warm_start_rows: int = field(default=8, metadata={"help": "Rows of a warm start step per role."})
+    warm_start_learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the warm start."})
+    plots: bool = field(default=True, metadata={"help": "Save plots at the end."})
+    table_every: int = field(default=1, metadata={"help": "Off a terminal, rounds between tables."})
+
+    def __post_init__(self):
+        if not self.model_name_or_path:
+            raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
+        for name in ("warm_start_rows", "table_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.warm_start_steps < 0:
+            raise ValueError(f"warm_start_steps={self.warm_start_steps} must not be negative.")
+        if self.warm_start_learning_rate <= 0:
+            raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
+    wait_politely()
+    try:
+        run, args = parse(sys.argv[1:] if argv is None else list(argv))
+        checkpoint = prepare_output(args)
+        view, trainer = build(run, args)
+    except ValueError as error:
+        if os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(f"trl_populora: {error}\n")
+        return 2
+    try:
+        with view:
+            if run.warm_start_steps and checkpoint is None:
+                warm_up(run, args, trainer, view)
+            trainer.train(resume_from_checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
+        return 130
+    finish(run, args, trainer, view)
+    return 0
+
+
+# Before training ---------------------------------------------------------------------------------------------------
+
+
+def parse(argv: list[str]):
+    """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
+
+    Raises:
+        ValueError: For anything that cannot be used, in one sentence.
+    """
+    for i, argument in enumerate(argv):
+        if argument.startswith("--config="):
+            argv[i : i + 1] = argument.split("=", 1)
+    recipe = read_recipe(argv) if "--config" in argv else {}  # before the imports below, which take their time
+
+    from trl import TrlParser
+
+    from .training import PopulationSelfPlayConfig
+
+    class Parser(TrlParser):
+        def error(self, message):  # argparse would print four hundred options first
+            raise ValueError(f"{message[:1].upper()}{message[1:]}.")
+
+    hush()
+    check_recipe(recipe, (RunArguments, PopulationSelfPlayConfig))
+    parser = Parser((RunArguments, PopulationSelfPlayConfig))
+    run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
+    if unknown:
+        known = [name for action in parser._actions for name in action.option_strings]
+        raise ValueError(f"Unknown option {unknown[0]!r}{_closest(unknown[0].split('=')[0], known)}")
+    return run, args
+
+
+def read_recipe(argv: list[str]) -> Mapping:
+    """The mapping in the file that follows `--config`."""
+    import yaml
+
+    position = argv.index("--config") + 1
+    if position == len(argv):
+        raise ValueError("--config needs the path of a recipe.")
+    path = argv[position]
+    try:
+        with open(path, encoding="utf-8") as file:
+            recipe = yaml.safe_load(file)
+    except OSError as error:
+        raise ValueError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"The recipe {path} is not YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(recipe, dict):
+        raise ValueError(f"The recipe {path} must be a mapping of settings to values.")
+    return recipe
+
+
+def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
+    """Refuse keys that no setting has, and numbers that are not whole where whole ones are needed.
+
+    Raises:
+        ValueError: Naming the key, and the closest setting.
+    """
+    hints = {name: hint for cls in dataclasses for name, hint in get_type_hints(cls).items()}
+    known = {f.name for cls in dataclasses for f in fields(cls) if f.init} | {"env"}
+    for key, value in recipe.items():
+        if key not in known:
+            raise ValueError(f"Unknown setting {key!r} in the recipe{_closest(str(key), known)}")
+        kinds = get_args(hints.get(key)) or (hints.get(key),)
+        if set(kinds) in ({int}, {int, type(None)}) and not _whole(value, optional=type(None) in kinds):
+            raise ValueError(f"{key}={value!r} in the recipe must be a whole number.")
+
+
+def prepare_output(args) -> str | None:
+    """Make the output folder, and find the checkpoint to resume from, if any.
+
+    Returns:
+        `str` or `None`: `resume_from_checkpoint`, with `auto` turned into the newest whole checkpoint, `None` if there
+        is none.
+
+    Raises:
+        ValueError: If the folder cannot be written or holds another run, or the checkpoint does not exist.
+    """
+    folder, wanted = args.output_dir, args.resume_from_checkpoint
+    try:
+        os.makedirs(folder, exist_ok=True)
+        probe = os.path.join(folder, f".writable-{os.getpid()}")
+        with open(probe, "w", encoding="utf-8"):
+            pass
+        os.remove(probe)
+    except OSError as error:
+        raise ValueError(f"output_dir={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+    if wanted in ("auto", "true", "True", True):
+        return newest_checkpoint(folder)
+    if wanted:
+        if not os.path.isfile(os.path.join(wanted, "self_play.json")):
+            raise ValueError(f"resume_from_checkpoint={wanted!r} is no checkpoint of a population; try 'auto'.")
+        return wanted
+    used = [name for name in (*LEFTOVERS, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
+    if used and not args.overwrite_output_dir:
+        raise ValueError(
+            f"output_dir={folder!r} holds a run already. Set resume_from_checkpoint: auto to go on with it, "
+            "overwrite_output_dir: true to start afresh, or choose another folder."
+        )
+    if os.environ.get("RANK", "0") == "0":
+        for name in used:
+            path = os.path.join(folder, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    return None
+
+
+def newest_checkpoint(folder: str) -> str | None:
+    """Newest `checkpoint-N` whose last file was written."""
+    whole = [name for name in _checkpoints(folder) if os.path.isfile(os.path.join(folder, name, "trainer_state.json"))]
+    return os.path.join(folder, max(whole, key=lambda name: int(name.rsplit("-", 1)[1]))) if whole else None
+
+
+def build(run: RunArguments, args):
+    """The terminal view and the trainer, ready to train."""
+    from transformers import PrinterCallback, ProgressCallback
+
+    from .integrations.base_models import resolve_base
+    from .reporting import LiveView
+    from .training import PopulationSelfPlayTrainer
+
+    view = LiveView(rounds=args.rounds, table_every=run.table_every)
+    base = resolve_base(run.model_name_or_path)
+    args.disable_tqdm = True
+    trainer = PopulationSelfPlayTrainer(base, args=args, on_round=view.on_round)
+    for callback in (PrinterCallback, ProgressCallback):  # the view says it better
+        trainer.remove_callback(callback)
+    if trainer.accelerator.is_main_process:
+        write_run_file(run, args)
+    view.note(
+        f"{run.model_name_or_path}: {len(trainer.population)} members "
+        f"({', '.join(trainer.population)}), {args.rounds} rounds of {args.rows_per_round} completions"
+    )
+    return view, trainer
+
+
+def wait_politely() -> None:
+    """Let idle threads of PyTorch's CPU kernels sleep instead of spin; to be called before torch is imported.
+
+    Spinning threads starve the ones they wait for when the machine has other work: on two cores with one of them busy,
+    a generation that takes 8 seconds took 190.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def hush() -> None:
+    """Hold back other libraries' progress bars, and their notes on renamed settings that a user cannot act on."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", message=".*deprecated and will be removed in v6.*", category=FutureWarning)
+
+
+def warm_up(run: RunArguments, args, trainer, view) -> None:
+    """Supervised warm start of all members on seed tasks."""
+    from .integrations.lightning import warm_start
+
+    warm_start(
+        trainer.population,
+        trainer.processing_class,
+        trainer.task_types,
+        steps=run.warm_start_steps,
+        rows_per_role=run.warm_start_rows,
+        learning_rate=run.warm_start_learning_rate,
+        template=args.prompt_template,
+        seed=args.seed,
+        on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
+    )
+
+
+# After training ----------------------------------------------------------------------------------------------------
+
+
+def finish(run: RunArguments, args, trainer, view) -> None:
+    """Save the adapters, the plots and the model card, and say what to do next."""
+    from .reporting import model_card, read_history, run_summary, save_plots
+
+    trainer.save_model()
+    if trainer.accelerator.is_main_process:
+        history = read_history(args.output_dir)
+        table = json.loads(Path(args.output_dir, "population.json").read_text(encoding="utf-8"))
+        card = model_card(
+            table,
+            base_model=run.model_name_or_path,
+            repo_id=args.hub_model_id or args.output_dir,
+            history=history,
+            settings=run_settings(args),
+            versions=versions(),
+        )
+        Path(args.output_dir, "README.md").write_text(card, encoding="utf-8")
+        if run.plots:
+            try:
+                save_plots(history, os.path.join(args.output_dir, "plots"))
+            except ValueError as error:
+                view.note(f"No plots: {error}.")
+        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
+    if args.push_to_hub:
+        trainer.push_to_hub()
+    trainer.accelerator.end_training()
+
+
+def write_run_file(run: RunArguments, args) -> None:
+    """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
+    data = {"model": run.model_name_or_path, "settings": run_settings(args), "versions": versions()}
+    Path(args.output_dir, RUN_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def run_settings(args) -> dict:
+    """Settings of the population and those of GRPO that tell runs apart."""
+    from trl import GRPOConfig
+
+    shared = {f.name for f in fields(GRPOConfig)}
+    own = [f.name for f in fields(args) if f.name not in shared]
+    told = ("seed", "max_steps", "learning_rate", "num_generations", "max_completion_length", "temperature", "beta")
+    return {name: getattr(args, name) for name in (*own, *told)}
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what a result depends on."""
+    names = ("trl-populora", "torch", "trl", "transformers", "peft", "accelerate")
+    installed = {}
+    for name in names:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            from . import __version__
+
+            installed[name] = __version__  # run from a checkout that is not installed
+    return installed
+
+
+def _checkpoints(folder: str) -> list[str]:
+    names = (name for name in os.listdir(folder) if name.startswith("checkpoint-"))
+    return [name for name in names if name.rsplit("-", 1)[1].isdigit()]
+
+
+def _whole(value: object, *, optional: bool) -> bool:
+    if value is None or isinstance(value, bool):
+        return value is None and optional
+    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, sorted(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
