@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import metadata
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -169,17 +168,23 @@ def prepare_output(args) -> str | None:
         os.remove(probe)
     except OSError as error:
         raise ValueError(f"output_dir={folder!r} cannot be written: {error.strerror}. Choose another.") from None
-    if wanted in ("auto", "true", "True", True):
-        return newest_checkpoint(folder)
-    if wanted:
-        if not os.path.isfile(os.path.join(wanted, "self_play.json")):
-            raise ValueError(f"resume_from_checkpoint={wanted!r} is no checkpoint of a population; try 'auto'.")
+    auto = wanted in ("auto", "true", "True", True)
+    if auto and (found := newest_checkpoint(folder)):
+        return found
+    if wanted and not auto:
+        for name in ("self_play.json", "trainer_state.json"):
+            if not os.path.isfile(os.path.join(wanted, name)):
+                raise ValueError(
+                    f"resume_from_checkpoint={wanted!r} is no whole checkpoint of a population: {name} is missing. "
+                    "Name a checkpoint-N folder, or use 'auto'."
+                )
         return wanted
     used = [name for name in (*LEFTOVERS, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
     if used and not args.overwrite_output_dir:
         raise ValueError(
-            f"output_dir={folder!r} holds a run already. Set resume_from_checkpoint: auto to go on with it, "
-            "overwrite_output_dir: true to start afresh, or choose another folder."
+            f"output_dir={folder!r} holds a run already{' without a whole checkpoint' if auto else ''}. "
+            f"{'Set' if auto else 'Set resume_from_checkpoint: auto to go on with it,'} overwrite_output_dir: true to "
+            "start afresh, or choose another folder."
         )
     if os.environ.get("RANK", "0") == "0":
         for name in used:
@@ -206,10 +211,11 @@ def build(run: RunArguments, args):
     base = resolve_base(run.model_name_or_path)
     args.disable_tqdm = True
     trainer = PopulationSelfPlayTrainer(base, args=args, on_round=view.on_round)
+    trainer.base_model_name = run.model_name_or_path
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
     if trainer.accelerator.is_main_process:
-        write_run_file(run, args)
+        write_run_file(run, args, trainer)
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {args.rounds} rounds of {args.rows_per_round} completions"
@@ -238,12 +244,15 @@ def hush() -> None:
 
 def warm_up(run: RunArguments, args, trainer, view) -> None:
     """Supervised warm start of all members on seed tasks."""
+    from accelerate.utils import broadcast
+
     from .integrations.lightning import warm_start
 
     warm_start(
         trainer.population,
         trainer.processing_class,
         trainer.task_types,
+        families=args.seed_families,
         steps=run.warm_start_steps,
         rows_per_role=run.warm_start_rows,
         learning_rate=run.warm_start_learning_rate,
@@ -251,6 +260,9 @@ def warm_up(run: RunArguments, args, trainer, view) -> None:
         seed=args.seed,
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
     )
+    for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
+        for parameter in trainer.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))
 
 
 # After training ----------------------------------------------------------------------------------------------------
@@ -258,21 +270,12 @@ def warm_up(run: RunArguments, args, trainer, view) -> None:
 
 def finish(run: RunArguments, args, trainer, view) -> None:
     """Save the adapters, the plots and the model card, and say what to do next."""
-    from .reporting import model_card, read_history, run_summary, save_plots
+    from .reporting import read_history, run_summary, save_plots
 
     trainer.save_model()
+    trainer.create_model_card()
     if trainer.accelerator.is_main_process:
         history = read_history(args.output_dir)
-        table = json.loads(Path(args.output_dir, "population.json").read_text(encoding="utf-8"))
-        card = model_card(
-            table,
-            base_model=run.model_name_or_path,
-            repo_id=args.hub_model_id or args.output_dir,
-            history=history,
-            settings=run_settings(args),
-            versions=versions(),
-        )
-        Path(args.output_dir, "README.md").write_text(card, encoding="utf-8")
         if run.plots:
             try:
                 save_plots(history, os.path.join(args.output_dir, "plots"))
@@ -284,34 +287,17 @@ def finish(run: RunArguments, args, trainer, view) -> None:
     trainer.accelerator.end_training()
 
 
-def write_run_file(run: RunArguments, args) -> None:
+def write_run_file(run: RunArguments, args, trainer) -> None:
     """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
-    data = {"model": run.model_name_or_path, "settings": run_settings(args), "versions": versions()}
+    from .reporting.model_card import versions
+
+    data = {
+        "model": run.model_name_or_path,
+        "settings": args.settings(),
+        "versions": versions(),
+        "isolation": trainer.executor.isolation,
+    }
     Path(args.output_dir, RUN_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-def run_settings(args) -> dict:
-    """Settings of the population and those of GRPO that tell runs apart."""
-    from trl import GRPOConfig
-
-    shared = {f.name for f in fields(GRPOConfig)}
-    own = [f.name for f in fields(args) if f.name not in shared]
-    told = ("seed", "max_steps", "learning_rate", "num_generations", "max_completion_length", "temperature", "beta")
-    return {name: getattr(args, name) for name in (*own, *told)}
-
-
-def versions() -> dict[str, str]:
-    """Installed versions of what a result depends on."""
-    names = ("trl-populora", "torch", "trl", "transformers", "peft", "accelerate")
-    installed = {}
-    for name in names:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            from . import __version__
-
-            installed[name] = __version__  # run from a checkout that is not installed
-    return installed
 
 
 def _checkpoints(folder: str) -> list[str]:

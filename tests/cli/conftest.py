@@ -49,7 +49,7 @@ def run_folder(tmp_path_factory, tiny_model) -> str:
     changes = {
         "num_teachers": 2,
         "num_students": 2,
-        "evolution_interval": 2,
+        "evolution_interval": 1,
         "per_device_train_batch_size": 12,
         "save_strategy": "steps",
         "save_steps": 1,

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from trl_populora.generation.noise import gumbel
+from trl_populora.generation.noise import gumbel, gumbel_of_bits
 
 
 def test_is_a_function_of_seed_position_and_token_only():
@@ -17,6 +17,13 @@ def test_follows_the_gumbel_law():
     noise = gumbel(torch.arange(200, dtype=torch.int32), 0, 500)
     assert torch.isfinite(noise).all()
     assert stats.kstest(noise.flatten().double().numpy(), "gumbel_r").pvalue > 1e-3
+
+
+def test_is_finite_at_the_ends_of_the_uniform():
+    """A uniform that rounds to 1 would be infinite noise: one token in 2^24 would win whatever its probability."""
+    bits = torch.tensor([-1, 0, 1, 2**31 - 1, -(2**31)], dtype=torch.int32)
+    noise = gumbel_of_bits(bits)
+    assert torch.isfinite(noise).all() and noise.max() < 17 and noise.min() > -3.5
 
 
 def test_rows_and_positions_are_uncorrelated():

@@ -10,6 +10,7 @@ import trl
 from packaging.version import Version
 from transformers import Trainer
 from trl import GRPOTrainer
+from trl.trainer.base_trainer import _BaseTrainer as BaseTrainer
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayTrainer
@@ -33,6 +34,7 @@ def test_trl_is_the_version_this_was_written_for():
         (GRPOTrainer, "training_step", ["self", "model", "inputs", "num_items_in_batch"]),
         (Trainer, "create_optimizer", ["self", "model"]),
         (Trainer, "_clip_grad_norm", ["self", "model"]),
+        (BaseTrainer, "create_model_card", ["self", "model_name", "dataset_name", "tags"]),
         (Trainer, "_save", ["self", "output_dir", "state_dict"]),
         (Trainer, "_load_from_checkpoint", ["self", "resume_from_checkpoint", "model"]),
     ],
@@ -48,7 +50,7 @@ def test_get_per_token_logps_and_entropies():
 
 def test_every_override_is_watched():
     own = {name for name in vars(PopulationSelfPlayTrainer) if callable(getattr(GRPOTrainer, name, None))}
-    watched = {"_prepare_inputs"}
+    watched = {"_prepare_inputs", "create_model_card"}
     watched |= {
         "_get_per_token_logps_and_entropies",
         "__init__",

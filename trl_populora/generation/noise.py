@@ -27,11 +27,16 @@ def gumbel(row_seeds: Tensor, position: int, vocabulary: int) -> Tensor:
         vocabulary (`int`): Number of tokens.
 
     Returns:
-        `torch.Tensor` of shape `(batch, vocabulary)`, float32. Resolution 2^-24 of the underlying uniform.
+        `torch.Tensor` of shape `(batch, vocabulary)`, float32. Resolution 2^-23 of the underlying uniform.
     """
     step = torch.tensor(position + 1, dtype=torch.int32, device=row_seeds.device)
     keys = _mix(row_seeds.clone() ^ _mix(step * 0x3504F333))
     tokens = _mix(torch.arange(vocabulary, dtype=torch.int32, device=row_seeds.device))
     bits = _mix(tokens[None, :] + keys[:, None])
-    uniform = ((bits >> 8) & 0xFFFFFF).to(torch.float32).add_(0.5).mul_(2.0**-24)
+    return gumbel_of_bits(bits)
+
+
+def gumbel_of_bits(bits: Tensor) -> Tensor:
+    """Gumbel noise from the upper 23 bits of int32 words: k + 1/2 is exact in float32 for them, so never 0 or 1."""
+    uniform = ((bits >> 9) & 0x7FFFFF).to(torch.float32).add_(0.5).mul_(2.0**-23)
     return uniform.log_().neg_().log_().neg_()

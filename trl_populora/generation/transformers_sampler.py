@@ -66,9 +66,12 @@ class TransformersSampler:
             self.warpers.append(TopPLogitsWarper(top_p))
         if min_p is not None:
             self.warpers.append(MinPLogitsWarper(min_p))
-        declared = population.base_model.generation_config.eos_token_id or []
+        base = population.base_model
+        declared = base.generation_config.eos_token_id or []
         declared = [declared] if isinstance(declared, int) else list(declared)
         self.eos_ids = sorted({tokenizer.eos_token_id, *declared})
+        # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
+        base.generation_config = GenerationConfig(eos_token_id=declared or None, pad_token_id=tokenizer.pad_token_id)
         self.config = GenerationConfig(
             max_new_tokens=max_completion_length,
             do_sample=False,
@@ -156,7 +159,8 @@ class TransformersSampler:
         """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""
         for i, token in enumerate(ids):
             if token in self.eos_ids:
-                return ids[: i + 1]
+                stopped = self.stop and any(stop in self.tokenizer.decode(ids[:i]) for stop in BASE_STOP)
+                return ids[:i] if i and stopped else ids[: i + 1]
             if i and token == self.tokenizer.pad_token_id:
                 return ids[:i]
         return ids

@@ -182,11 +182,9 @@ class Population(Mapping[str, Member]):
 
     # Files -----------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str) -> None:
-        """Write one standard PEFT folder per member and `population.json`."""
-        os.makedirs(folder, exist_ok=True)
-        self.model.save_pretrained(folder, selected_adapters=list(self), save_embedding_layers=False)
-        table = {
+    def table(self) -> dict:
+        """The table of members as plain data: what `population.json` holds."""
+        return {
             "format": FORMAT_VERSION,
             "num_teachers": len(self.teachers),
             "num_students": len(self.students),
@@ -194,7 +192,12 @@ class Population(Mapping[str, Member]):
             "seed": self.seed,
             "members": [member.to_json() for member in self._members.values()],
         }
-        _write_json(os.path.join(folder, POPULATION_FILE), table)
+
+    def save(self, folder: str) -> None:
+        """Write one standard PEFT folder per member and `population.json`."""
+        os.makedirs(folder, exist_ok=True)
+        self.model.save_pretrained(folder, selected_adapters=list(self), save_embedding_layers=False)
+        _write_json(os.path.join(folder, POPULATION_FILE), self.table())
 
     def load(self, folder: str) -> None:
         """Copy a saved population's weights and table into this one, in place.

@@ -126,12 +126,12 @@ class Routing:
             )
         A, B = self._stacked(layer, plan)
         x = x.to(A.dtype)
-        x = x if plan.order is None else x[plan.order]
+        x = x if plan.order is None else x[plan.order.to(x.device)]
         if len(set(plan.sizes)) == 1:
             N = len(plan.members)
             delta = torch.bmm(torch.bmm(x.reshape(N, -1, x.shape[-1]), A), B).view(*x.shape[:-1], -1)
         else:
             blocks = x.split(plan.sizes)
             delta = torch.cat([block @ a @ b for block, a, b in zip(blocks, A, B, strict=True)])
-        delta = delta if plan.inverse is None else delta[plan.inverse]
+        delta = delta if plan.inverse is None else delta[plan.inverse.to(x.device)]
         return (output + delta).to(output.dtype)

@@ -2,14 +2,23 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 
 from ..diagnostics import RoundSummary
 from .summary import strongest
 from .tables import NOTHING, percent
 
 
+PACKAGES = ("torch", "trl", "transformers", "peft", "accelerate")
 PAPER = "2605.16727"
 TITLE = "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play"
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what a result depends on."""
+    from .. import __version__  # not from the metadata: a checkout need not be installed
+
+    return {"trl-populora": __version__} | {name: metadata.version(name) for name in PACKAGES}
 
 
 def model_card(

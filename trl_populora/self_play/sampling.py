@@ -29,4 +29,6 @@ class Sampler(Protocol):
     The same `seed` gives the same completions; two rows of one call never share noise.
     """
 
-    def __call__(self, prompts: Sequence[list[Message]], members: Sequence[str], *, seed: int) -> list[Completion]: ...
+    def __call__(
+        self, prompts: Sequence[list[Message]], members: Sequence[str | None], *, seed: int
+    ) -> list[Completion]: ...

@@ -5,10 +5,14 @@ import zlib
 from dataclasses import replace
 
 import torch
+from accelerate.utils import broadcast
 from transformers import TrainerCallback
 
 from ..diagnostics import RoundSummary, round_metrics
 from ..evolution import EvolutionEvent, evolve
+
+
+STATES = {"round", "mu", "sigma", "version", "filled", "games", "student_wins"}
 
 
 class RoundCallback(TrainerCallback):
@@ -39,6 +43,8 @@ class RoundCallback(TrainerCallback):
         trainer, settings = self.trainer, self.trainer.args.evolution
         if settings is None or step // trainer.num_iterations % settings.interval:
             return []
+        if step >= trainer.state.max_steps:  # a child that nobody trains would be saved and judged as a member
+            return []
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
         events = evolve(trainer.population, trainer.ratings, settings=settings, step=step, rng=rng)
         for event in events:
@@ -49,8 +55,10 @@ class RoundCallback(TrainerCallback):
         return events
 
     def _start_over(self, name: str) -> None:
-        """A child starts without optimizer moments, at its own learning rate."""
+        """A child starts without optimizer moments, at its own learning rate, and the same on every rank."""
         trainer = self.trainer
+        for parameter in trainer.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))
         optimizer = trainer.optimizer
         for parameter in trainer.population.parameters(name):
             optimizer.state.pop(parameter, None)
@@ -66,7 +74,7 @@ class RoundCallback(TrainerCallback):
             played.record,
             ratings=trainer.ratings,
             population=trainer.population,
-            counts=trainer.executor.counts,
+            counts=trainer.execution_counts,
             seconds=played.seconds | {"learn": time.perf_counter() - trainer.played_at},
             grad_norms=trainer.member_grad_norms,
         )
@@ -74,7 +82,10 @@ class RoundCallback(TrainerCallback):
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer
         for name, value in round_metrics(summary).items():
-            trainer._metrics["train"][name].append(value)
+            values = trainer._metrics["train"][name]
+            if name.rsplit("/", 1)[-1] in STATES:  # TRL logs means; of a state the last value is meant
+                values.clear()
+            values.append(value)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_round(trainer.played.record, summary)
             if trainer.on_round is not None:

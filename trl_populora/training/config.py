@@ -5,7 +5,7 @@ Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the populat
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from trl import GRPOConfig
 
@@ -129,11 +129,13 @@ class PopulationSelfPlayConfig(GRPOConfig):
     > - `learning_rate`: Defaults to `1e-5` instead of `1e-6` (LoRA).
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
+    > - `save_steps`: Defaults to `20` instead of `500`.
     """
 
     learning_rate: float = field(default=1e-5, metadata={"help": "Peak learning rate of every member."})
     max_steps: int = field(default=200, metadata={"help": "Number of optimizer steps; rounds times num_iterations."})
     logging_steps: float = field(default=1, metadata={"help": "Log every so many steps."})
+    save_steps: float = field(default=20, metadata={"help": "Save every so many steps."})
     num_teachers: int = field(default=4, metadata={"help": "Number of teachers, T."})
     num_students: int = field(default=4, metadata={"help": "Number of students, S."})
     shared_member: bool = field(
@@ -240,6 +242,21 @@ class PopulationSelfPlayConfig(GRPOConfig):
             invalid=self.invalid_reward,
             teacher=self.teacher_reward,
         )
+
+    def settings(self) -> dict:
+        """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""
+        shared = {f.name for f in fields(GRPOConfig)}
+        own = [f.name for f in fields(self) if f.name not in shared]
+        told = (
+            "seed",
+            "max_steps",
+            "learning_rate",
+            "num_generations",
+            "max_completion_length",
+            "temperature",
+            "beta",
+        )
+        return {name: getattr(self, name) for name in (*own, *told)}
 
     # Checks ----------------------------------------------------------------------------------------------------
 
@@ -376,11 +393,18 @@ class PopulationSelfPlayConfig(GRPOConfig):
         refuse(self.chat_template_kwargs, f"chat_template_kwargs={self.chat_template_kwargs}")
         refuse(self.torch_compile, "torch_compile=true: hooks would recompile every batch")
         refuse(self.eval_strategy != "no", f"eval_strategy={self.eval_strategy!r} (use `populora evaluate`)")
+        save_every = self.save_steps if self.save_steps >= 1 else math.ceil(self.save_steps * self.max_steps)
         refuse(
-            isinstance(self.save_steps, int)
-            and self.save_strategy == "steps"
-            and self.save_steps % self.num_iterations,
+            self.save_strategy == "steps" and save_every % self.num_iterations,
             f"save_steps={self.save_steps} is not a multiple of num_iterations={self.num_iterations}",
+        )
+        refuse(self.generation_kwargs, f"generation_kwargs={self.generation_kwargs}")
+        refuse(self.cache_implementation, f"cache_implementation={self.cache_implementation!r}")
+        refuse(self.temperature <= 0, f"temperature={self.temperature} (sampling needs a positive one)")
+        refuse(self.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows")
+        refuse(
+            self.mask_truncated_completions and self.prompt_template == "base",
+            "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
         )
         if problems:
             raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")

@@ -7,11 +7,18 @@ import json
 import os
 from collections.abc import Sequence
 
-from datasets import Dataset
+from datasets import Dataset, Features, Value
 
 from ..diagnostics.dynamics import RoundSummary
 from ..evolution import EvolutionEvent
+from ..reporting.history import read_history
+from ..reporting.model_card import model_card, versions
 from ..self_play import RoundRecord
+from ..self_play.records import COLUMNS
+
+
+KINDS = {str: "string", int: "int64", float: "float64", bool: "bool"}
+FEATURES = Features({name: Value(KINDS[kind]) for name, kind in COLUMNS.items()})  # the same in every round
 
 
 class RunFolder:
@@ -42,13 +49,20 @@ class RunFolder:
 
     def append_round(self, record: RoundRecord, summary: RoundSummary) -> None:
         os.makedirs(self.rounds, exist_ok=True)
-        Dataset.from_list(list(record.rows())).to_parquet(self._round_file(record.round))
+        Dataset.from_list(list(record.rows()), features=FEATURES).to_parquet(self._round_file(record.round))
         _append(self.history, summary.to_json())
 
     def append_events(self, events: Sequence[EvolutionEvent]) -> None:
         os.makedirs(self.path, exist_ok=True)
         for event in events:
             _append(self.lineage, event.to_json())
+
+    def write_card(self, table: dict, **about) -> None:
+        """Write the model card, with the results so far; `about` as in [`model_card`]."""
+        os.makedirs(self.path, exist_ok=True)
+        history = read_history(self.path) if os.path.isfile(self.history) else []
+        with open(os.path.join(self.path, "README.md"), "w", encoding="utf-8") as file:
+            file.write(model_card(table, history=history, versions=versions(), **about))
 
     def rewind(self, round: int, events: Sequence[EvolutionEvent]) -> None:
         """Drop what lies at or after `round`, so that a resumed run leaves the same files as one never stopped."""

@@ -8,6 +8,7 @@ clipping.
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -98,6 +99,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         population = self._make_population(model, args, peft_config, kwargs.pop("quantization_config", None))
         # GRPOTrainer would add a "ref" adapter copied from "default" for beta > 0; the reference here is the base.
         beta, args.beta = args.beta, 0.0
+        classes = kwargs.pop("reward_processing_classes", None)
+        if classes is not None:  # one per function, and the self-play reward comes first
+            kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
         groups = args.rows_per_round // args.num_generations
         try:
             super().__init__(
@@ -111,6 +115,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             args.beta = beta
         self.beta = beta
         self.population, self.on_round = population, on_round
+        self.base_model_name = population.base_model.config._name_or_path
         self.ref_model = population.base_model if beta else None
         population.set_trainable()
         self._build_self_play()
@@ -122,6 +127,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         set_seed(args.seed)
         if isinstance(model, str):
             init_kwargs = dict(args.model_init_kwargs or {})
+            init_kwargs.setdefault("trust_remote_code", args.trust_remote_code)
             if quantization_config is not None:
                 init_kwargs["quantization_config"] = quantization_config
             if args.distributed_state.distributed_type == "MULTI_GPU":
@@ -144,8 +150,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _build_self_play(self):
         args, population = self.args, self.population
         self.rollout_func = self._replay
+        shared_by = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         self.executor = Executor(
-            args.executor_workers,
+            args.executor_workers or max(1, (os.cpu_count() or 1) // shared_by),
             Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
             accept_unsafe=args.accept_unsafe_execution,
         )
@@ -188,6 +195,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.played: PlayedRound | None = None
         self.played_at = 0.0
         self.member_grad_norms: dict[str, float] = {}
+        self.execution_counts: Counter[str] = Counter()
         self._scales: dict[str, float] = {}
         self._local_rows = []
         self._row_members: list[str] = []
@@ -207,7 +215,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """Execute every rank's share and bring all executions to every rank."""
         mine = range(self.accelerator.process_index, len(jobs), self.accelerator.num_processes)
         own = self.executor.run_many([jobs[i] for i in mine])
-        return _merge(gather_object(list(zip(mine, own, strict=True))), len(jobs))
+        executions = _merge(gather_object(list(zip(mine, own, strict=True))), len(jobs))
+        self.execution_counts.update(execution.status.value for execution in executions)
+        return executions
 
     def _replay(self, prompts, trainer) -> dict:
         """TRL's rollout function: hands over what this rank's rows of the round already contain."""
@@ -270,7 +280,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         total = (per_func * self.reward_weights.to(per_func.device)).nansum(dim=1)
         total[per_func.isnan().all(dim=1)] = torch.nan
         strata = [(row.player, row.role, row.type) for row in self.played.rows]
-        values = advantages(total.cpu().numpy(), strata, mode="role_task", strata=strata)
+        values = advantages(
+            total.cpu().numpy(), strata, mode="role_task", strata=strata, scale=self.scale_rewards != "none"
+        )
         logged = self._logs["advantages"]
         for _ in range(min(len(values), len(logged))):
             logged.pop()
@@ -357,12 +369,25 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _save(self, output_dir=None, state_dict=None):
         if self.population is None:
             return super()._save(output_dir, state_dict)
+        if not self.args.should_save:
+            return
         output_dir = output_dir or self.args.output_dir
         os.makedirs(output_dir, exist_ok=True)
         self.population.save(output_dir)
         save_state(self, output_dir)
         self.processing_class.save_pretrained(output_dir)
         torch.save(self.args, os.path.join(output_dir, "training_args.bin"))
+
+    def create_model_card(self, model_name=None, dataset_name=None, tags=None):
+        if self.population is None:
+            return super().create_model_card(model_name, dataset_name, tags)
+        if self.is_world_process_zero():
+            self.folder.write_card(
+                self.population.table(),
+                base_model=self.base_model_name,
+                repo_id=self.args.hub_model_id or self.args.output_dir,
+                settings=self.args.settings(),
+            )
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         if self.population is None:

@@ -1,0 +1,60 @@
+"""Run by test_two_processes.py under torch.distributed: trains a tiny population, writes what this rank ended with."""
+
+import json
+import os
+import sys
+
+import torch
+
+from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+
+def main(folder: str) -> None:
+    args = PopulationSelfPlayConfig(
+        output_dir=os.path.join(folder, "run"),
+        num_teachers=2,
+        num_students=2,
+        num_generations=2,
+        per_device_train_batch_size=2,
+        max_completion_length=8,
+        prompt_style="compact",
+        num_references=1,
+        num_function_inputs=4,
+        seed_tasks=8,
+        max_steps=3,
+        learning_rate=1e-2,
+        optim="sgd",
+        evolution_interval=2,
+        evolution_operators=["clone"],
+        executor_workers=1,
+        use_cpu=True,
+        bf16=False,
+        save_steps=2,
+        report_to="none",
+        disable_tqdm=True,
+        overwrite_output_dir=True,
+    )
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    perturb(trainer.population, 0.1)
+    trainer.train()
+    rank = trainer.accelerator.process_index
+    torch.save(
+        {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in trainer.population},
+        os.path.join(folder, f"rank{rank}.pt"),
+    )
+    record = {
+        "lineage": [event.to_json() for event in trainer.lineage],
+        "texts": [row.completion.text for row in trainer.played.rows],
+        "executed": sum(trainer.execution_counts.values()),
+        "processes": trainer.accelerator.num_processes,
+    }
+    with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
+        json.dump(record, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
