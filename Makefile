@@ -1,7 +1,7 @@
 # Each target sets up $(VENV) by itself the first time, and again when pyproject.toml or constraints.txt change.
 #   make demo       train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
-#   make test       all tests but the slow ones;  make test-slow  those too
+#   make test       all tests but the slow ones;  make test-slow  the slow ones
 #   make lint       ruff and the import contracts;  make types  pyright
 #   make clean      remove $(VENV) and what tools left behind, not runs/
 # Variables: VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well), PYTEST_ARGS.
@@ -43,7 +43,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ def module_for(model, tokenizer, *, steps: int, **overrides) -> SupervisedModule
 
 def test_encode_continues_the_rendered_prompt_and_ends_the_turn(tokenizer):
     (row,) = encode(tokenizer, [example("2+2", "4")])
-    assert tokenizer.decode(row.ids) == "<|im_start|>u2+2<|im_end|><|im_start|>a4<|im_end|>"
+    assert tokenizer.decode(row.ids) == ("<|im_start|>user\n2+2<|im_end|>\n<|im_start|>assistant\n4<|im_end|>")
     assert tokenizer.decode(row.ids[row.prompt :]) == "4<|im_end|>"
 
 

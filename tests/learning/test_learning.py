@@ -1,6 +1,7 @@
 """Slow proofs on the tiny base: students learn, teachers learn, and with shuffled rewards nobody does.
 
-Each run is short and seeded. Students are measured greedily on held-out tasks that no run has seen; teachers by their
+Each run is short and seeded. Students are taught induction, where the base has most that is latent (its card says how
+much). They are measured greedily on held-out tasks that no run has seen; teachers by their
 own reward against students that are frozen.
 """
 
@@ -9,17 +10,18 @@ import random
 import numpy as np
 import pytest
 
+from trl_populora.evaluation import grade
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.base_models import resolve_base
 from trl_populora.integrations.lightning.tiny_rows import TRAINED_FAMILIES
-from trl_populora.tasks import generate_task
+from trl_populora.tasks import generate_task, task_types
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-ROUNDS = 60
+ROUNDS = 40
 HELD_OUT = 192
 
 
@@ -72,25 +74,22 @@ def shuffle_rewards(trainer):
 
 
 def solved_held_out(trainer):
-    """Greedy outcome of every held-out task, as the mean over the students."""
+    """Greedy outcome of every held-out induction task, as the mean over the students."""
     rng = random.Random(12345)
     tasks = [
-        generate_task("code_o", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)
+        generate_task("code_f", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)
     ]
-    task_type = trainer.task_types["code_o"]
+    types = task_types("compact", num_function_inputs=4)
     sampler = TransformersSampler(
-        trainer.population, trainer.processing_class, max_completion_length=48, temperature=0.0, batch_size=256
+        trainer.population, trainer.processing_class, max_completion_length=64, temperature=0.0, batch_size=256
     )
+    prompts = [types["code_f"].solve_prompt(task) for task in tasks]
     outcomes = []
-    for student in trainer.population.students:
-        answers = sampler([task_type.solve_prompt(task) for task in tasks], [student] * len(tasks), seed=0)
-        parsed = [task_type.parse_answer(task, answer.text) for task, answer in zip(tasks, answers, strict=True)]
-        outcomes.append(
-            [
-                type(answer).__name__ == "Answer" and task_type.judge(task, answer, None)
-                for task, answer in zip(tasks, parsed, strict=True)
-            ]
-        )
+    with Executor(1) as executor:
+        for student in trainer.population.students:
+            answers = [answer.text for answer in sampler(prompts, [student] * len(tasks), seed=0)]
+            grades = grade(tasks, answers, task_types=types, run_many=executor.run_many)
+            outcomes.append([g.solved for g in grades])
     return np.mean(np.array(outcomes, dtype=float), axis=0)
 
 
@@ -101,7 +100,7 @@ def standard_error(differences):
 def test_students_learn_and_not_from_shuffled_rewards(tmp_path):
     gains = {}
     for name in ("rewards", "shuffled"):
-        trainer = make_trainer(tmp_path / name, teacher_learning_rate=0.0)
+        trainer = make_trainer(tmp_path / name, task_types=["code_f"], teacher_learning_rate=0.0)
         if name == "shuffled":
             shuffle_rewards(trainer)
         before = solved_held_out(trainer)
