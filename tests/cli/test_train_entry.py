@@ -23,6 +23,20 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
         assert f"{args.rows_per_round} completions" in path.read_text()
 
 
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
+    small = ["--model_name_or_path", tiny_model, "--output_dir", str(tmp_path), "--use_cpu", "true", "--bf16", "false"]
+    run, args = train.parse(["--config", str(path), *small])
+    _, trainer = train.build(run, args)
+    try:
+        shared = args.shared_member
+        assert len(trainer.population) == (1 if shared else args.num_teachers + args.num_students)
+        assert len(trainer.buffer) == args.seed_tasks * len(args.task_types)
+        assert len(trainer.train_dataset) * args.num_generations == args.rows_per_round
+    finally:
+        trainer.executor.close()
+
+
 def test_single_agent_is_matched_to_the_population_per_adapter():
     rows = {}
     for name in ("single_agent", "4t4s", "1t1s", "8t8s"):
