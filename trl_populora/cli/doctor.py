@@ -83,11 +83,13 @@ def sandbox() -> Iterator[tuple[str, str | None]]:
         with Executor(1) as executor:
             level = executor.isolation
             value = executor.run("def f(x):\n    return x + 1", ((1,),)).values[0]
-            line = f"Sandbox: isolation {level} (L3 is strongest), f(1) = {value.literal}"
+            missing = executor.missing
     except (RuntimeError, OSError) as error:
         yield "Sandbox: does not start", f"the executor cannot confine programs here: {error}"
         return
-    yield line, None
+    yield f"Sandbox: isolation {level} (L3 is strongest), f(1) = {value.literal}", None
+    for measure, advice in missing.items():
+        yield f"  without {measure}: {advice}", None
 
 
 def _version(name: str) -> str | None:

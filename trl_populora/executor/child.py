@@ -4,13 +4,15 @@ Everything here runs next to hostile code, so a result is a claim: the caller co
 knows. The module keeps nothing of a job, and writes to one descriptor only.
 """
 
-import marshal
-import os
 import sys
 from _signal import ITIMER_PROF, ITIMER_REAL, setitimer  # pyright: ignore[reportMissingImports]
+from marshal import dumps, loads
+from os import _exit, closerange, dup2, pread, write
 from types import ModuleType
 
-from . import canonical, confine
+from .canonical import Unplain, encode
+from .confine import die_with_parent, limit_child, start_cpu_timer
+from .confine import rehearse as rehearse_confinement
 from .frames import CHANNEL, CONFINEMENT_FAILED, pack
 
 
@@ -40,31 +42,45 @@ class Sink:
 def run(channel: int, job: int, size: int, seccomp, memory_share: float) -> None:
     """Run the job of `size` bytes that can be read from descriptor `job`, and never return."""
     try:
-        payload = os.pread(job, size, 0)
-        os.dup2(channel, CHANNEL)
-        os.closerange(0, CHANNEL)
-        os.closerange(CHANNEL + 1, 64)
-        source, inputs, cpu_seconds, wall_seconds, memory_bytes, result_bytes = marshal.loads(payload)
+        payload = pread(job, size, 0)
+        dup2(channel, CHANNEL)
+        closerange(0, CHANNEL)
+        closerange(CHANNEL + 1, 64)
+        source, inputs, cpu_seconds, wall_seconds, memory_bytes, result_bytes = loads(payload)
         lock(seccomp, cpu_seconds, wall_seconds, int(memory_bytes * memory_share))
     except BaseException:
-        os._exit(CONFINEMENT_FAILED)
+        _exit(CONFINEMENT_FAILED)
     try:
         _execute(source, inputs, result_bytes)
     finally:
-        os._exit(0)
+        _exit(0)
 
 
 def lock(seccomp, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
     """Confine this process for good. With no filter (`None`), everything else still applies."""
-    confine.die_with_parent()
-    confine.limit_child(cpu_seconds, memory_bytes)
+    die_with_parent()
+    limit_child(cpu_seconds, memory_bytes)
     # The kernel ends the process when a timer fires: their signals keep their default action, because the filter
     # refuses to change it, to block a signal or to touch a timer.
-    if not confine.start_cpu_timer(cpu_seconds):
+    if not start_cpu_timer(cpu_seconds):
         setitimer(ITIMER_PROF, cpu_seconds)
     setitimer(ITIMER_REAL, wall_seconds)
     if seccomp is not None:
         seccomp.install()
+
+
+def rehearse() -> None:
+    """
+    Run an honest program a few times in the server itself, with the result channel going nowhere.
+
+    The interpreter rewrites bytecode, resolves names and fills caches as it runs. What it has done here, no child does
+    again, in pages that the kernel must first copy for it.
+    """
+    source = b"import math\ndef f(x): return [x, (x, 'a', 1.5, None, True), {x: 'b'}, {x}]"
+    for _ in range(20):
+        rehearse_confinement()
+        _execute(*loads(dumps((source, ((1,), (-2,)), 65536), 2)))
+    del sys.modules["program"]
 
 
 def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
@@ -96,8 +112,8 @@ def _call(function, arguments: tuple, result_bytes: int) -> bytes:
     except BaseException as error:
         return _failure(error)
     try:
-        return b"v" + canonical.encode(value, result_bytes)
-    except canonical.Unplain as error:
+        return b"v" + encode(value, result_bytes)
+    except Unplain as error:
         return b"u" + str(error).encode("ascii", "replace")
     except BaseException as error:
         return _failure(error)
@@ -117,4 +133,4 @@ def _name(error: BaseException) -> bytes:
 def _send(tag: bytes, payload: bytes = b"") -> None:
     data = pack(tag, payload)
     while data:
-        data = data[os.write(CHANNEL, data) :]
+        data = data[write(CHANNEL, data) :]

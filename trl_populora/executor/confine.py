@@ -6,9 +6,9 @@ copied for it. Each function says whether it is required or best effort; `zygote
 
 import ctypes
 import os
-import resource
 import select
 from _signal import SIGKILL, SIGPROF  # pyright: ignore[reportMissingImports]
+from resource import RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, setrlimit
 
 from . import syscalls
 
@@ -20,6 +20,8 @@ _prctl = _libc.prctl
 _prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_timer_call = ctypes.CDLL(None).syscall  # an object of its own, because argument types belong to the object
+_timer_call.argtypes = [ctypes.c_long, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
@@ -33,9 +35,15 @@ _CLONE_FLAGS = {
     "cgroup": 0x02000000,
 }
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same numbers on every architecture
-_TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}.get(os.uname().machine)  # create, settime
+_TIMER_CREATE, _TIMER_SETTIME, _TIMER_DELETE = {"x86_64": (222, 223, 226), "aarch64": (107, 110, 111)}.get(
+    os.uname().machine, (-1, -1, -1)
+)
 _CLOCK_PROCESS_CPUTIME_ID = 2
-_SIGEVENT = (ctypes.c_int * 16)(0, 0, SIGPROF)  # value, signal, SIGEV_SIGNAL
+# Made here once: making them in each child would cost it a third of a millisecond.
+_sigevent = (ctypes.c_int * 16)(0, 0, SIGPROF)  # value, signal, SIGEV_SIGNAL
+_timer = ctypes.c_int()
+_when = (ctypes.c_long * 4)()  # struct itimerspec
+_SIGEVENT_AT, _TIMER_AT, _WHEN_AT = map(ctypes.addressof, (_sigevent, _timer, _when))
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -58,27 +66,39 @@ def drop_user() -> None:
 
 
 def enter_namespaces() -> bool:
-    """Move into new namespaces, in a new process that is pid 1 there. Best effort; returns whether it worked.
-
-    The old process stays behind to wait for the new one, and never returns.
-    """
-    uid, gid, parent = os.geteuid(), os.getegid(), os.getppid()
+    """Have the processes forked from now on live in new namespaces. Best effort; returns whether it worked."""
+    uid, gid = os.geteuid(), os.getegid()
     if _libc.unshare(sum(_CLONE_FLAGS.values())) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         _write_file(f"/proc/self/{name}", text)
+    return True
+
+
+def leave_watcher(client: int) -> None:
+    """
+    Continue in a new process, pid 1 of the new namespaces if there are any.
+
+    The old process stays behind and ends, and so ends the new one, as soon as the client ends. The new one need then
+    not watch anything while it waits for a child.
+    """
+    try:
+        handles = [os.pidfd_open(client)]
+    except OSError:
+        handles = []
     pid = os.fork()
     if pid == 0:
         # Two servers with the same count of jobs would otherwise show their programs the same pid.
         _write_file("/proc/sys/kernel/ns_last_pid", str(1000 + int.from_bytes(os.urandom(2), "little") % 20000))
-        return True
+        die_with_parent()
+        return
     os.close(0)  # only the server itself may hold the control channel
-    handle = os.pidfd_open(pid)
     poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    while not poll.poll(1000) and os.getppid() == parent:
+    for handle in [*handles, os.pidfd_open(pid)]:
+        poll.register(handle, select.POLLIN)
+    while not poll.poll(500) and os.getppid() == client:
         pass
-    os._exit(0)  # the kernel then kills what is left of the namespace, see `harden`
+    os._exit(0)  # the kernel then kills the other process, see `die_with_parent`, and what it has forked
 
 
 def harden(machine: str) -> None:
@@ -88,8 +108,8 @@ def harden(machine: str) -> None:
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise PermissionError("the kernel refuses PR_SET_NO_NEW_PRIVS")
     _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    for name, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 64)):
-        resource.setrlimit(name, (value, value))
+    for name, value in ((RLIMIT_CORE, 0), (RLIMIT_FSIZE, 0), (RLIMIT_NOFILE, 64)):
+        setrlimit(name, (value, value))
 
 
 def die_with_parent() -> None:
@@ -132,10 +152,10 @@ class Filter:
 
 def limit_child(cpu_seconds: float, memory_bytes: int) -> None:
     """Hard limits of one child; required. The timers in `child.py` are finer than the CPU limit here."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    setrlimit(RLIMIT_AS, (memory_bytes, memory_bytes))
     seconds = int(2 * cpu_seconds) + 2  # the same coarse clock as `setitimer`
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    setrlimit(RLIMIT_CPU, (seconds, seconds))
+    setrlimit(RLIMIT_NPROC, (0, 0))
 
 
 def start_cpu_timer(seconds: float) -> bool:
@@ -143,14 +163,18 @@ def start_cpu_timer(seconds: float) -> bool:
 
     Unlike `setitimer`, whose clock counts whole ticks and runs fast on a busy machine, this clock is exact.
     """
-    if _TIMER_CALLS is None:
+    nanoseconds = int(seconds * 1_000_000_000)
+    _when[2] = nanoseconds // 1_000_000_000
+    _when[3] = nanoseconds % 1_000_000_000
+    if _timer_call(_TIMER_CREATE, _CLOCK_PROCESS_CPUTIME_ID, _SIGEVENT_AT, _TIMER_AT, 0) != 0:
         return False
-    timer = ctypes.c_int()
-    when = (ctypes.c_long * 4)(0, 0, int(seconds), int(seconds % 1 * 1e9))
-    create, settime = _TIMER_CALLS
-    if _syscall(create, _CLOCK_PROCESS_CPUTIME_ID, _SIGEVENT, ctypes.byref(timer)) != 0:
-        return False
-    return _syscall(settime, timer, 0, when, None) == 0
+    return _timer_call(_TIMER_SETTIME, _timer.value, 0, _WHEN_AT, 0) == 0
+
+
+def rehearse() -> None:
+    """Start a timer and take it back, for `child.rehearse`."""
+    start_cpu_timer(3600.0)
+    _timer_call(_TIMER_DELETE, _timer.value, 0, 0, 0)
 
 
 def unprivileged() -> bool:

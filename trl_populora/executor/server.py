@@ -14,16 +14,19 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 
+_DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
 ZYGOTE = str(Path(__file__).with_name("zygote.py"))
 START_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000
-_PATIENCE_MS = 5
+_QUIET_MS = 5  # in which most children end
+_SLOW_MS = 50  # after which a worker lends its slot
 
 
 class ServerLost(Exception):
@@ -59,6 +62,10 @@ class End(NamedTuple):
 class Server:
     """One fork server.
 
+    Attributes:
+        held (`list[str]`):
+            Names of the measures, as in `levels.ADVICE`, that it saw at work when it started.
+
     Args:
         settings (`dict`):
             What `zygote.py` is told: `hash_seed`, `modules`, `recursion_limit`, `memory_share`, `gc_threshold`,
@@ -67,7 +74,7 @@ class Server:
 
     def __init__(self, settings: dict) -> None:
         self.settings = settings
-        self.level = ""
+        self.held: list[str] = []
         self.jobs = 0
         self._process: subprocess.Popen | None = None
         self._control: socket.socket | None = None
@@ -79,7 +86,8 @@ class Server:
 
     def start(self) -> None:
         """Start the process. Raises `RuntimeError` if it refuses to work here, `ServerLost` if it just failed."""
-        environment = {"PYTHONHASHSEED": str(self.settings["hash_seed"])}
+        # Symbols are bound at the start, and not again in each child.
+        environment = {"PYTHONHASHSEED": str(self.settings["hash_seed"]), "LD_BIND_NOW": "1"}
         if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
             environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
         flags = ["-s", "-S", "-P", "-X", "utf8", "-W", "ignore"]
@@ -98,7 +106,7 @@ class Server:
                 )
             self._control = ours
             ours.settimeout(START_SECONDS)
-            ours.send(marshal.dumps(self.settings), socket.MSG_NOSIGNAL)
+            ours.send(marshal.dumps(self.settings | {"client": os.getpid()}), socket.MSG_NOSIGNAL)
             answer = ours.recv(1 << 16)
         except OSError as error:
             self.close()
@@ -109,16 +117,16 @@ class Server:
         if not answer:
             self.close()
             raise ServerLost("the fork server ended while it started")
-        word, text = answer.decode("utf-8", "replace").split(" ", 1)
+        word, _, text = answer.decode("utf-8", "replace").partition(" ")
         if word != "ready":
             self.close()
             if word == "refused":
                 raise RuntimeError(f"Programs cannot be confined here: {text}.")
             raise ServerLost(f"the fork server failed to start: {text}")
-        self.level = text
+        self.held = text.split()
         self.jobs = 0
 
-    def execute(self, payload: bytes, wall_seconds: float, max_bytes: int) -> End:
+    def execute(self, payload: bytes, wall_seconds: float, max_bytes: int, when_slow: Callable[[], None]) -> End:
         """
         Run one job.
 
@@ -129,6 +137,8 @@ class Server:
                 Its wall limit.
             max_bytes (`int`):
                 The most it may write.
+            when_slow (`Callable[[], None]`):
+                Called if the child has not ended soon.
 
         Returns:
             `End`: what the child left.
@@ -143,10 +153,12 @@ class Server:
         assert self._control is not None
         self.jobs += 1
         try:
-            with _submit(self._control, payload) as channel:
-                return self._collect(
-                    self._control, channel, time.monotonic() + wall_seconds + GRACE_SECONDS, max_bytes
-                )
+            channel = _submit(self._control, payload)
+            try:
+                deadline = time.monotonic() + wall_seconds + GRACE_SECONDS
+                return self._collect(self._control, channel, deadline, max_bytes, when_slow)
+            finally:
+                os.close(channel)
         except OSError as error:
             self.close()
             raise ServerLost(str(error)) from None
@@ -167,34 +179,32 @@ class Server:
                 self._process.wait()
             self._process = None
 
-    def _collect(self, control: socket.socket, channel: socket.socket, deadline: float, max_bytes: int) -> End:
-        data, report = bytearray(), b""
+    def _collect(self, control, channel: int, deadline: float, max_bytes: int, when_slow: Callable) -> End:
+        # Most children end before their output fills the pipe: waiting for the end alone saves a wake-up per frame.
         poll = select.poll()
         poll.register(control, select.POLLIN)
-        # Most children end before their output fills the socket: waiting for the end alone saves a wake-up per frame.
-        events = poll.poll(_PATIENCE_MS)
-        poll.register(channel, select.POLLIN)
-        while not report:
-            events = events or poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            if not events:
-                self.interrupt()
-                self.close()
-                return End(bytes(data), overdue=True)
-            for descriptor, _ in events:
-                if descriptor != channel.fileno():
-                    report = control.recv(REPORT.size)
-                    if not report:
-                        raise ServerLost("the fork server ended during a job")
-                elif len(data) <= max_bytes and (chunk := channel.recv(1 << 16)):
+        data = bytearray()
+        if not poll.poll(_QUIET_MS):
+            poll.register(channel, select.POLLIN)
+            while not (events := poll.poll(_SLOW_MS)) or events[0][0] == channel:
+                if not events:
+                    when_slow()
+                    if time.monotonic() > deadline:
+                        self.interrupt()
+                        self.close()
+                        return End(bytes(data), overdue=True)
+                elif len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
                     data += chunk
                 else:
                     poll.unregister(channel)
-                    channel.shutdown(socket.SHUT_RDWR)  # the next write of a child that floods kills it
-            events = []
-        # The child is gone: what is left in the socket is all there will be. Its end may still be open, in a process
-        # that the caller forked meanwhile, so do not wait for the end of the stream.
+                    _discard(channel)
+        report = control.recv(REPORT.size)
+        if not report:
+            raise ServerLost("the fork server ended during a job")
+        # The child is gone: what is left in the pipe is all there will be. Its other end may still be open, in a
+        # process that the caller forked meanwhile, so do not wait for the end of the stream.
         with contextlib.suppress(BlockingIOError):
-            while len(data) <= max_bytes and (chunk := channel.recv(1 << 16)):
+            while len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
                 data += chunk
         return End(bytes(data), len(data) > max_bytes, False, *REPORT.unpack(report))
 
@@ -205,26 +215,29 @@ class Server:
             process.kill()
 
 
-def _submit(control: socket.socket, payload: bytes) -> socket.socket:
+def _discard(channel: int) -> None:
+    """Stop reading from a pipe: the next write of a child that floods kills it."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, channel, inheritable=False)
+    os.close(nothing)
+
+
+def _submit(control: socket.socket, payload: bytes) -> int:
     """Send the descriptors of a new job, its text and its result channel; the caller's end of the channel."""
-    channel, theirs = socket.socketpair()
+    channel, theirs = os.pipe()
+    job = -1
     try:
-        channel.setblocking(False)
-        with theirs:
-            theirs.setblocking(True)
-            job = os.memfd_create("job")
-            try:
-                with open(job, "wb", closefd=False, buffering=0) as file:
-                    file.write(payload)
-                descriptors = struct.pack("ii", theirs.fileno(), job)
-                control.sendmsg(
-                    [len(payload).to_bytes(8, "little")],
-                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
-                    socket.MSG_NOSIGNAL,
-                )
-            finally:
-                os.close(job)
+        os.set_blocking(channel, False)
+        job = os.memfd_create("job")
+        os.pwrite(job, payload, 0)
+        descriptors = _DESCRIPTORS.pack(theirs, job)
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
+        control.sendmsg([len(payload).to_bytes(8, "little")], ancillary, socket.MSG_NOSIGNAL)
     except BaseException:
-        channel.close()
+        os.close(channel)
         raise
+    finally:
+        os.close(theirs)
+        if job >= 0:
+            os.close(job)
     return channel

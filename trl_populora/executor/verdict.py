@@ -56,7 +56,7 @@ def judge(end: End, count: int, limits: Limits) -> Execution:
         return execution(status, error=error)
     if len(values) < count or reached != b"Z":
         death = _death(end, limits)
-        if reached != b"F" and reached != b"Z":
+        if not count or reached != b"F" and reached != b"Z":
             return execution(death)
         # The call in progress died and the others never ran; a death after the last call spoils that one.
         values = values[: count - 1] + [Value(death)] * max(1, count - len(values))

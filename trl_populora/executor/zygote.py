@@ -10,10 +10,9 @@ import builtins
 import gc
 import marshal
 import os
-import select
 import struct
 import sys
-from _signal import SIG_DFL, SIG_SETMASK, SIGALRM, SIGKILL, SIGPIPE, SIGPROF, pthread_sigmask, signal  # pyright: ignore[reportMissingImports]
+from _signal import SIG_DFL, SIG_SETMASK, SIGALRM, SIGPIPE, SIGPROF, pthread_sigmask, signal  # pyright: ignore[reportMissingImports]
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
@@ -31,7 +30,7 @@ def main() -> None:
         word = "refused" if isinstance(error, (PermissionError, ImportError)) else "failed"
         control.send(f"{word} {error or type(error).__name__}".encode())
         os._exit(1)
-    control.send(f"ready {server.level}".encode())
+    control.send(" ".join(["ready", *server.held]).encode())
     try:
         server.serve()
     finally:
@@ -44,8 +43,7 @@ class Server:
     def __init__(self, control, settings: dict) -> None:
         self.control = control
         self.memory_share = settings["memory_share"]
-        for name in settings["modules"]:
-            __import__(name)
+        preload(settings["modules"])
         _, syscalls, _, confine, self.child, probes = load(
             "frames", "syscalls", "canonical", "confine", "child", "probes"
         )
@@ -54,57 +52,58 @@ class Server:
         skip = settings["without"]
         confine.drop_user()
         namespaces = "namespaces" not in skip and confine.enter_namespaces()
-        self.parent = os.getppid()
+        confine.leave_watcher(settings["client"])
         confine.harden(machine)
-        if namespaces:
-            confine.die_with_parent()  # the process outside, which has one thread
         unprivileged = confine.unprivileged()
         landlock = "landlock" not in skip and confine.restrict_files()
         self.seccomp = confine.Filter(machine) if syscalls.supported(machine) and "seccomp" not in skip else None
-        prepare_interpreter(settings, self.child.Sink())
+        prepare_interpreter(settings, self.child)
         if self.seccomp is not None and not probes.filter_holds(self.seccomp, machine):
             self.seccomp = None
-        self.level = level(self.seccomp is not None, landlock, namespaces, unprivileged)
-        if self.level == "L0" and not settings["accept_unsafe"]:
+        measures = {
+            "seccomp": self.seccomp is not None,
+            "unprivileged": unprivileged,
+            "landlock": landlock,
+            "namespaces": namespaces,
+        }
+        self.held = [name for name, holds in measures.items() if holds]
+        if not (self.seccomp and unprivileged or settings["accept_unsafe"]):
             raise PermissionError(
-                f"no working seccomp filter ({machine}, Linux {os.uname().release}). Use x86_64 or aarch64 with a "
-                "kernel and a container profile that allow seccomp filters; or pass accept_unsafe=True if you trust "
-                "every program that will run"
+                f"no working seccomp filter, or privileges that cannot be given up ({machine}, Linux "
+                f"{os.uname().release}). Use x86_64 or aarch64 with a kernel and a container profile that allow "
+                "seccomp filters; or pass accept_unsafe=True if you trust every program that will run"
             )
 
     def serve(self) -> None:
-        idle = select.poll()
-        idle.register(CONTROL, select.POLLIN)
+        # Each page that this loop touches is copied once a job, so it touches little.
+        fork, close, wait4, number = os.fork, os.close, os.wait4, int.from_bytes
+        receive, send, space = self.control.recvmsg, self.control.send, _socket.CMSG_SPACE(8)
+        run, seccomp, memory_share = self.child.run, self.seccomp, self.memory_share
+        pack = struct.Struct("<idq").pack
         while True:
-            if not idle.poll(1000):
-                if os.getppid() != self.parent:
-                    return
-                continue
-            message, ancillary, _, _ = self.control.recvmsg(8, _socket.CMSG_SPACE(8))
+            message, ancillary, _, _ = receive(8, space)
             if not message:
                 return
-            ((_, _, packed),) = ancillary
-            channel, job = int.from_bytes(packed[:4], "little"), int.from_bytes(packed[4:8], "little")
-            pid = os.fork()
+            descriptors = ancillary[0][2]
+            channel, job = number(descriptors[:4], "little"), number(descriptors[4:8], "little")
+            pid = fork()
             if pid == 0:
-                self.child.run(channel, job, int.from_bytes(message, "little"), self.seccomp, self.memory_share)
-            os.close(channel)
-            os.close(job)
-            self.control.send(self.wait(pid))
+                run(channel, job, number(message, "little"), seccomp, memory_share)
+            close(channel)
+            close(job)
+            _, status, usage = wait4(pid, 0)
+            send(pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
 
-    def wait(self, pid: int) -> bytes:
-        """Wait for the child, killing it if the caller goes away; its end as the kernel tells it."""
-        handle = os.pidfd_open(pid)
-        ends = select.poll()
-        ends.register(handle, select.POLLIN)
-        ends.register(CONTROL, 0)  # errors and hang-up only
-        while not (events := ends.poll(1000)) and os.getppid() == self.parent:
-            pass
-        if not events or events[0][0] == CONTROL:
-            os.kill(pid, SIGKILL)
-        _, status, usage = os.wait4(pid, 0)
-        os.close(handle)
-        return struct.pack("<idq", status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+def preload(modules: list[str]) -> None:
+    """Import what programs may import."""
+    sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # hashlib does without OpenSSL, which is large
+    # Modules ask for their own code to run in each child. Seeding `random` anew is the slow one, and not wanted: two
+    # servers have two seeds, so unseeded use shows in the results.
+    register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+    for name in modules:
+        __import__(name)
+    os.register_at_fork = register
 
 
 def load(*names: str) -> list:
@@ -134,28 +133,41 @@ def reset_signals() -> None:
         signal(number, SIG_DFL)
 
 
-def prepare_interpreter(settings: dict, sink) -> None:
+def prepare_interpreter(settings: dict, child) -> None:
     """The last touches before the memory image is frozen and shared by all children."""
+    os.dup2(1, child.CHANNEL)  # /dev/null
+    child.rehearse()
+    os.close(child.CHANNEL)
     os.environ.clear()
     sys.path.clear()
     sys.path_importer_cache.clear()
     sys.argv[:] = ["program"]
     sys.stdin = sys.__stdin__ = None
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = sink
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = child.Sink()
     sys.setrecursionlimit(settings["recursion_limit"])
     gc.set_threshold(settings["gc_threshold"], 10, 10)
     # Reference counts of common objects and the layout of the heap, which a program might look at.
     globals()["ballast"] = [[None, True, False, 0, 1, "", ()] for _ in range(settings["ballast"])]
-    compile("0", "<warm-up>", "exec")  # builds the compiler's types, which would cost each child a millisecond
     gc.collect()
+    fill_pools()
     gc.freeze()
 
 
-def level(seccomp: bool, landlock: bool, namespaces: bool, unprivileged: bool) -> str:
-    """The isolation level, as `docs/security.md` defines it."""
-    if not seccomp or not unprivileged:
-        return "L0"
-    return f"L{1 + landlock + namespaces}"
+def fill_pools() -> None:
+    """
+    Leave no gap in the memory pools of small objects.
+
+    A child then gets fresh pools, in which its objects lie together, instead of gaps in thirty pools, each of which
+    would be copied for it. A pool is 16 KiB and starts with a header of 48 bytes.
+    """
+    fillers = globals()["fillers"] = []
+    for size in range(48, 513, 16):
+        for _ in range(2000):
+            filler = bytes(size - b"".__sizeof__())
+            if id(filler) % 16384 == 48:  # the first of a new pool
+                break
+            fillers.append(filler)
+    bytearray(1 << 16)  # has malloc sort its free chunks, which the first call in each child would do otherwise
 
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+"""`Worker`: runs jobs one after the other, each in a child of its own servers.
+
+It repeats deterministic jobs on a server that differs in all that a program must not depend on, and retries what the
+machine spoiled.
+"""
+
+from __future__ import annotations
+
+import marshal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from . import verdict
+from .records import Execution, Job, Limits, Status, Value
+from .server import Server, ServerLost
+
+
+MAX_INPUT_BYTES = 1 << 20
+
+# What a program might notice, and must not depend on. The first kind runs every job, the others repeat deterministic
+# ones. Seeds are fixed, so that a job has the same verdict in every run.
+KINDS = (
+    {"hash_seed": 1, "recursion_limit": 1200, "memory_share": 1.0, "gc_threshold": 700, "ballast": 0},
+    {"hash_seed": 2, "recursion_limit": 1000, "memory_share": 0.875, "gc_threshold": 451, "ballast": 509},
+    {"hash_seed": 3, "recursion_limit": 1100, "memory_share": 0.9375, "gc_threshold": 613, "ballast": 251},
+    {"hash_seed": 4, "recursion_limit": 1050, "memory_share": 0.9, "gc_threshold": 521, "ballast": 127},
+)
+NO_VALUES = Execution(Status.INFRA_ERROR, (), 0.0, 0)
+
+
+class Worker:
+    """
+    One thread with up to eight fork servers: four kinds, each with and without a preloaded standard library, each
+    started when first needed. Two do for jobs that are not deterministic.
+
+    Args:
+        limits (`Limits`):
+            Limits of jobs that bring none of their own.
+        modules (`list[str]`):
+            What the servers preload.
+        settings (`dict`):
+            Further settings of all servers, see `Server`.
+    """
+
+    def __init__(self, limits: Limits, modules: list[str], settings: dict) -> None:
+        self._limits = limits
+        self._servers = {
+            (kind, full): Server(facts | settings | {"modules": modules if full else []})
+            for kind, facts in enumerate(KINDS)
+            for full in (False, True)
+        }
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def probe(self) -> list[str]:
+        """Start one server and return the measures that hold, see `levels`. Raises `RuntimeError`, `ServerLost`."""
+        server = self._servers[0, True]
+        server.start()
+        return server.held
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=work, name="populora-executor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Kill the program that runs, if any, end the thread and the servers."""
+        self._closing = True
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            while thread.join(0.02) or thread.is_alive():
+                for server in self._servers.values():
+                    server.interrupt()
+        for server in self._servers.values():
+            server.close()
+
+    def run(self, job: Job, when_slow: Callable[[], None]) -> Execution:
+        """Run one job; `when_slow` is called whenever a child takes long. Raises `RuntimeError` once closed."""
+        limits = job.limits or self._limits
+        first = self._run(0, job.program, job.inputs, limits, when_slow)
+        if not job.deterministic or not first.values:
+            return first
+        if first.status in (Status.CPU_TIMEOUT, Status.WALL_TIMEOUT, Status.INFRA_ERROR):
+            return first
+        if first.seconds > limits.cpu_seconds / 2:
+            # Whether it ends in time would depend on the machine.
+            return replace(first, status=Status.CPU_TIMEOUT, values=(Value(Status.CPU_TIMEOUT),) * len(first.values))
+        order = _another_order(job)
+        inputs = [job.inputs[index] for index in order]
+        middle = (len(inputs) + 1) // 2
+        for kind in _repetitions(job.program):
+            parts = [tuple(part) for part in (inputs[:middle], inputs[middle:]) if part]
+            again = [self._run(kind, job.program, part, limits, when_slow) for part in parts]
+            first = _compare(first, again, order)
+            if first.status in (Status.NONDETERMINISTIC, Status.INFRA_ERROR):
+                break
+        return first
+
+    def _run(self, kind: int, program: str, inputs: tuple, limits: Limits, when_slow: Callable) -> Execution:
+        source = program.encode("utf-8", "surrogatepass")
+        numbers = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.result_bytes)
+        # Format 2 has no shared references: each call gets its own copy of its arguments. Sets are written sorted.
+        payload = marshal.dumps((source, inputs, *numbers), 2)
+        if len(source) > limits.source_bytes or len(payload) > limits.source_bytes + MAX_INPUT_BYTES:
+            return replace(NO_VALUES, status=Status.TOO_LARGE)
+        server = self._servers[kind, "import" in program]
+        execution = NO_VALUES
+        for _ in range(2):
+            if self._closing:
+                raise RuntimeError("The executor was closed while this job ran.")
+            try:
+                most = verdict.max_report_bytes(len(inputs), limits)
+                end = server.execute(payload, limits.wall_seconds, most, when_slow)
+            except ServerLost:
+                continue
+            execution = verdict.judge(end, len(inputs), limits)
+            if execution.status is not Status.INFRA_ERROR:
+                break
+            server.close()  # whatever is wrong with it, the next one is new
+        return execution
+
+
+def _repetitions(program: str) -> tuple[int, ...]:
+    """The kinds of server on which to repeat a program."""
+    # Two hash seeds agree on the order of two strings in a set half of the time: four of them, one time in eight.
+    return (1, 2, 3) if "set" in program or "{" in program else (1,)
+
+
+def _another_order(job: Job) -> list[int]:
+    """A permutation of the inputs that the program cannot choose; the same each time."""
+    order = list(range(len(job.inputs)))[::-1]
+    if len(order) > 3:
+        Random(job.program + repr(len(order))).shuffle(order)
+    return order
+
+
+def _compare(first: Execution, again: list[Execution], order: list[int]) -> Execution:
+    """One execution from two: the first, with what differs marked. The second is in parts, in this order of inputs."""
+    spoiled = next((part for part in again if part.status is Status.INFRA_ERROR), None)
+    if spoiled is not None:
+        return spoiled
+    seconds = max(first.seconds, sum(part.seconds for part in again))
+    peak_memory = max(first.peak_memory, *(part.peak_memory for part in again))
+    found = dict(zip(order, (value for part in again for value in part.values)))
+    if len(found) == len(order):
+        second = tuple(found[index] for index in range(len(order)))
+    else:  # the program itself failed
+        second = (Value(Status.NONDETERMINISTIC),) * len(order)
+    if second == first.values:
+        return replace(first, seconds=seconds, peak_memory=peak_memory)
+    values = tuple(a if a == b else Value(Status.NONDETERMINISTIC) for a, b in zip(first.values, second))
+    return Execution(Status.NONDETERMINISTIC, values, seconds, peak_memory)
