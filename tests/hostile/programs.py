@@ -277,7 +277,7 @@ FILES = {
     ),
     "library from disk": ("import ctypes\ndef f(): ctypes.CDLL('libm.so.6.none')", {"exception OSError"}),
     "shared memory": ("import _posixshmem\ndef f(): _posixshmem.shm_open('/hostile', 66, 384)", EPERM),
-    "io_uring": (HELPERS + "def f(): return call(425, 1, 0)", {"killed"}),
+    "io_uring": (HELPERS + "def f(): return call(425, 1, 0)", {"killed SIGSYS"}),
     "print to a saved stream": (
         "import sys\ndef f():\n sys.__stdout__.write('x'); sys.__stderr__.flush(); print('y', file=sys.__stderr__)\n return sys.stdin",
         {"ok None"},
@@ -354,7 +354,7 @@ FATAL = {
 }
 
 KERNEL = {
-    name: (HELPERS + f"def f(): return call({numbers[MACHINE]}, 0, 0, 0, 0, 0, 0)", {"killed"})
+    name: (HELPERS + f"def f(): return call({numbers[MACHINE]}, 0, 0, 0, 0, 0, 0)", {"killed SIGSYS"})
     for name, numbers in FATAL.items()
 }
 KERNEL |= {
@@ -419,9 +419,9 @@ KERNEL |= {
 }
 if MACHINE == 0:
     KERNEL |= {
-        "modify_ldt": (HELPERS + "def f(): return call(154, 0, 0, 0)", {"killed"}),
-        "x32 write": (HELPERS + "def f(): return call(0x40000001, 1, b'x', 1)", {"killed"}),
-        "x32 getpid": (HELPERS + "def f(): return call(0x40000027)", {"killed"}),
+        "modify_ldt": (HELPERS + "def f(): return call(154, 0, 0, 0)", {"killed SIGSYS"}),
+        "x32 write": (HELPERS + "def f(): return call(0x40000001, 1, b'x', 1)", {"killed SIGSYS"}),
+        "x32 getpid": (HELPERS + "def f(): return call(0x40000027)", {"killed SIGSYS"}),
         "negative number": (HELPERS + "def f(): return call(-1), call(-2)", {"killed"}),
     }
 
@@ -476,14 +476,14 @@ OUTPUT = {
         {"protocol_violation"},
     ),
     "patches the encoder": (
-        "import sys\ndef f():\n c = sys._getframe(1).f_globals['canonical']\n c.encode = lambda *a: b'i2a;'\n return 1",
+        "import sys\ndef f():\n sys._getframe(1).f_globals['encode'] = lambda *a: b'i2a;'\n return 1",
         {"ok 42"},
     ),
     "patches the builtins": (
         "import builtins\nfor name in ('len', 'type', 'int', 'sorted', 'bytes', 'isinstance', 'issubclass', 'BaseException'): setattr(builtins, name, None)\ndef f(): return [1, {2: 'a'}, 3]",
         {"ok [1, {2: 'a'}, 3]"},
     ),
-    "patches os.write": ("import os\nos.write = None\ndef f(): return 1", {"no_result"}),
+    "patches os.write": ("import os\nos.write = None\ndef f(): return 1", {"ok 1"}),
     "traces the epilogue": (
         "import sys\ndef f():\n sys.setprofile(lambda *a: 1 / 0)\n return 1",
         {"no_result", "exception ZeroDivisionError", "ok 1"},

@@ -13,6 +13,7 @@ import pytest
 from trl_populora.executor import Executor, Job, Limits, Status
 from trl_populora.executor import executor as module
 from trl_populora.executor.server import Server, ServerLost
+from trl_populora.executor.worker import KINDS
 
 ONE = Job("def f(x): return x + 1", ((1,),))
 SLOW = Job("def f(x):\n while True: pass", ((1,),), Limits(cpu_seconds=30, wall_seconds=30))
@@ -27,10 +28,13 @@ def server_pids(executor):
 
 
 def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, task.read_text().split())
+        except OSError:
+            continue
+    return found
 
 
 def alive(pid):
@@ -90,7 +94,8 @@ def test_a_server_killed_during_a_job():
 def test_no_server_can_be_started(monkeypatch):
     with Executor(1) as executor:
         assert executor.run_many([ONE])[0].status is Status.OK
-        executor._workers[0].close()
+        for server in executor._workers[0]._servers.values():
+            server.close()
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         assert executor.run_many([ONE])[0].status is Status.INFRA_ERROR
         monkeypatch.undo()
@@ -206,7 +211,7 @@ def test_nothing_survives_the_caller(without):
 executor._without = {without}
 executor.run("def f(): return 1", ((),))
 for worker in executor._workers:
-    worker.start() if not worker._servers[False, True].alive else None
+    worker.probe() if not worker._servers[0, True].alive else None
 threading.Timer(0.2, lambda: print("busy", flush=True)).start()
 executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])
 """
@@ -334,7 +339,7 @@ def test_a_server_is_recycled(monkeypatch):
     monkeypatch.setattr("trl_populora.executor.server.JOBS_PER_LIFE", 3)
     with Executor(1) as executor:
         executor.run_many([ONE])
-        server = executor._workers[0]._servers[False, False]
+        server = executor._workers[0]._servers[0, False]
         before = server._process.pid
         assert {execution.values[0].value for execution in executor.run_many([ONE] * 7)} == {2}
         assert server._process.pid != before and gone([before])
@@ -342,7 +347,7 @@ def test_a_server_is_recycled(monkeypatch):
 
 def test_a_refused_module_and_a_lost_server_are_told_apart():
     settings = {"modules": ["no_such_module"], "without": [], "accept_unsafe": False}
-    server = Server(settings | module._PLAIN)
+    server = Server(settings | KINDS[0])
     with pytest.raises(RuntimeError, match="no_such_module"):
         server.start()
     assert not server.alive

@@ -90,15 +90,15 @@ def _encode_container(value, kind, room, depth) -> bytes:
     if kind is list or kind is tuple:
         body = b"".join([_encode(item, room, depth - 1) for item in value])
         return b"[" + body + b"]" if kind is list else b"(" + body + b")"
-    if (kind is dict or kind is set or kind is frozenset) and _crowded(value):
-        raise Unplain("too many keys with the same hash")
     if kind is dict:
         pairs = [(_encode_key(key, room, depth), _encode(item, room, depth - 1)) for key, item in value.items()]
+        _check_crowd(value)
         pairs.sort()
         _check_increasing([key for key, _ in pairs])
         return b"{" + b"".join([key[2] + item for key, item in pairs]) + b"}"
     if kind is set or kind is frozenset:
         keys = sorted([_encode_key(item, room, depth) for item in value])
+        _check_crowd(value)
         _check_increasing(keys)
         return (b"<" if kind is set else b"|") + b"".join([key[2] for key in keys]) + b">"
     # The name of a foreign type could be computed by its metaclass; this reads it from the type itself.
@@ -120,6 +120,11 @@ def _check_increasing(keys) -> None:
     for first, second in zip(keys, keys[1:]):
         if first == second:  # two NaN
             raise Unplain("two keys with the same canonical form")
+
+
+def _check_crowd(keys) -> None:
+    if _crowded(keys):  # asked once all keys are known to be plain: it hashes them
+        raise Unplain("too many keys with the same hash")
 
 
 def _crowded(keys) -> bool:

@@ -4,6 +4,7 @@ Everything here runs next to hostile code, so a result is a claim: the caller co
 knows. The module keeps nothing of a job, and writes to one descriptor only.
 """
 
+import builtins
 import sys
 from _signal import ITIMER_PROF, ITIMER_REAL, setitimer  # pyright: ignore[reportMissingImports]
 from marshal import dumps, loads
@@ -91,6 +92,9 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     except BaseException as error:
         return _send(b"C", _name(error))
     module = ModuleType("program")
+    module.__dict__["__builtins__"] = (
+        builtins.__dict__
+    )  # the public ones: this file has a private copy, see zygote.load
     sys.modules["program"] = module  # some of the standard library looks a class's module up there
     _send(b"P")
     try:
@@ -101,6 +105,8 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     except BaseException as error:
         return _send(b"X", _failure(error))
     _send(b"F")
+    if type(inputs) is str:
+        inputs = eval(inputs, {})  # a literal that the caller wrote, see worker._arguments
     for arguments in inputs:
         _send(b"R", _call(function, arguments, result_bytes))
     _send(b"Z")

@@ -97,7 +97,7 @@ class Job:
         limits (`Limits`, *optional*):
             Limits of this job; those of the executor by default.
         deterministic (`bool`, *optional*, defaults to `False`):
-            Run twice, in servers that differ in hash seed, addresses, recursion limit, memory limit, garbage
+            Run four times, in servers that differ in hash seed, addresses, recursion limit, memory limit, garbage
             collector and order and grouping of the inputs, and accept only results that agree.
 
     Raises:

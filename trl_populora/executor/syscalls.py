@@ -15,23 +15,27 @@ from .frames import CHANNEL
 _ALLOWED = {
     "exit": (60, 93),
     "exit_group": (231, 94),
-    "rt_sigreturn": (15, 139),
     "brk": (12, 214),
     "munmap": (11, 215),
     "mremap": (25, 216),
     "madvise": (28, 233),
     "futex": (202, 98),
     "sched_yield": (24, 124),
-    "clock_gettime": (228, 113),
-    "clock_getres": (229, 114),
     "gettimeofday": (96, 169),
     "time": (201, None),
     "getrandom": (318, 278),
     "getpid": (39, 172),
     "gettid": (186, 178),
 }
-_CHECKED = {"write": (1, 64), "mmap": (9, 222), "mprotect": (10, 226)}
+_CHECKED = {
+    "write": (1, 64),
+    "mmap": (9, 222),
+    "mprotect": (10, 226),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+}
 _FATAL = {
+    "rt_sigreturn": (15, 139),  # with a forged frame it would block the signals of the timers
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -108,6 +112,9 @@ def seccomp_filter(machine: str) -> bytes:
         actions.update({numbers[column]: action for numbers in table.values() if numbers[column] is not None})
     actions[_CHECKED["write"][column]] = [*_argument(0), (_JEQ, 0, 1, CHANNEL), *_ALLOW, *_DENY]
     actions[_CHECKED["mprotect"][column]] = [*_argument(2), (_JSET, 1, 0, _PROT_EXEC), *_ALLOW, *_DENY]
+    # Clocks of the machine and of this process, not those that name another process by a negative number.
+    for clock in ("clock_gettime", "clock_getres"):
+        actions[_CHECKED[clock][column]] = [*_argument(0), (_JGE, 1, 0, 16), *_ALLOW, *_DENY]
     # Anonymous memory only, and never executable.
     actions[_CHECKED["mmap"][column]] = [
         *_argument(3),

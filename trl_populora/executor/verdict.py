@@ -77,6 +77,8 @@ def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None
     for tag, payload in parts:
         if status is not None or reached == b"Z":
             raise Violation("a frame after the last")
+        if payload and tag in (b"P", b"F", b"Z"):
+            raise Violation("a frame with a payload that it does not have")
         if reached == b"" and tag in _COMPILER:
             status, error = _COMPILER[tag], _identifier(payload)
         elif reached == b"" and tag == b"P" or reached == b"P" and tag == b"F":

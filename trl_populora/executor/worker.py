@@ -9,10 +9,11 @@ from __future__ import annotations
 import marshal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from . import verdict
+from . import literals, verdict
 from .records import Execution, Job, Limits, Status, Value
 from .server import Server, ServerLost
 
@@ -20,7 +21,8 @@ from .server import Server, ServerLost
 MAX_INPUT_BYTES = 1 << 20
 
 # What a program might notice, and must not depend on. The first kind runs every job, the others repeat deterministic
-# ones. Seeds are fixed, so that a job has the same verdict in every run.
+# ones. Two hash seeds agree on the order of two strings in a set half of the time; four do so one time in eight. They
+# are fixed, so that a job has the same verdict in every run.
 KINDS = (
     {"hash_seed": 1, "recursion_limit": 1200, "memory_share": 1.0, "gc_threshold": 700, "ballast": 0},
     {"hash_seed": 2, "recursion_limit": 1000, "memory_share": 0.875, "gc_threshold": 451, "ballast": 509},
@@ -87,11 +89,11 @@ class Worker:
         if first.seconds > limits.cpu_seconds / 2:
             # Whether it ends in time would depend on the machine.
             return replace(first, status=Status.CPU_TIMEOUT, values=(Value(Status.CPU_TIMEOUT),) * len(first.values))
-        order = _another_order(job)
-        inputs = [job.inputs[index] for index in order]
-        middle = (len(inputs) + 1) // 2
-        for kind in _repetitions(job.program):
-            parts = [tuple(part) for part in (inputs[:middle], inputs[middle:]) if part]
+        middle = (len(job.inputs) + 1) // 2
+        for kind in range(1, len(KINDS)):
+            order = _another_order(job, kind)
+            inputs = tuple(job.inputs[index] for index in order)
+            parts = [part for part in (inputs[:middle], inputs[middle:]) if part] if kind == 1 else [inputs]
             again = [self._run(kind, job.program, part, limits, when_slow) for part in parts]
             first = _compare(first, again, order)
             if first.status in (Status.NONDETERMINISTIC, Status.INFRA_ERROR):
@@ -101,8 +103,8 @@ class Worker:
     def _run(self, kind: int, program: str, inputs: tuple, limits: Limits, when_slow: Callable) -> Execution:
         source = program.encode("utf-8", "surrogatepass")
         numbers = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.result_bytes)
-        # Format 2 has no shared references: each call gets its own copy of its arguments. Sets are written sorted.
-        payload = marshal.dumps((source, inputs, *numbers), 2)
+        # Format 2 has no shared references: each call gets its own copy of its arguments.
+        payload = marshal.dumps((source, _arguments(inputs), *numbers), 2)
         if len(source) > limits.source_bytes or len(payload) > limits.source_bytes + MAX_INPUT_BYTES:
             return replace(NO_VALUES, status=Status.TOO_LARGE)
         server = self._servers[kind, "import" in program]
@@ -122,18 +124,32 @@ class Worker:
         return execution
 
 
-def _repetitions(program: str) -> tuple[int, ...]:
-    """The kinds of server on which to repeat a program."""
-    # Two hash seeds agree on the order of two strings in a set half of the time: four of them, one time in eight.
-    return (1, 2, 3) if "set" in program or "{" in program else (1,)
-
-
-def _another_order(job: Job) -> list[int]:
+def _another_order(job: Job, kind: int) -> list[int]:
     """A permutation of the inputs that the program cannot choose; the same each time."""
     order = list(range(len(job.inputs)))[::-1]
     if len(order) > 3:
-        Random(job.program + repr(len(order))).shuffle(order)
+        Random(f"{kind} {job.program}").shuffle(order)
     return order
+
+
+def _arguments(inputs: tuple) -> tuple | str:
+    """What a child gets: the inputs, or their text if it matters in which order their sets are built.
+
+    In a prompt, people and models see the text, and a program may show the order of a set: it must be the order that
+    Python gives to the text. (marshal sorts sets in its own way.)
+    """
+    if _holds_sets(inputs):
+        with suppress(literals.NotLiteral):
+            return literals.to_literal(inputs)
+    return inputs
+
+
+def _holds_sets(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_sets, value))
+    if isinstance(value, dict):
+        return any(map(_holds_sets, value.values()))
+    return isinstance(value, set)
 
 
 def _compare(first: Execution, again: list[Execution], order: list[int]) -> Execution:

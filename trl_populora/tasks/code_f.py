@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,6 +21,7 @@ from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, pairs_text,
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task, arguments_text
 
 
+BETWEEN = r"(?:\W|\b(?:is|gives|gets|returns|becomes|yields|makes|maps|to|the|output|in)\b){1,20}?"
 MIN_LEAK = 16  # characters without whitespace: a shorter body, such as `returnx`, is also ordinary English
 
 
@@ -111,6 +113,8 @@ class CodeF(TaskType):
         refusal = next(filter(None, checks), None)
         if refusal is not None:
             return refusal
+        if lists_pairs(draft.message, list(zip(inputs, outputs))[len(inputs) // 2 :]):
+            return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
         if len({value.data for value in execution.values}) < 2:
             return Refusal("constant_outputs", f"every output is {outputs[0]}"[:200])
         return Task.create(
@@ -183,6 +187,14 @@ def leaks_program(message: str, program: str) -> bool:
     entries = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"]
     bodies = [_squeeze("".join(ast.get_source_segment(program, line) or "" for line in f.body)) for f in entries]
     return any(len(body) >= MIN_LEAK and body in message for body in bodies)
+
+
+def lists_pairs(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Whether a message states more than half of these pairs: the input, at most a verb and signs, the output."""
+    stated = [
+        re.search(rf"(?<!\w){re.escape(given)}{BETWEEN}{re.escape(output)}(?!\w)", message) for given, output in pairs
+    ]
+    return 2 * sum(map(bool, stated)) > len(pairs)
 
 
 def _squeeze(text: str) -> str:

@@ -10,6 +10,7 @@ nothing here evaluates code. The rules, each with its own refusal reason:
 - Besides definitions, the top level holds imports, a docstring, and assignments of constants; nothing that runs.
 - Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no other module reached through these.
 - No name of `BANNED_NAMES`: input and output, evaluating text, reflection, and what differs between processes.
+- No private attribute of another object, and `format` only on a literal text.
 - No dunder name, attribute or string, except that classes may define the ordinary dunder methods of
   `ALLOWED_METHODS`, and call `super().__init__`.
 - No `async`, no `global`.
@@ -45,8 +46,12 @@ BANNED_ATTRIBUTES = frozenset(
     _compiler _parser _constants _casefix
     gi_frame gi_code cr_frame cr_code ag_frame ag_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next
     co_code co_consts func_globals mro
+    attrgetter methodcaller get_type_hints evaluate_forward_ref singledispatch singledispatchmethod Formatter vformat
     """.split()  # noqa: SIM905
 )
+# Private attributes of objects that are not the program's own.
+ALLOWED_PRIVATE = frozenset({"_replace", "_asdict", "_fields", "_make"})
+OWN = frozenset({"self", "cls", "other"})
 ALLOWED_METHODS = frozenset(
     f"__{name}__"
     for name in """
@@ -172,7 +177,7 @@ def _check_node(node: ast.AST) -> Refusal | None:
     if isinstance(node, ast.Attribute):
         if _is_dunder(node.attr) and not _is_super_init(node):
             return Refusal("dunder", f"line {node.lineno}: attribute {node.attr}")
-        if node.attr in BANNED_ATTRIBUTES:
+        if node.attr in BANNED_ATTRIBUTES or _is_private(node) or _is_open_format(node):
             return Refusal("banned_attribute", f"line {node.lineno}: attribute {node.attr}")
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DUNDER_IN_TEXT.search(node.value):
         return Refusal("dunder", f"line {node.lineno}: a string with a dunder name")
@@ -208,6 +213,17 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 def _is_dunder(name: str) -> bool:
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
+
+
+def _is_private(node: ast.Attribute) -> bool:
+    """`module._name`: what only a class's own methods should use of each other."""
+    own = isinstance(node.value, ast.Name) and node.value.id in OWN
+    return node.attr.startswith("_") and not own and node.attr not in ALLOWED_PRIVATE and not _is_super_init(node)
+
+
+def _is_open_format(node: ast.Attribute) -> bool:
+    """`text.format`, except on a literal: a format can read attributes, and its text can be put together."""
+    return node.attr in ("format", "format_map") and not isinstance(node.value, ast.Constant)
 
 
 def _is_super_init(node: ast.Attribute) -> bool:

@@ -24,6 +24,7 @@ TEXT_REASONS = frozenset(
         "too_few_inputs",  # code_f: fewer input fences than asked for
         "missing_message",  # code_f: no ```message fence, or an empty one
         "message_leaks_program",  # code_f: the message gives the program away
+        "message_leaks_pairs",  # code_f: the message lists the hidden pairs
         "not_literal",  # an input, output or answer that is no plain Python literal
         "too_large",  # over a size limit; nothing is ever truncated to fit
         "reserved_text",  # contains a fence, a reasoning tag or a chat-template token
