@@ -5,7 +5,7 @@ import torch
 from toy_adapters import assert_same_bits, make_factors
 
 from tests.tiny import tiny_population
-from trl_populora.evolution import OPERATORS, EvolutionSettings, evolve, remake
+from trl_populora.evolution import OPERATORS, EvolutionSettings, ask, evolve, remake, tell
 from trl_populora.population.factors import Factor
 from trl_populora.self_play.ratings import Match, Ratings
 
@@ -142,13 +142,13 @@ def test_same_generator_state_same_evolution():
 
 
 def test_all_operators_get_drawn():
-    drawn = set()
-    for seed in range(40):
-        table, ratings = played(4, 4)
-        drawn |= {
-            e.operator for e in evolve(table, ratings, settings=EvolutionSettings(), step=1, rng=generator(seed))
-        }
-    assert drawn == set(EvolutionSettings().operators) == set(OPERATORS) - {"average", "clone"}
+    settings, wanted, drawn = EvolutionSettings(), set(OPERATORS) - {"average", "clone"}, set()
+    table, ratings = played(4, 4)
+    for seed in range(100):
+        drawn |= {child.operator for child in ask(table, ratings, generator(seed), settings=settings)}
+        if drawn == wanted:
+            break
+    assert drawn == set(settings.operators) == wanted
 
 
 def test_roles_of_one_member_never_change():
@@ -180,14 +180,57 @@ def test_children_are_not_replaced_before_min_age():
 
 
 def test_learning_rate_mutation():
-    rates = set()
-    for seed in range(20):
-        table, ratings = played(4, 4)
-        settings = EvolutionSettings(mutate_learning_rate=True, operators=("clone",))
-        for event in evolve(table, ratings, settings=settings, step=20, rng=generator(seed)):
-            assert table[event.slot].learning_rate == event.learning_rate
-            rates.add(event.learning_rate)
-    assert sorted(rates) == pytest.approx([0.8e-3, 1.25e-3])
+    settings = EvolutionSettings(mutate_learning_rate=True, operators=("clone",))
+    table, ratings = played(4, 4)
+    children = [child for seed in range(8) for child in ask(table, ratings, generator(seed), settings=settings)]
+    assert sorted({child.learning_rate for child in children}) == pytest.approx([0.8e-3, 1.25e-3])
+    for event in tell(table, ratings, children[:2], step=20):
+        assert table[event.slot].learning_rate == event.learning_rate
+
+
+def test_ask_writes_nothing_and_tell_takes_what_it_is_given():
+    table, ratings = played(4, 4)
+    before, state = table.snapshot(), ratings.state_dict()
+    teacher, student = ask(table, ratings, generator())
+    assert (teacher.slot, student.slot) == ("teacher_3", "student_3")
+    assert table.calls == [] and ratings.state_dict() == state
+    for name, factors in before.items():
+        assert_same_bits(table.weights[name], factors)
+    (event,) = tell(table, ratings, [student], step=7)
+    assert (event.slot, event.step, event.version, table["student_3"].born_step) == ("student_3", 7, 1, 7)
+    assert_same_bits(table.weights["student_3"], student.factors)
+    assert_same_bits(table.weights["teacher_3"], before["teacher_3"])
+
+
+def test_ask_and_tell_are_one_evolve():
+    (table, ratings), (other, other_ratings) = played(4, 4), played(4, 4)
+    settings = EvolutionSettings(fraction=0.5, selection="tournament", tournament_size=2)
+    events = tell(table, ratings, ask(table, ratings, generator(3), settings=settings, step=40), step=40)
+    assert events == evolve(other, other_ratings, settings=settings, step=40, rng=generator(3))
+    for name in table.names():
+        assert_same_bits(table.weights[name], other.weights[name])
+
+
+def test_stale_and_conflicting_offspring_are_refused_whole():
+    table, ratings = played(4, 4)
+    teacher, student = ask(table, ratings, generator(), settings=EvolutionSettings(operators=("clone",)))
+    own = replace(teacher, slot="teacher_0")  # the slot of the parent of `teacher`
+    for children, words in (
+        ([student, teacher, teacher], "Two children want one slot"),
+        ([student, replace(teacher, parents=(("teacher_0", 5),))], "teacher_0@5.*version 0.*Ask again"),
+        ([teacher, own], "'teacher_0' is a parent of the child for 'teacher_3'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            tell(table, ratings, children)
+        assert table.calls == []
+
+
+def test_a_child_that_is_not_finite_is_refused_before_anything_is_written():
+    table, ratings = played(4, 4)
+    table.weights["student_0"]["head"].B.fill_(float("inf"))
+    with pytest.raises(ValueError, match=r"student_0.*'clone' is not finite at head"):
+        evolve(table, ratings, settings=EvolutionSettings(operators=("clone",)), step=20, rng=generator())
+    assert table.calls == []
 
 
 def test_parameters_reach_the_operator_and_the_record():
@@ -197,20 +240,6 @@ def test_parameters_reach_the_operator_and_the_record():
     for event in evolve(table, ratings, settings=settings, step=20, rng=generator()):
         assert event.parameters["eps"] == 0.0 and isinstance(event.parameters["seed"], int)
         assert_same_bits(table.weights[event.slot], before[event.parents[0][0]])
-
-
-def test_slot_with_another_scaling_keeps_it():
-    table, ratings = played(4, 4)
-    table.weights["student_3"] = make_factors(50, scaling=0.5)
-    before = table.snapshot()
-    seen = []
-    table.replace = lambda name, factors, **options: seen.append((name, factors)) or table.members[name]
-    evolve(table, ratings, settings=EvolutionSettings(operators=("clone",)), step=20, rng=generator())
-    child = dict(seen)["student_3"]
-    for path, factor in child.items():
-        parent = before["student_0"][path]
-        assert factor.scaling == 0.5
-        torch.testing.assert_close(factor.B * 0.5, parent.B * parent.scaling)
 
 
 def test_broken_members_are_refused_before_anything_is_written():
@@ -233,6 +262,9 @@ def test_due():
         ({"fraction": 0.7}, "fraction.*0.7"),
         ({"min_age": -1}, "min_age.*-1"),
         ({"min_age": 9, "max_age": 3}, "max_age.*3 and 9"),
+        ({"elites": 0}, "elites.*0"),
+        ({"selection": "tournement"}, "selection: 'tournement'. Did you mean 'tournament'"),
+        ({"tournament_size": 0}, "tournament_size.*0"),
         ({"operators": ()}, "at least one"),
         ({"operators": ("dare", "dare")}, "none twice"),
         ({"operators": ("svd_structure",)}, "'svd_structure'.*Did you mean 'svd_structured'"),

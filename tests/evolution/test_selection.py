@@ -64,20 +64,24 @@ def test_max_age_comes_first_but_never_takes_the_best():
     ages=st.lists(st.integers(0, 50), min_size=12, max_size=12),
     num_parents=st.integers(1, 3),
     max_age=st.none() | st.integers(10, 50),
+    elites=st.integers(1, 3),
+    selection=st.sampled_from(["truncation", "tournament"]),
+    tournament_size=st.integers(1, 5),
     seed=st.integers(0, 99),
 )
-def test_properties(fitness, fraction, ages, num_parents, max_age, seed):
+def test_properties(fitness, fraction, ages, num_parents, max_age, elites, selection, tournament_size, seed):
     candidates = [Candidate(f"m{i}", value, age) for i, (value, age) in enumerate(zip(fitness, ages))]
     options = {"fraction": fraction, "num_parents": num_parents, "min_age": 10, "max_age": max_age}
+    options |= {"elites": elites, "selection": selection, "tournament_size": tournament_size}
     result = select(candidates, rng=random.Random(seed), **options)
     assert result == select(candidates, rng=random.Random(seed), **options)
     value = {c.name: c.fitness for c in candidates}
     replaced = [replacement.slot for replacement in result]
     eligible = [c for c in candidates if c.age >= 10]
-    best = max(candidates, key=lambda c: c.fitness).name
-    assert best not in replaced and len(set(replaced)) == len(replaced)
+    best = [c.name for c in sorted(candidates, key=lambda c: -c.fitness)[:elites]]
+    assert not set(best) & set(replaced) and len(set(replaced)) == len(replaced)
     assert len(result) <= max(1, int(fraction * len(candidates) + 1e-9))
-    assert result or not [c for c in eligible if c.name != best]
+    assert result or not [c for c in eligible if c.name not in best]
     for replacement in result:
         assert len(set(replacement.parents)) == len(replacement.parents) == min(num_parents, len(candidates))
         assert [value[p] for p in replacement.parents] == sorted((value[p] for p in replacement.parents), reverse=True)
@@ -102,6 +106,24 @@ def test_parents_are_drawn_evenly_from_the_top():
     assert abs(drawn[("m6",)] - 400) < 80
 
 
+def test_tournament_prefers_the_fit_by_its_size():
+    wins = {}
+    for size in (1, 2, 7):
+        options = {"selection": "tournament", "tournament_size": size}
+        drawn = Counter(select(role(*range(8)), rng=random.Random(seed), **options)[0].parents for seed in range(400))
+        wins[size] = [drawn[(f"m{i}",)] for i in range(8)]
+    assert wins[1][0] == wins[1][1] == 0 and min(wins[1][2:]) > 30  # of six survivors, all alike
+    assert wins[2][2] == 0 and wins[2][7] == pytest.approx(
+        400 * 5 / 15, abs=40
+    )  # best of six, met by five of 15 pairs
+    assert wins[7][7] == 400
+
+
+def test_elites_stay_even_where_places_are_left():
+    assert slots(role(1, 2, 3, 4), fraction=0.5, elites=3) == ["m0"]
+    assert slots(role(1, 2), elites=2) == []
+
+
 def test_parents_per_slot():
     result = select(role(*range(8)), rng=random.Random(0), num_parents={f"m{i}": 1 + i % 2 for i in range(8)})
     assert {r.slot: len(r.parents) for r in result} == {"m0": 1, "m1": 2}
@@ -113,3 +135,6 @@ def test_bad_input_is_named():
     for fraction in (0, 0.6, -1):
         with pytest.raises(ValueError, match="fraction"):
             slots(role(1, 2), fraction=fraction)
+    for options in ({"elites": 0}, {"selection": "roulette"}, {"tournament_size": 0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            slots(role(1, 2), **options)

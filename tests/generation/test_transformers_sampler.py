@@ -62,6 +62,30 @@ def test_a_share_of_the_rows_draws_what_one_process_would(population):
         assert [c.ids for c in share] == [whole[i].ids for i in mine]
 
 
+@pytest.mark.parametrize("rows", [ROWS, [*NAMES, "student_0"] * 2, ["teacher_1"] * 7 + ["student_0"] * 2])
+def test_a_members_tokens_are_those_it_draws_alone(population, rows):
+    """Invariant 1, the hard way: nobody else in the batch, other padding, other neighbours, another order."""
+    draw = sampler(population)
+    prompts = [PROMPTS[i % len(PROMPTS)] for i in range(len(rows))]
+    together = draw(prompts, rows, seed=8)
+    for name in set(rows):
+        own = [i for i, row in enumerate(rows) if row == name]
+        alone = draw([prompts[i] for i in own], [name] * len(own), seed=8, streams=own)
+        assert [c.ids for c in alone] == [together[i].ids for i in own]
+    turned = list(reversed(range(len(rows))))
+    other_way = draw([prompts[i] for i in turned], [rows[i] for i in turned], seed=8, streams=turned)
+    assert [c.ids for c in reversed(other_way)] == [c.ids for c in together]
+
+
+def test_no_row_is_moved_while_decoding(population):
+    """Rows reach the model in blocks of their members, whatever their order and lengths in the call."""
+    plans = []
+    handle = population.base_model.register_forward_pre_hook(lambda *_: plans.append(population.routing._plan))
+    sampler(population, batch_size=4)(PROMPTS, ROWS, seed=0)
+    handle.remove()
+    assert plans and all(plan.order is None for plan in plans)
+
+
 def test_small_batches_draw_the_same(population):
     assert sampler(population)(PROMPTS, ROWS, seed=4) == sampler(population, batch_size=2)(PROMPTS, ROWS, seed=4)
 

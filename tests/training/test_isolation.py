@@ -52,6 +52,20 @@ def test_isolation_of_members(make_trainer, victim, settings):
     assert {name for name in plain if plain[name] != swapped[name]} == {victim}
 
 
+def test_isolation_with_more_members_than_rows_in_a_micro_batch(make_trainer):
+    def run(swapped):
+        trainer = make_trainer(
+            rewards=only_text_reward, num_teachers=4, num_students=4, per_device_train_batch_size=3, max_steps=1
+        )
+        if swapped:
+            swap_rows_of(trainer, "student_2")
+        trainer.train()
+        return {name: member_state(trainer, name) for name in trainer.population}
+
+    plain, swapped = run(False), run(True)
+    assert {name for name in plain if plain[name] != swapped[name]} == {"student_2"}
+
+
 def only_text_reward(completions, player, **kwargs):
     return hash_reward(completions)
 

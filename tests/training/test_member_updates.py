@@ -1,5 +1,7 @@
 """Invariant 2: every member's update is what a GRPOTrainer with one adapter computes on that member's rows alone."""
 
+from collections import Counter
+
 import pytest
 import torch
 from datasets import Dataset
@@ -10,6 +12,7 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward, text_of
 
 
+NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
 LENGTHS = {"teacher_0": 3, "teacher_1": 8, "student_0": 5, "student_1": 7}
 
 
@@ -107,6 +110,68 @@ def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
 
 def _lora(state):
     return [value for key, value in state.items() if "lora_A" in key or "lora_B" in key]
+
+
+@pytest.mark.parametrize("settings", [{}, {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"])
+def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
+    """Fewer rows than members, whole roles, the whole round: one update, to the rounding of float32."""
+    updates = []
+    for size in (2, 4, 6, 12):
+        trainer = make_trainer(per_device_train_batch_size=size, optim="sgd", **{"max_steps": 1} | settings)
+        trainer.sampler = shorten(trainer.sampler)
+        before = {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in NAMES}
+        trainer.train()
+        after = {name: trainer.population.parameters(name) for name in NAMES}
+        updates.append({name: [a - b for a, b in zip(after[name], before[name], strict=True)] for name in NAMES})
+    for update in updates[:-1]:
+        for name in NAMES:
+            for got, want in zip(update[name], updates[-1][name], strict=True):
+                assert want.norm() > 0 and (got - want).norm() <= 1e-4 * want.norm()
+
+
+def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the_round(make_trainer):
+    trainer = make_trainer(num_iterations=2, max_steps=4)
+    trainer.sampler = shorten(trainer.sampler)
+    loss, seen = trainer._compute_loss, []
+    trainer._compute_loss = lambda model, inputs: (
+        seen.append((trainer.state.global_step, inputs)) or loss(model, inputs)
+    )
+    trainer.train()
+    rounds = {0: [], 1: []}
+    for step, inputs in seen:
+        counts = Counter(inputs["member_ids"].tolist())
+        assert len(set(counts.values())) == 1
+        rounds[step // 2].append((step, counts))
+    for steps in rounds.values():
+        assert [step for step, _ in steps] == sorted(step for step, _ in steps) and len(steps) == 6
+        for step in {step for step, _ in steps}:  # every optimizer step sees the whole round once
+            total = sum((counts for own, counts in steps if own == step), Counter())
+            assert total == {0: 2, 1: 2, 2: 4, 3: 4}
+
+
+@pytest.mark.parametrize("bound", [1e-3, 0.5, 1e9])
+def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
+    trainer = make_trainer(max_grad_norm=bound)
+    trainer.create_optimizer()
+    generator = torch.Generator().manual_seed(0)
+    trainer._scales = {name: 0.5 + i for i, name in enumerate(NAMES)}
+    want, norms = {}, {}
+    for i, name in enumerate(NAMES[:3]):  # the last one has no gradient
+        own = trainer.population.parameters(name)
+        for p in own:
+            p.grad = 10.0**-i * torch.randn(p.shape, generator=generator)
+        copies = [torch.nn.Parameter(p.detach().clone()) for p in own]
+        for copy, p in zip(copies, own, strict=True):
+            copy.grad = p.grad * trainer._scales[name]
+        norms[name] = float(torch.nn.utils.clip_grad_norm_(copies, bound))
+        want[name] = [copy.grad for copy in copies]
+    total = trainer._clip_grad_norm(trainer.model)
+    for name in NAMES[:3]:
+        for p, grad in zip(trainer.population.parameters(name), want[name], strict=True):
+            torch.testing.assert_close(p.grad, grad, rtol=1e-5, atol=0.0)
+    assert trainer.member_grad_norms == pytest.approx(norms | {NAMES[3]: 0.0}, rel=1e-5)
+    assert float(total) == pytest.approx(sum(norm**2 for norm in norms.values()) ** 0.5, rel=1e-5)
+    assert all(p.grad is None for p in trainer.population.parameters(NAMES[3]))
 
 
 def test_rows_of_a_member_are_compute_matched(make_trainer):

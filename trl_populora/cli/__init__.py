@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ..train import wait_politely
-from . import doctor, evaluate, evolve, play, report, train, warmup
+from . import doctor, evaluate, evolve, play, report, retention, train, warmup
 
 
 COMMANDS = {
@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "report": report,
     "evolve": evolve,
+    "retention": retention,
     "play": play,
     "doctor": doctor,
 }

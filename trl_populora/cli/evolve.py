@@ -16,14 +16,14 @@ def add_arguments(parser) -> None:
 
 
 def run(options) -> int:
-    from ..evolution import OPERATORS, breed, cosine
-    from ..evolution.replacement import EvolutionSettings
+    from ..evolution import OPERATORS, EvolutionSettings, breed, cosine, read_adapter, write_adapter
 
-    parameters = read_parameters(options.set)
+    known = OPERATORS[options.operator].parameters if options.operator in OPERATORS else {}
+    parameters = read_parameters(options.set, texts=[name for name, value in known.items() if isinstance(value, str)])
     # Built for its checks: names and values that the operator refuses.
     EvolutionSettings(operators=(options.operator,), operator_parameters={options.operator: parameters})
     needed = OPERATORS[options.operator].num_parents
-    if len(options.parents) != needed:
+    if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
     if os.path.exists(options.output) and os.listdir(options.output):
         raise ValueError(f"--output {options.output} is not empty")
@@ -40,57 +40,17 @@ def run(options) -> int:
     return 0
 
 
-def read_parameters(pairs: list[str]) -> dict[str, float]:
-    """`["p=0.5"]` to `{"p": 0.5}`."""
-    parameters = {}
+def read_parameters(pairs: list[str], *, texts: list[str]) -> dict[str, float | str]:
+    """`["p=0.5", "space=factors"]` to `{"p": 0.5, "space": "factors"}`; only parameters in `texts` are no numbers."""
+    parameters: dict[str, float | str] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
+        if name in texts:
+            parameters[name] = value
+            continue
         try:
             number = float(value)
         except ValueError:
             raise ValueError(f"--set {pair!r} must be NAME=NUMBER") from None
         parameters[name] = int(number) if number.is_integer() and "." not in value else number
     return parameters
-
-
-def read_adapter(folder: str):
-    """The `LoraConfig` and the factors of a PEFT folder.
-
-    Raises:
-        ValueError: If the folder holds no LoRA adapter, or one with settings that operators cannot keep.
-    """
-    from peft import LoraConfig
-    from safetensors.torch import load_file
-
-    from ..population import Factor
-    from ..population.population import check_lora_config
-
-    path = os.path.join(folder, "adapter_model.safetensors")
-    if not os.path.isfile(path) or not os.path.isfile(os.path.join(folder, "adapter_config.json")):
-        raise ValueError(f"{folder} is no PEFT folder: adapter_config.json and adapter_model.safetensors are needed")
-    config = LoraConfig.from_pretrained(folder)
-    config.lora_dropout = 0.0  # matters to training only
-    check_lora_config(config)
-    scaling = config.lora_alpha / (config.r**0.5 if config.use_rslora else config.r)
-    tensors = load_file(path)
-    modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
-    if not modules or len(tensors) != 2 * len(modules):
-        raise ValueError(f"{path} holds other tensors than pairs of lora_A and lora_B")
-    factors = {
-        module: Factor(tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"], scaling)
-        for module in modules
-    }
-    return config, factors
-
-
-def write_adapter(folder: str, config, factors) -> None:
-    """Write a PEFT folder."""
-    from safetensors.torch import save_file
-
-    os.makedirs(folder, exist_ok=True)
-    tensors = {}
-    for module, factor in factors.items():
-        tensors[f"{module}.lora_A.weight"] = factor.A.contiguous().clone()
-        tensors[f"{module}.lora_B.weight"] = factor.B.contiguous().clone()
-    save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
-    config.save_pretrained(folder)

@@ -1,23 +1,29 @@
-"""Evolution of LoRA adapters: low-rank algebra, mutation, crossover, selection, replacement and lineage.
+"""Evolution of LoRA adapters: low-rank algebra, mutation, crossover, selection, the replacement step, lineage.
 
 Everything works on factors and plain data. How members are trained and where their parameters live is not known here.
+By hand, a replacement step is `offspring = ask(population, ratings, rng)` and `events = tell(population, ratings,
+offspring)`.
 """
 
-from .algebra import (
+from .adapters import read_adapter, replay, write_adapter
+from .factors import (
     SVD,
+    Spectrum,
     cosine,
     delta_norm,
     effective_rank,
     factor_svd,
     inner,
     singular_values,
-    thin_svd,
-    weighted_sum,
+    spectra,
 )
+from .hall_of_fame import Champion, HallOfFame
+from .islands import Migration, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
-from .replacement import EvolutionSettings, evolve, remake
+from .replacement import Offspring, ask, evolve, remake, tell
 from .selection import Candidate, Replacement, select
+from .settings import EvolutionSettings
 
 
 __all__ = [
@@ -26,11 +32,17 @@ __all__ = [
     "OPERATORS",
     "SVD",
     "Candidate",
+    "Champion",
     "EvolutionEvent",
     "EvolutionSettings",
+    "HallOfFame",
     "Lineage",
+    "Migration",
+    "Offspring",
     "Operator",
     "Replacement",
+    "Spectrum",
+    "ask",
     "breed",
     "cosine",
     "delta_norm",
@@ -38,9 +50,13 @@ __all__ = [
     "evolve",
     "factor_svd",
     "inner",
+    "migrate",
+    "read_adapter",
     "remake",
+    "replay",
     "select",
     "singular_values",
-    "thin_svd",
-    "weighted_sum",
+    "spectra",
+    "tell",
+    "write_adapter",
 ]

@@ -5,17 +5,21 @@ parents differ in scaling, `dW` is what counts: a parent's `B` is multiplied by 
 before factors are mixed, and operators on `dW` carry the scaling in the singular values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
-from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.factors import Factors
 
-from .algebra import factor_svd, refactor, thin_svd, weighted_sum
-from .inheritance import adopt, common_paths, in_order_of, initial_A, layer_of
+from .factors import Spectrum, spectra
+from .inheritance import common_paths, compose, copy_update, draw_seed, layer_of, storage
 
 
-def dare(parents: Sequence[Factors], rng: torch.Generator, *, p: float = 0.7) -> Factors:
+SPACES = ("delta", "factors")
+
+
+def dare(parents: Sequence[Factors], rng: torch.Generator, *, p: float = 0.7, out: Factors | None = None) -> Factors:
     """X1: `X' = mean_i (m_i * X_i) / (1 - p)` for both factors X, each entry of m_i kept with probability 1 - p.
 
     Drop and rescale (DARE, Yu et al., 2023), then average. E[X'] is the mean of the parents' factors.
@@ -31,42 +35,34 @@ def dare(parents: Sequence[Factors], rng: torch.Generator, *, p: float = 0.7) ->
     """
     if not 0 <= p < 1:
         raise ValueError(f"p is a probability below 1, got {p}.")
-    paths = common_paths(parents, at_least=2)
+    largest = max(X.numel() for factor in parents[0].values() for X in factor[:2])
+    workspace = torch.empty(largest)
 
-    def cross(path: str) -> Factor:
-        like = parents[0][path]
-        ranks = {parent[path].A.shape[0] for parent in parents}
-        if len(ranks) > 1:
-            raise ValueError(f"dare needs parents of equal rank, got ranks {sorted(ranks)} at {path}.")
-        total_A = torch.zeros_like(like.A, dtype=torch.float64)
-        total_B = torch.zeros_like(like.B, dtype=torch.float64)
-        for parent in parents:
-            A, B, scaling = parent[path]
-            for total, X, ratio in ((total_A, A, 1.0), (total_B, B, scaling / like.scaling)):
-                kept = torch.rand(X.shape, generator=rng) >= p
-                total += torch.where(kept.to(total.device), X.to(total) * ratio, 0.0) / (1 - p)
-        n = len(parents)
-        return Factor((total_A / n).to(like.A.dtype), (total_B / n).to(like.B.dtype), like.scaling)
+    def drop(X: Tensor) -> Tensor:
+        mask = workspace[: X.numel()].view(X.shape).uniform_(generator=rng).ge_(p)
+        return mask.to(X.device, X.dtype).mul_(X)
 
-    return in_order_of(parents[0], {path: cross(path) for path in paths})
+    common_paths(parents, at_least=2)
+    return _mix("dare", parents, [1 / (len(parents) * (1 - p))] * len(parents), out=out, drop=drop)
 
 
-def layerwise(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
+def layerwise(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
     """X2: every layer whole from a random parent, `dW'_l = dW_{i(l), l}` with i(l) uniform.
 
     A layer is a transformer block, so that matrices that were trained together stay together (our choice).
 
     Space: layers; copies of `dW`, hence invariant to the gauge. With one parent twice it is that parent.
     """
-    paths = common_paths(parents, at_least=2)
+    paths, child, seed = common_paths(parents, at_least=2), storage(parents, out), draw_seed(rng)
     layers = sorted({layer_of(path) for path in paths})
     donor = dict(zip(layers, torch.randint(len(parents), (len(layers),), generator=rng).tolist(), strict=True))
-    child = {path: adopt(parents[donor[layer_of(path)]][path], like=parents[0][path], rng=rng) for path in paths}
-    return in_order_of(parents[0], child)
+    for number, path in enumerate(paths):
+        copy_update(parents[donor[layer_of(path)]][path], out=child[path], seed=seed + number)
+    return child
 
 
-def svd_subspace(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
-    """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`, then refactored.
+def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
+    """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`, each component balanced.
 
     The first j components of parent 1 and those numbered j + 1 to r of parent 2, with j uniform in 1..r-1, one draw
     for the whole child (our choice; at rank 1 the child is parent 1).
@@ -74,56 +70,114 @@ def svd_subspace(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
     Space: `dW`, invariant to the gauge. Invariants: exactly the chosen components, nothing is truncated. With one
     parent twice it is that parent.
     """
-    paths = common_paths(parents, at_least=2)
+    paths, child, seed = common_paths(parents, at_least=2), storage(parents, out), draw_seed(rng)
     share = float(torch.rand((), generator=rng, dtype=torch.float64))
-
-    def cross(path: str) -> Factor:
-        like = parents[0][path]
-        first, second = (factor_svd(parent[path]) for parent in parents[:2])
-        r = min(like.A.shape[0], *like.B.shape[:1], *like.A.shape[1:])
+    first, second = (spectra([parent]) for parent in parents[:2])
+    for number, path in enumerate(paths):
+        r = min(*child[path].A.shape, child[path].B.shape[0])
         j = min(1 + int(share * (r - 1)), max(r - 1, 1))
-        U = torch.cat([first.U[:, :j], second.U[:, j:r].to(first.U.device)], dim=1)
-        s = torch.cat([first.s[:j], second.s[j:r].to(first.s.device)])
-        V = torch.cat([first.V[:, :j], second.V[:, j:r].to(first.V.device)], dim=1)
-        root = torch.sqrt(s)
-        return refactor(thin_svd(U * root, (V * root).mT), like=like, spare=initial_A(like, rng))
-
-    return in_order_of(parents[0], {path: cross(path) for path in paths})
+        a, b = first[path], second[path]
+        chosen = Spectrum(
+            torch.block_diag(a.left[:, :j], b.left[:, j:r]),
+            torch.cat([a.s[:j], b.s[j:r]]),
+            torch.block_diag(a.right[:j], b.right[j:r]),
+        )
+        compose([parent[path] for parent in parents[:2]], chosen, out=child[path], seed=seed + number)
+    return child
 
 
 def extrapolative(
-    parents: Sequence[Factors], rng: torch.Generator, *, eta_min: float = 1.0, eta_max: float = 1.5
+    parents: Sequence[Factors],
+    rng: torch.Generator,
+    *,
+    eta_min: float = 1.0,
+    eta_max: float = 1.5,
+    space: str = "delta",
+    out: Factors | None = None,
 ) -> Factors:
     """X4: `dW' = dW_worse + eta (dW_better - dW_worse)`, cut to rank r; parent 1 is the better one.
 
     One eta ~ U[eta_min, eta_max] for the whole child. eta = 1 is the better parent, eta = 0 the worse.
 
-    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent.
+    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
+    space of factors the line is drawn in A and in B instead: much cheaper, and for siblings only, as in `dare`.
 
     Args:
         eta_min, eta_max (`float`, *optional*, default to `1.0` and `1.5`): Range of eta.
+        space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.
     """
     if not eta_min <= eta_max:
         raise ValueError(f"eta_min must not exceed eta_max, got {eta_min} and {eta_max}.")
     common_paths(parents, at_least=2)
     eta = eta_min + (eta_max - eta_min) * float(torch.rand((), generator=rng, dtype=torch.float64))
-    return _combine(parents[:2], [eta, 1 - eta], rng)
+    return _combine("extrapolative", parents[:2], [eta, 1 - eta], rng, space=space, out=out)
 
 
-def average(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
+def average(
+    parents: Sequence[Factors], rng: torch.Generator, *, space: str = "delta", out: Factors | None = None
+) -> Factors:
     """`dW' = mean_i dW_i`, cut to rank r.
 
-    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent.
+    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
+    space of factors A and B are averaged instead, as in `dare` without drops.
+
+    Args:
+        space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.
     """
-    return _combine(parents, [1 / len(parents)] * len(parents), rng)
+    return _combine("average", parents, [1 / len(parents)] * len(parents), rng, space=space, out=out)
 
 
-def _combine(parents: Sequence[Factors], weights: Sequence[float], rng: torch.Generator) -> Factors:
-    """Weighted sum of the parents' updates, truncated to the rank of parent 1."""
+def _combine(
+    name: str,
+    parents: Sequence[Factors],
+    weights: Sequence[float],
+    rng: torch.Generator,
+    *,
+    space: str,
+    out: Factors | None,
+) -> Factors:
+    """Weighted sum of the parents' updates, truncated to the rank of parent 1, or of their factors."""
+    if space not in SPACES:
+        raise ValueError(f"space is one of {SPACES}, got {space!r}.")
+    if space == "factors":
+        return _mix(name, parents, weights, out=out)
+    paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
+    mixed = spectra(parents, weights)
+    for number, path in enumerate(paths):
+        compose([parent[path] for parent in parents], mixed[path], out=child[path], seed=seed + number)
+    return child
 
-    def cross(path: str) -> Factor:
+
+def _mix(
+    name: str,
+    parents: Sequence[Factors],
+    weights: Sequence[float],
+    *,
+    out: Factors | None,
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Factors:
+    """Weighted sum of the parents' factors, B in units of the child's scaling; `drop` is applied to each first."""
+    child = storage(parents, out)
+    for path in common_paths(parents):
         like = parents[0][path]
-        svd = weighted_sum([parent[path] for parent in parents], weights)
-        return refactor(svd, like=like, spare=initial_A(like, rng))
+        ranks = {parent[path].A.shape[0] for parent in parents}
+        if len(ranks) > 1:
+            raise ValueError(f"{name} mixes factors of equal rank, got ranks {sorted(ranks)} at {path}.")
+        factors = [parent[path] for parent in parents]
+        ratios = [w * factor.scaling / like.scaling for w, factor in zip(weights, factors)]
+        _weighted_sum([factor.A for factor in factors], weights, out=child[path].A, drop=drop)
+        _weighted_sum([factor.B for factor in factors], ratios, out=child[path].B, drop=drop)
+    return child
 
-    return in_order_of(parents[0], {path: cross(path) for path in common_paths(parents)})
+
+def _weighted_sum(
+    terms: Sequence[Tensor], weights: Sequence[float], *, out: Tensor, drop: Callable[[Tensor], Tensor] | None
+) -> None:
+    wide = torch.promote_types(out.dtype, torch.float32)
+    total = out if out.dtype == wide else torch.empty_like(out, dtype=wide)
+    for i, (X, weight) in enumerate(zip(terms, weights)):
+        X = X.to(out.device, wide)
+        X = X if drop is None else drop(X)
+        torch.mul(X, weight, out=total) if i == 0 else total.add_(X, alpha=weight)
+    if total is not out:
+        out.copy_(total)

@@ -1,4 +1,4 @@
-"""What all operators share: which parents fit together, in what order matrices are visited, and LoRA's init scale.
+"""What all operators share: which parents fit together, where the child is written, LoRA's init scale.
 
 The operators themselves are in `mutation` and `crossover`.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trl_populora.population.factors import Factor, Factors
 
-from .algebra import factor_svd, refactor
+from .factors import Spectrum, rebuild, spectra
 
 
 def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
@@ -32,6 +32,29 @@ def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
     return sorted(parents[0])
 
 
+def storage(parents: Sequence[Factors], out: Factors | None) -> Factors:
+    """Where the child is written, in the order of parent 1: `out`, or fresh memory of the form of parent 1.
+
+    Raises:
+        ValueError: If `out` has another form than parent 1, or shares memory with a parent.
+    """
+    first = parents[0]
+    if out is None:
+        return {
+            path: Factor(torch.empty_like(A), torch.empty_like(B), scaling) for path, (A, B, scaling) in first.items()
+        }
+    taken = {X.data_ptr() for parent in parents for factor in parent.values() for X in factor[:2]}
+    for path, like in first.items():
+        if path not in out or len(out) != len(first):
+            raise ValueError(f"out covers other matrices than parent 1, which adapts {path}.")
+        for X, Y in zip(out[path][:2], like[:2]):
+            if (X.shape, X.dtype) != (Y.shape, Y.dtype) or out[path].scaling != like.scaling:
+                raise ValueError(f"out differs from parent 1 in shape, dtype or scaling at {path}; make it like that.")
+            if X.data_ptr() in taken:
+                raise ValueError(f"out shares memory with a parent at {path}: operators leave their parents alone.")
+    return {path: out[path] for path in first}
+
+
 def layer_of(path: str) -> str:
     """Layer that an adapted matrix belongs to: the path up to its first number, or the whole path if it has none.
 
@@ -49,29 +72,53 @@ def initial_bound(factor: Factor) -> float:
     return 1 / math.sqrt(factor.A.shape[1])
 
 
-def initial_A(factor: Factor, rng: torch.Generator) -> Tensor:
-    """A fresh draw of `A`, float32 on CPU."""
-    return (2 * torch.rand(factor.A.shape, generator=rng) - 1) * initial_bound(factor)
+def draw_seed(rng: torch.Generator) -> int:
+    return int(torch.randint(2**48, (), generator=rng))
 
 
-def in_order_of(parent: Factors, child: Factors) -> Factors:
-    """The child with the parent's order of matrices."""
-    return {path: child[path] for path in parent}
+def compose(terms: Sequence[Factor], spectrum: Spectrum, *, out: Factor, seed: int) -> None:
+    """Writes the update of a spectrum into `out`, and lets directions without a component learn again.
+
+    Such a direction gets a row of `A` at LoRA's init scale while its column of `B` is 0: `dW` does not change. With
+    both halves 0 it never could. Rows come from a generator of their own: how many are needed here changes no other
+    draw.
+    """
+    rebuild(terms, spectrum, out=out)
+    r, d_in = out.A.shape
+    s = spectrum.s[:r].tolist()
+    dead = [i for i in range(r) if i >= len(s) or s[i] == 0]
+    if dead:
+        bound = initial_bound(out)
+        rows = torch.empty(len(dead), d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
+        out.A.index_copy_(0, torch.tensor(dead, device=out.A.device), rows.to(out.A))
 
 
-def adopt(factor: Factor, *, like: Factor, rng: torch.Generator) -> Factor:
-    """A copy with the same `dW` and the rank, scaling, dtype and device of `like`.
+def copy_update(factor: Factor, *, out: Factor, seed: int) -> None:
+    """Writes the same `dW` into `out`, which may have another rank, scaling, dtype and device.
 
     Exact where only dtype and device change; where scalings differ, `B` takes up their ratio; where ranks differ, the
     update is refactored, and truncated if it has to be.
     """
-    if factor.A.shape[0] != like.A.shape[0]:
-        moved = Factor(factor.A.to(like.A.device), factor.B.to(like.B.device), factor.scaling)
-        return refactor(factor_svd(moved), like=like, spare=initial_A(like, rng))
-    B = factor.B
-    if factor.scaling != like.scaling:
-        B = B.double() * (factor.scaling / like.scaling)
-    return Factor(factor.A.to(like.A, copy=True), B.to(like.B, copy=True), like.scaling)
+    if factor.A.shape != out.A.shape:
+        compose([factor], spectra([{"": factor}])[""], out=out, seed=seed)
+    else:
+        out.A.copy_(factor.A)
+        out.B.copy_(factor.B if factor.scaling == out.scaling else factor.B.double() * (factor.scaling / out.scaling))
+
+
+def scratch_for(X: Tensor) -> Tensor:
+    """Contiguous float32 on the CPU, where all random numbers are drawn: X itself if it is that, else new memory."""
+    direct = X.dtype == torch.float32 and X.device.type == "cpu" and X.is_contiguous()
+    return X if direct else torch.empty(X.shape)
+
+
+def add_noise(X: Tensor, noise: Tensor, *, scale: float, out: Tensor) -> None:
+    """`out = X + scale * noise` in at least float32; `noise` may be `out` itself."""
+    if noise is out:
+        torch.add(X, noise, alpha=scale, out=out)
+    else:
+        wide = torch.promote_types(X.dtype, torch.float32)
+        out.copy_(X.to(wide) + scale * noise.to(X.device, wide))
 
 
 def _sizes(factor: Factor) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The variation operators by name.
 
-An operator is a pure function `(parents, rng, *, strength) -> Factors`; a user adds one by adding it to `OPERATORS`.
+An operator is a pure function `(parents, rng, *, strength, out) -> Factors`; a user adds one by adding it to
+`OPERATORS`. docs/operators.md has a section for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,6 @@ import torch
 from trl_populora.population.factors import Factors
 
 from .crossover import average, dare, extrapolative, layerwise, svd_subspace
-from .inheritance import adopt, common_paths
 from .mutation import clone, component_masking, gaussian, layer_gaussian, neftune, svd_structured
 
 
@@ -21,7 +21,7 @@ class Operator:
     """One way to make a child.
 
     Attributes:
-        function (`Callable`): `(parents, rng, **parameters) -> Factors`, parents best first.
+        function (`Callable`): `(parents, rng, *, out, **parameters) -> Factors`, parents best first.
         num_parents (`int`): How many parents it takes.
     """
 
@@ -31,7 +31,8 @@ class Operator:
     @property
     def parameters(self) -> dict[str, Any]:
         """Names and defaults of its parameters."""
-        return dict(getattr(self.function, "__kwdefaults__", None) or {})
+        defaults = getattr(self.function, "__kwdefaults__", None) or {}
+        return {name: value for name, value in defaults.items() if name != "out"}
 
 
 MUTATIONS: dict[str, Operator] = {
@@ -61,7 +62,7 @@ def breed(
     *,
     seed: int,
     parameters: Mapping[str, Any] | None = None,
-    recipient: Factors | None = None,
+    out: Factors | None = None,
 ) -> Factors:
     """Makes a child, reproducibly: the same arguments give the same child.
 
@@ -70,15 +71,11 @@ def breed(
         parents (`Sequence[Factors]`): Best first. They are only read.
         seed (`int`): Seeds every random draw.
         parameters (`Mapping[str, Any]`, *optional*): Replaces some of the operator's defaults.
-        recipient (`Factors`, *optional*):
-            Present factors of the slot that the child is for. The child gets their rank, scaling, dtype and device
-            with the same `dW`; by default it has those of parent 1.
+        out (`Factors`, *optional*):
+            Storage for the child, of the form of parent 1; fresh memory by default, which takes longer to get than
+            some operators take to fill.
     """
     rng = torch.Generator().manual_seed(seed)
+    options = dict(parameters or {}) | ({} if out is None else {"out": out})
     with torch.no_grad():
-        child = OPERATORS[operator].function(parents, rng, **(parameters or {}))
-        if recipient is not None:
-            paths = common_paths([recipient, child])
-            adopted = {path: adopt(child[path], like=recipient[path], rng=rng) for path in paths}
-            child = {path: adopted[path] for path in recipient}
-    return child
+        return OPERATORS[operator].function(parents, rng, **options)

@@ -1,21 +1,22 @@
-"""The replacement step of population based training: select, vary, replace in place.
+"""The replacement step of population based training: select, vary, replace in place; whole, or by ask and tell.
 
 Works on anything with the few methods of `Population` and `Ratings` that it calls; training lives elsewhere.
 """
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.factors import Factors
 
+from .inheritance import draw_seed
 from .lineage import EvolutionEvent
-from .operators import CROSSOVERS, MUTATIONS, OPERATORS, breed
+from .operators import OPERATORS, breed
 from .selection import Candidate, Replacement, select
+from .settings import EvolutionSettings
 
 
 LEARNING_RATE_FACTORS = (0.8, 1.25)
@@ -44,66 +45,90 @@ class _Ratings(Protocol):
 
 
 @dataclass(frozen=True)
-class EvolutionSettings:
-    """How a population evolves.
+class Offspring:
+    """A child that may take a slot.
 
-    Args:
-        interval (`int`, *optional*, defaults to `20`): Training steps between events, at least 1.
-        fraction (`float`, *optional*, defaults to `0.25`): Share of each role that is replaced, in (0, 0.5].
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in steps, are not replaced.
-        max_age (`int`, *optional*): Members older than this, in steps, are replaced first (never the best).
-        operators (`tuple[str, ...]`, *optional*): Enabled operators, equally likely; all nine by default.
-        operator_parameters (`dict[str, dict]`, *optional*):
-            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
-        mutate_learning_rate (`bool`, *optional*, defaults to `False`):
-            A child takes the learning rate of its first parent times 0.8 or 1.25; otherwise the slot keeps its own.
-
-    Raises:
-        ValueError: If a value is out of range or a name is unknown. Every enabled operator is tried once on a toy
-            adapter, so that a parameter it refuses is refused here and not in the middle of a run.
+    Attributes:
+        slot (`str`): Member that would be replaced.
+        operator (`str`): Operator that made the child.
+        parameters (`dict`): The operator's parameters and `"seed"`, from which every draw came.
+        parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
+        factors (`Factors`): The child.
+        fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
+        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
     """
 
-    interval: int = 20
-    fraction: float = 0.25
-    min_age: int = 0
-    max_age: int | None = None
-    operators: tuple[str, ...] = (*MUTATIONS, *CROSSOVERS)
-    operator_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    mutate_learning_rate: bool = False
+    slot: str
+    operator: str
+    parameters: dict[str, Any]
+    parents: tuple[tuple[str, int], ...]
+    factors: Factors
+    fitness: Mapping[str, float]
+    learning_rate: float | None = None
 
-    def __post_init__(self):
-        object.__setattr__(self, "operators", tuple(self.operators))
-        if self.interval < 1:
-            raise ValueError(f"interval counts training steps and is at least 1, got {self.interval}.")
-        if not 0 < self.fraction <= 0.5:
-            raise ValueError(f"fraction lies in (0, 0.5], got {self.fraction}.")
-        if self.min_age < 0:
-            raise ValueError(f"min_age counts training steps and is at least 0, got {self.min_age}.")
-        if self.max_age is not None and self.max_age < self.min_age:
-            raise ValueError(f"max_age must not be below min_age, got {self.max_age} and {self.min_age}.")
-        if not self.operators or len(set(self.operators)) < len(self.operators):
-            raise ValueError(f"operators names at least one operator and none twice, got {self.operators}.")
-        for name in (*self.operators, *self.operator_parameters):
-            _known("operator", name, OPERATORS)
-        for name, parameters in self.operator_parameters.items():
-            for parameter in parameters:
-                _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
-        for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
-            toy = {"toy": Factor(torch.ones(2, 2), torch.ones(2, 2), 1.0)}
-            try:
-                child = breed(name, [toy] * OPERATORS[name].num_parents, seed=0, parameters=self.parameters(name))
-                if not all(torch.isfinite(X).all() for X in child["toy"][:2]):
-                    raise ValueError("the child's factors are not finite.")
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"Operator {name!r} refuses {self.parameters(name)}: {error}") from error
 
-    def parameters(self, operator: str) -> dict[str, Any]:
-        """All parameters of an operator: its defaults and what replaces them."""
-        return OPERATORS[operator].parameters | dict(self.operator_parameters.get(operator, {}))
+def ask(
+    population: _Population,
+    ratings: _Ratings,
+    rng: torch.Generator,
+    *,
+    settings: EvolutionSettings | None = None,
+    step: int = 0,
+) -> list[Offspring]:
+    """Decides who is replaced in each role and makes the children. Nothing is written.
 
-    def due(self, step: int) -> bool:
-        """Whether the population evolves after this many training steps."""
-        return step > 0 and step % self.interval == 0
+    Args:
+        population (`Population`): Gives members and factors.
+        ratings (`Ratings`): Gives fitness.
+        rng (`torch.Generator`): CPU generator; the same state gives the same decisions and children on every rank.
+        settings (`EvolutionSettings`, *optional*): Who is replaced, and how children are made.
+        step (`int`, *optional*, defaults to `0`): Training step, for ages.
+
+    Returns:
+        `list[Offspring]`: In the order of roles, the one for the worst member first; empty if nobody may be replaced.
+        A role of one member never changes. Hand them, or those that you want, to [`tell`].
+
+    Raises:
+        ValueError: If a fitness is NaN, or a child is not finite.
+    """
+    settings = settings or EvolutionSettings()
+    roles = dict.fromkeys(population[name].role for name in population.names())
+    return [child for role in roles for child in _ask_role(population, ratings, rng, role, settings, step)]
+
+
+def tell(
+    population: _Population, ratings: _Ratings, offspring: Sequence[Offspring], *, step: int = 0
+) -> list[EvolutionEvent]:
+    """Puts children into their slots: weights in place, new version, a rating from the parents'.
+
+    Optimizer moments of the slot belong to the member that is gone; whoever trains drops them.
+
+    Args:
+        population (`Population`): Takes the children.
+        ratings (`Ratings`): A child gets mean mu of its parents, and at least half the prior's sigma.
+        offspring (`Sequence[Offspring]`): What [`ask`] gave, or children made by hand.
+        step (`int`, *optional*, defaults to `0`): Training step, for the record.
+
+    Returns:
+        `list[EvolutionEvent]`: One per child, for a `Lineage`.
+
+    Raises:
+        ValueError: If two children want one slot, or a parent has been replaced since or is about to be by another
+            child: the lineage would be wrong. Nothing is written then.
+    """
+    slots = [child.slot for child in offspring]
+    if len(set(slots)) < len(slots):
+        raise ValueError(f"Two children want one slot: {sorted(slots)}. Tell at most one for each.")
+    for child in offspring:
+        for name, version in child.parents:
+            if name in slots and name != child.slot:
+                raise ValueError(f"{name!r} is a parent of the child for {child.slot!r} and makes room itself.")
+            if population[name].version != version:
+                raise ValueError(
+                    f"The child for {child.slot!r} descends from {name}@{version}, but {name} is at version "
+                    f"{population[name].version} by now. Ask again."
+                )
+    return [_write(population, ratings, child, step) for child in offspring]
 
 
 def evolve(
@@ -114,44 +139,32 @@ def evolve(
     step: int,
     rng: torch.Generator,
 ) -> list[EvolutionEvent]:
-    """Replaces the worst members of each role by children of the best, in place.
+    """Replaces the worst members of each role by children of the best, in place: [`ask`], then [`tell`].
 
-    Args:
-        population (`Population`): Gives members and factors, takes the children.
-        ratings (`Ratings`): Gives fitness; a child gets its rating from its parents'.
-        settings (`EvolutionSettings`): Who is replaced, and how children are made.
-        step (`int`): Training step, for ages and the record.
-        rng (`torch.Generator`): CPU generator; the same state gives the same decisions and children on every rank.
-
-    Returns:
-        `list[EvolutionEvent]`: One per child, in the order of roles, worst member first; empty if nobody could be
-        replaced. A role of one member never changes.
-
-    All children of a role are made before any is written, so that none descends from a sibling of the same event.
+    All children are made before any is written, so that none descends from a sibling of the same event.
     """
-    roles = dict.fromkeys(population[name].role for name in population.names())
-    return [event for role in roles for event in _evolve_role(population, ratings, role, settings, step, rng)]
+    return tell(population, ratings, ask(population, ratings, rng, settings=settings, step=step), step=step)
 
 
-def remake(event: EvolutionEvent, parents: list[Factors], *, recipient: Factors | None = None) -> Factors:
-    """Makes the child of an event again from its parents' factors as they were (and the slot's, see `breed`)."""
+def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
+    """Makes the child of an event again from its parents' factors as they were then."""
     parameters = dict(event.parameters)
     seed = parameters.pop("seed")
-    return breed(event.operator, parents, seed=seed, parameters=parameters, recipient=recipient)
+    return breed(event.operator, parents, seed=seed, parameters=parameters)
 
 
-def _evolve_role(
+def _ask_role(
     population: _Population,
     ratings: _Ratings,
+    rng: torch.Generator,
     role: str,
     settings: EvolutionSettings,
     step: int,
-    rng: torch.Generator,
-) -> list[EvolutionEvent]:
+) -> list[Offspring]:
     names = population.names(role)
     if len(names) < 2:
         return []
-    chance = random.Random(_draw_seed(rng))
+    chance = random.Random(draw_seed(rng))
     operator_for = {name: chance.choice(settings.operators) for name in names}
     fitness = {name: ratings.fitness(name) for name in names}
     replacements = select(
@@ -159,68 +172,73 @@ def _evolve_role(
         rng=chance,
         num_parents={name: OPERATORS[operator].num_parents for name, operator in operator_for.items()},
         fraction=settings.fraction,
+        elites=settings.elites,
         min_age=settings.min_age,
         max_age=settings.max_age,
+        selection=settings.selection,
+        tournament_size=settings.tournament_size,
     )
-    children = []
-    for replacement in replacements:
-        operator, seed = operator_for[replacement.slot], _draw_seed(rng)
-        child = breed(
-            operator,
-            [population.factors(parent) for parent in replacement.parents],
-            seed=seed,
-            parameters=settings.parameters(operator),
-            recipient=population.factors(replacement.slot),
-        )
-        children.append((replacement, operator, seed, child))
-    return [_write(population, ratings, *child, fitness=fitness, settings=settings, step=step) for child in children]
+    return [
+        _breed(population, replacement, operator_for[replacement.slot], settings, seed=draw_seed(rng), fitness=fitness)
+        for replacement in replacements
+    ]
 
 
-def _write(
+def _breed(
     population: _Population,
-    ratings: _Ratings,
     replacement: Replacement,
     operator: str,
-    seed: int,
-    child: Factors,
-    *,
-    fitness: dict[str, float],
     settings: EvolutionSettings,
-    step: int,
-) -> EvolutionEvent:
-    """Puts a child into its slot and tells what happened."""
-    slot, parents = replacement.slot, replacement.parents
-    versions = tuple((parent, population[parent].version) for parent in parents)
+    *,
+    seed: int,
+    fitness: Mapping[str, float],
+) -> Offspring:
+    parents, parameters = replacement.parents, settings.parameters(operator)
+    factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
+    for path, factor in factors.items():
+        if not all(torch.isfinite(X).all() for X in factor[:2]):
+            raise ValueError(
+                f"The child of {parents} by {operator!r} is not finite at {path}: a parent has diverged. Nothing was "
+                "replaced."
+            )
     learning_rate = None
     if settings.mutate_learning_rate:
         learning_rate = population[parents[0]].learning_rate * random.Random(seed).choice(LEARNING_RATE_FACTORS)
-    before = ratings[slot]
-    member = population.replace(
-        slot, child, operator=operator, parents=parents, step=step, learning_rate=learning_rate
-    )
-    ratings.inherit(slot, parents)
-    after = ratings[slot]
-    return EvolutionEvent(
-        step=step,
-        slot=slot,
-        role=member.role,
+    return Offspring(
+        slot=replacement.slot,
         operator=operator,
-        parameters={**settings.parameters(operator), "seed": seed},
-        parents=versions,
-        version=member.version,
+        parameters=parameters | {"seed": seed},
+        parents=tuple((parent, population[parent].version) for parent in parents),
+        factors=factors,
         fitness=fitness,
-        rating_before=(before.mu, before.sigma),
-        rating_after=(after.mu, after.sigma),
         learning_rate=learning_rate,
     )
 
 
-def _draw_seed(rng: torch.Generator) -> int:
-    return int(torch.randint(2**48, (), generator=rng))
-
-
-def _known(what: str, name: str, known: Mapping[str, Any]) -> None:
-    if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {list(known)}."
-        raise ValueError(f"Unknown {what}: {name!r}. {hint}")
+def _write(population: _Population, ratings: _Ratings, child: Offspring, step: int) -> EvolutionEvent:
+    """Puts a child into its slot and tells what happened."""
+    parents = [name for name, _ in child.parents]
+    before = ratings[child.slot]
+    member = population.replace(
+        child.slot,
+        child.factors,
+        operator=child.operator,
+        parents=parents,
+        step=step,
+        learning_rate=child.learning_rate,
+    )
+    ratings.inherit(child.slot, parents)
+    after = ratings[child.slot]
+    return EvolutionEvent(
+        step=step,
+        slot=child.slot,
+        role=member.role,
+        operator=child.operator,
+        parameters=dict(child.parameters),
+        parents=child.parents,
+        version=member.version,
+        fitness=dict(child.fitness),
+        rating_before=(before.mu, before.sigma),
+        rating_after=(after.mu, after.sigma),
+        learning_rate=child.learning_rate,
+    )

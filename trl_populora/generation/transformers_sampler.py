@@ -12,6 +12,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..population import Population
+from ..population.routing import member_order
 from ..self_play.sampling import Completion, Message
 from ..tasks import BASE_STOP, render_prompt
 from .noise import gumbel
@@ -105,7 +106,7 @@ class TransformersSampler:
         by_length = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
         completions: dict[int, list[int]] = {}
         for start in range(0, len(by_length), self.batch_size):
-            rows = by_length[start : start + self.batch_size]
+            rows = self._by_member(by_length[start : start + self.batch_size], members)
             batch = self._draw_batch(
                 [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
             )
@@ -114,6 +115,11 @@ class TransformersSampler:
             Completion(self.tokenizer.decode(completions[i], skip_special_tokens=True), list(ids), completions[i])
             for i, ids in enumerate(prompt_ids)
         ]
+
+    def _by_member(self, rows: list[int], members: Sequence[str | None]) -> list[int]:
+        """The rows in the order in which routing need not move them: it would at every layer of every token."""
+        places = {name: place for place, name in enumerate((None, *self.population))}
+        return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
         unique: dict[str, list[int]] = {}

@@ -1,17 +1,21 @@
 """Routing: every row of a batch runs through the adapter of the member it belongs to.
 
 PEFT's own adapter path stays disabled, so an un-routed forward is the frozen base, exactly. A forward hook on each
-LoRA layer adds the members' contributions: rows are brought into member order once per batch, the members' factors are
-stacked as `(N, r, d)`, and two batched matmuls serve all members (blocks of unequal size take one pair of matmuls
-each). PEFT's parameters stay the only storage; gradients reach them through the stack.
+LoRA layer adds the members' contributions: the factors of the members present are stacked to `(members, d, rank)`, and
+all members with equally many rows share two batched matmuls. Micro-batches are dealt so that this is all of them
+(`training/batching.py`); otherwise there is one pair of matmuls for each different number of rows. Members without a
+row in the batch cost nothing.
 
-Nothing is patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because
-gradient checkpointing runs the hooks again during the backward pass.
+PEFT's parameters stay the only storage; gradients reach them through the stack, which lives as long as autograd needs
+it. Nothing is patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared,
+because gradient checkpointing runs the hooks again during the backward pass.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from peft.tuners.lora import LoraLayer
@@ -20,30 +24,48 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Plan:
-    """Which rows belong to whom, in member order.
+    """Which rows belong to whom, members with equally many rows side by side.
 
     Attributes:
-        members (`tuple[str, ...]`): Members present in the batch, in the population's order.
-        sizes (`tuple[int, ...]`): Rows of each of them.
-        order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices sorted by member; `None` if already sorted.
+        members (`tuple[int, ...]`): Positions of the members present, by rows, then in the population's order.
+        groups (`tuple[tuple[int, int], ...]`): Runs of members with equally many rows: (members, rows of each).
+        order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices in member order; `None` if already so.
         inverse (`torch.Tensor` of shape `(batch,)` or `None`): Inverse permutation of `order`.
     """
 
-    members: tuple[str, ...]
-    sizes: tuple[int, ...]
+    members: tuple[int, ...]
+    groups: tuple[tuple[int, int], ...]
     order: Tensor | None
     inverse: Tensor | None
 
     @property
     def rows(self) -> int:
-        return sum(self.sizes)
+        return sum(members * rows for members, rows in self.groups)
+
+
+def member_order(members: Sequence[int]) -> list[int]:
+    """Row indices by how many rows their member has, then by member: the order in which no row has to be moved."""
+    counts = Counter(members)
+    return sorted(range(len(members)), key=lambda row: (counts[members[row]], members[row]))
+
+
+def make_plan(members: Sequence[int], device: torch.device) -> Plan:
+    """Plan for rows of these members. At most `sqrt(2 * rows)` different numbers of rows, however many members."""
+    order = member_order(members)
+    blocks = [(member, len(list(run))) for member, run in groupby(members[row] for row in order)]
+    groups = tuple((len(list(run)), rows) for rows, run in groupby(rows for _, rows in blocks))
+    present = tuple(member for member, _ in blocks)
+    if order == list(range(len(order))):
+        return Plan(present, groups, None, None)
+    index = torch.tensor(order, device=device)
+    return Plan(present, groups, index, torch.argsort(index))
 
 
 class Routing:
     """Adds each row's member contribution to every LoRA layer of `model`.
 
     Args:
-        model (`torch.nn.Module`): Model holding PEFT LoRA layers.
+        model (`torch.nn.Module`): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
         names (`Sequence[str]`): Adapter names, in the population's order.
     """
 
@@ -51,9 +73,14 @@ class Routing:
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }
-        self._rank = {name: i for i, name in enumerate(names)}
+        self._names = list(names)
+        self._place = {name: i for i, name in enumerate(names)}
+        self._factors = {
+            layer: [[factors[name].weight for name in names] for factors in (layer.lora_A, layer.lora_B)]
+            for layer in self.layers.values()
+        }
         self._plan: Plan | None = None
-        self._cache: dict[int, tuple[Tensor, Tensor]] = {}
+        self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
 
     def set(self, names_per_row: Sequence[str]) -> None:
@@ -62,19 +89,11 @@ class Routing:
         Raises:
             ValueError: If a name is not a member.
         """
-        unknown = sorted(set(names_per_row) - set(self._rank))
+        unknown = sorted(set(names_per_row) - set(self._place))
         if unknown:
-            raise ValueError(f"Cannot route rows to {unknown}: the members are {list(self._rank)}.")
-        keys = [self._rank[name] for name in names_per_row]
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        members = sorted(set(names_per_row), key=self._rank.__getitem__)
-        sizes = tuple(sum(name == member for name in names_per_row) for member in members)
-        order_t = inverse_t = None
-        if order != list(range(len(keys))):
-            device = next(iter(self.layers.values())).lora_A[members[0]].weight.device
-            order_t = torch.tensor(order, device=device)
-            inverse_t = torch.argsort(order_t)
-        self._plan, self._cache = Plan(tuple(members), sizes, order_t, inverse_t), {}
+            raise ValueError(f"Cannot route rows to {unknown}: the members are {self._names}.")
+        device = next(iter(self._factors.values()))[0][0].device
+        self._plan, self._cache = make_plan([self._place[name] for name in names_per_row], device), {}
 
     def clear(self) -> None:
         """Following forwards are the frozen base."""
@@ -105,13 +124,12 @@ class Routing:
         self._handles = []
 
     def _stacked(self, layer: LoraLayer, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Factors of the plan's members as A `(N, d_in, r)` and scaled B `(N, r, d_out)`."""
-        if not torch.is_grad_enabled() and id(layer) in self._cache:
-            return self._cache[id(layer)]
-        A = torch.stack([layer.lora_A[name].weight for name in plan.members]).transpose(1, 2)
-        B = torch.stack([layer.lora_B[name].weight * layer.scaling[name] for name in plan.members]).transpose(1, 2)
+        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`."""
+        if not torch.is_grad_enabled() and layer in self._cache:
+            return self._cache[layer]
+        A, B = (torch.stack([own[i] for i in plan.members]).transpose(1, 2) for own in self._factors[layer])
         if not torch.is_grad_enabled():
-            self._cache[id(layer)] = (A, B)
+            self._cache[layer] = (A, B)
         return A, B
 
     def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
@@ -125,13 +143,21 @@ class Routing:
                 "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
             )
         A, B = self._stacked(layer, plan)
-        x = x.to(A.dtype)
-        x = x if plan.order is None else x[plan.order.to(x.device)]
-        if len(set(plan.sizes)) == 1:
-            N = len(plan.members)
-            delta = torch.bmm(torch.bmm(x.reshape(N, -1, x.shape[-1]), A), B).view(*x.shape[:-1], -1)
+        if not torch.is_autocast_enabled(x.device.type):  # which casts for itself
+            x = x.to(A.dtype)
+        x = x if plan.order is None else x.index_select(0, plan.order)
+        scaling = layer.scaling[self._names[0]]
+        if len(plan.groups) == 1:
+            delta = _delta(x, A, B, scaling)
         else:
-            blocks = x.split(plan.sizes)
-            delta = torch.cat([block @ a @ b for block, a, b in zip(blocks, A, B, strict=True)])
-        delta = delta if plan.inverse is None else delta[plan.inverse.to(x.device)]
+            rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
+            parts = zip(x.split(rows), A.split(members), B.split(members), strict=True)
+            delta = torch.cat([_delta(*part, scaling) for part in parts])
+        delta = delta if plan.inverse is None else delta.index_select(0, plan.inverse)
         return (output + delta).to(output.dtype)
+
+
+def _delta(x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
+    """`scaling * x A B` for rows `(members * rows, ..., d_in)` in equal blocks, one for each member of the stacks."""
+    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A) * scaling
+    return torch.bmm(inner, B).view(*x.shape[:-1], -1)

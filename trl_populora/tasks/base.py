@@ -82,7 +82,7 @@ class TaskType(ABC):
         """Reads a proposal and applies every check that needs no execution. `references` as given to the prompt."""
 
     def proposal_job(self, draft: Draft) -> Job:
-        """The run that a draft must pass: all inputs, four times, on servers that differ in whatever must not matter."""
+        """The run that a draft must pass: all inputs, four times, on servers that differ in what must not matter."""
         return Job(draft.program, draft.inputs, deterministic=True)
 
     @abstractmethod

@@ -105,8 +105,21 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Share of each role that is replaced, at least one member.
         evolution_min_age (`int`, *optional*, defaults to `0`):
             Optimizer steps a member must have lived before it can be replaced.
+        evolution_max_age (`int`, *optional*):
+            Members that lived longer, in optimizer steps, are replaced first, but never the elite.
+        evolution_elites (`int`, *optional*, defaults to `1`):
+            So many of the best of each role are never replaced.
+        evolution_selection (`str`, *optional*, defaults to `"truncation"`):
+            How parents are drawn: evenly from the best (`"truncation"`), or each as the best of
+            `evolution_tournament_size` random survivors (`"tournament"`).
+        evolution_tournament_size (`int`, *optional*, defaults to `3`):
+            Survivors in a tournament.
         evolution_operators (`list[str]`, *optional*):
             Operators drawn from; all nine of the paper's family if unset.
+        evolution_operator_parameters (`dict[str, dict]`, *optional*):
+            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
+        evolution_mutate_learning_rate (`bool`, *optional*, defaults to `False`):
+            A child takes its first parent's learning rate times 0.8 or 1.25; otherwise the slot keeps its own.
 
         > Parameters that control the run's folder
 
@@ -178,8 +191,20 @@ class PopulationSelfPlayConfig(GRPOConfig):
     evolution_interval: int = field(default=20, metadata={"help": "Rounds between replacement steps; 0 = off."})
     evolution_fraction: float = field(default=0.25, metadata={"help": "Share of each role that is replaced."})
     evolution_min_age: int = field(default=0, metadata={"help": "Steps a member must have lived to be replaced."})
+    evolution_max_age: int | None = field(
+        default=None, metadata={"help": "Members that lived more steps are replaced first."}
+    )
+    evolution_elites: int = field(default=1, metadata={"help": "So many of the best of each role are never replaced."})
+    evolution_selection: str = field(default="truncation", metadata={"help": "'truncation' or 'tournament'."})
+    evolution_tournament_size: int = field(default=3, metadata={"help": "Survivors in a tournament."})
     evolution_operators: list[str] | None = field(
         default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
+    )
+    evolution_operator_parameters: dict | None = field(
+        default=None, metadata={"help": "Operator -> its parameters that differ from the defaults."}
+    )
+    evolution_mutate_learning_rate: bool = field(
+        default=False, metadata={"help": "Children take a parent's learning rate times 0.8 or 1.25."}
     )
     overwrite_output_dir: bool = field(
         default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
@@ -229,7 +254,13 @@ class PopulationSelfPlayConfig(GRPOConfig):
         return EvolutionSettings(
             interval=self.evolution_interval,
             fraction=self.evolution_fraction,
+            elites=self.evolution_elites,
             min_age=self.evolution_min_age,
+            max_age=self.evolution_max_age,
+            selection=self.evolution_selection,
+            tournament_size=self.evolution_tournament_size,
+            operator_parameters=self.evolution_operator_parameters or {},
+            mutate_learning_rate=self.evolution_mutate_learning_rate,
             **extra,
         )
 

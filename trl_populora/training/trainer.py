@@ -27,7 +27,7 @@ from ..population import Population
 from ..self_play import PlayedRound, Ratings, RoundSettings, SelfPlay
 from ..self_play.rewards import advantages
 from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
-from .batching import by_length
+from .batching import deal
 from .callbacks import RoundCallback
 from .config import TOKEN_LOSSES, PopulationSelfPlayConfig
 from .run_folder import RunFolder
@@ -265,7 +265,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         inputs = super()._prepare_inputs(generation_batch)
         if self.population is None or self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = by_length(self._buffered_inputs)
+        roles = [member.role for member in self.population.values()]
+        self._buffered_inputs = deal(self._buffered_inputs, roles)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
@@ -301,8 +302,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             weight = torch.ones_like(weight)
         own = torch.zeros(len(names), dtype=torch.float64, device=weight.device)
         own.index_add_(0, output["member_ids"], weight)
-        own = self.accelerator.reduce(own, reduction="sum")
-        return {name: float(own.sum() / n) if n else 0.0 for name, n in zip(names, own, strict=True)}
+        own = self.accelerator.reduce(own, reduction="sum").tolist()
+        return {name: sum(own) / n if n else 0.0 for name, n in zip(names, own, strict=True)}
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
 
@@ -356,13 +357,16 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.population is None:
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()
-        norms = {}
-        for name in self.population:
-            gradients = [p for p in self.population.parameters(name) if p.grad is not None]
-            torch._foreach_mul_([p.grad for p in gradients], self._scales[name])
-            norms[name] = torch.nn.utils.clip_grad_norm_(gradients, self.args.max_grad_norm)
-        self.member_grad_norms = {name: float(norm) for name, norm in norms.items()}
-        return torch.stack(list(norms.values())).norm()
+        members = [(i, p) for i, name in enumerate(self.population) for p in self.population.parameters(name)]
+        owners, gradients = zip(*[(i, p.grad) for i, p in members if p.grad is not None], strict=True)
+        # All members in one pass and one transfer to the host: no cost per member but that of reading its gradient.
+        squares = torch.stack(torch._foreach_norm(gradients)).cpu().double().square()
+        scales = torch.tensor([self._scales[name] for name in self.population], dtype=torch.float64)
+        norms = scales * torch.zeros_like(scales).index_add_(0, torch.tensor(owners), squares).sqrt()
+        factors = (scales * (self.args.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)).tolist()
+        torch._foreach_mul_(gradients, [factors[i] for i in owners])
+        self.member_grad_norms = dict(zip(self.population, norms.tolist(), strict=True))
+        return norms.norm().float()
 
     # Files -------------------------------------------------------------------------------------------------------
 

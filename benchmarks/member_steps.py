@@ -1,0 +1,133 @@
+"""Where the time of a whole training step goes: the real trainer, every part of it timed from outside."""
+
+import copy
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+
+import torch
+from measuring import peak, reset_peak, synchronize
+from peft import LoraConfig
+from transformers import PrinterCallback, TrainerCallback
+
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+
+class Steps(TrainerCallback):
+    """Wall-clock of each step, from its begin until it is logged: the round, evolution and records are in it."""
+
+    def __init__(self, parts: dict[str, float]):
+        self.parts, self.begin, self.steps = parts, None, []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.begin = time.perf_counter()
+        self.parts.clear()
+
+    def on_log(self, args, state, control, **kwargs):
+        if self.begin is not None and len(self.steps) < state.global_step:
+            self.steps.append((time.perf_counter() - self.begin, dict(self.parts)))
+
+
+def whole_step(bench, members: int) -> dict:
+    """Seconds of one step of `members` members, and what part of them is neither model nor executor.
+
+    A step has three rows per member (two generations per prompt: every proposal and two attempts at as many tasks);
+    that of the single agent has six. Rewards get a term that varies: a base that solves nothing has no gradient.
+    "overhead" is all but generation, forward, backward and the executor; clipping and the optimizer are in it. The
+    second step is measured; of large rounds the first, in which the optimizer's memory is allocated too.
+    """
+    args, folder = bench.args, tempfile.mkdtemp()
+    teachers = max(1, members // 2)
+    rows = 6 * teachers
+    config = PopulationSelfPlayConfig(
+        output_dir=folder,
+        num_teachers=teachers,
+        num_students=teachers,
+        shared_member=members == 1,
+        num_generations=2,
+        per_device_train_batch_size=max(b for b in range(1, args.rows + 1) if rows % b == 0),
+        generation_rows=64,
+        max_completion_length=args.new_tokens,
+        prompt_style="compact",
+        num_references=0,
+        seed_tasks=8,
+        evolution_interval=0,
+        max_steps=2 if rows <= 2 * args.rows else 1,
+        learning_rate=1e-5,
+        use_cpu=args.device == "cpu",
+        bf16=args.device == "cuda",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_steps=1,
+        overwrite_output_dir=True,
+    )
+    shared = {id(t): t for t in (*bench.model.parameters(), *bench.model.buffers())}
+    lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
+    parts = defaultdict(float)
+    steps = Steps(parts)
+    trainer = PopulationSelfPlayTrainer(
+        copy.deepcopy(bench.model, shared),
+        lambda completions, **kwargs: [len(text_of(completion)) % 5 / 5 for completion in completions],
+        config,
+        processing_class=bench.tokenizer,
+        peft_config=lora,
+        callbacks=[steps],
+    )
+    trainer.remove_callback(PrinterCallback)
+    watch(trainer, parts, bench.device)
+    reset_peak(bench.device)
+    try:
+        trainer.train()
+    finally:
+        trainer.executor.close()
+        shutil.rmtree(folder)
+    seconds, spent = steps.steps[-1]
+    inside = sum(spent.get(name, 0.0) for name in ("generate", "forward", "backward", "executor"))
+    return {
+        "members": members,
+        "rows": rows,
+        "seconds": seconds,
+        "seconds_per_row": seconds / rows,
+        "peak_mib": peak(bench.device),
+        "parts": {name: round(value, 4) for name, value in spent.items()},
+        "overhead_share": 1 - inside / seconds,
+        "optimizer_share": (spent["optimizer"] + spent["clip"]) / seconds,
+    }
+
+
+def text_of(completion) -> str:
+    return completion if isinstance(completion, str) else completion[0]["content"]
+
+
+def watch(trainer: PopulationSelfPlayTrainer, parts: dict[str, float], device: torch.device) -> None:
+    """Add the time of each call of these to `parts`."""
+
+    def timed(owner, attribute: str, part: str) -> None:
+        call = getattr(owner, attribute)
+
+        def wrapped(*args, **kwargs):
+            synchronize(device)
+            begin = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                synchronize(device)
+                parts[part] += time.perf_counter() - begin
+
+        setattr(owner, attribute, wrapped)
+
+    timed(trainer.population.base_model, "generate", "generate")
+    timed(trainer, "_get_per_token_logps_and_entropies", "forward")
+    timed(trainer.accelerator, "backward", "backward")
+    timed(trainer.executor, "run_many", "executor")
+    timed(trainer, "_clip_grad_norm", "clip")
+    create = trainer.create_optimizer
+
+    def create_optimizer(*args, **kwargs):
+        optimizer = create(*args, **kwargs)
+        timed(optimizer, "step", "optimizer")
+        return optimizer
+
+    trainer.create_optimizer = create_optimizer

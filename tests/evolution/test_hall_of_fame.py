@@ -1,0 +1,66 @@
+import random
+from collections import Counter
+
+import pytest
+from toy_adapters import assert_same_bits, make_factors
+
+from trl_populora.evolution import HallOfFame
+
+
+def filled(steps, *, capacity: int = 4) -> HallOfFame:
+    hall = HallOfFame(capacity)
+    for step in steps:
+        hall.add("student_0", make_factors(step), role="student", version=step // 10, step=step, fitness=step / 3)
+    return hall
+
+
+def test_champions_are_copies():
+    live = make_factors(0)
+    hall = HallOfFame()
+    champion = hall.add("teacher_1", live, role="teacher", version=2, step=40, fitness=1.5)
+    live["head"].A.zero_()
+    assert_same_bits(champion.factors, make_factors(0))
+    assert hall.of("teacher") == [champion] and hall.of("student") == []
+
+
+def test_a_full_hall_stays_spread_over_the_run():
+    hall = filled(range(0, 170, 10))
+    steps = [champion.step for champion in hall.of("student")]
+    assert len(steps) == 4 and (steps[0], steps[-1]) == (0, 160)
+    assert min(after - before for before, after in zip(steps[:-1], steps[1:])) >= 20
+
+
+def test_roles_have_their_own_places():
+    hall = filled([0, 10, 20, 30], capacity=2)
+    hall.add("teacher_0", make_factors(1), role="teacher", version=0, step=5, fitness=0.0)
+    assert [champion.step for champion in hall.of("student")] == [0, 30] and len(hall.of("teacher")) == 1
+    assert len(hall) == len(list(hall)) == 3
+
+
+def test_sampling_is_even_and_reproducible():
+    hall = filled([0, 10, 20])
+    draws = [hall.sample("student", random.Random(seed)).step for seed in range(300)]
+    assert min(Counter(draws).values()) > 60 and set(draws) == {0, 10, 20}
+    assert draws == [hall.sample("student", random.Random(seed)).step for seed in range(300)]
+    assert hall.sample("teacher", random.Random(0)) is None
+
+
+def test_round_trip(tmp_path):
+    hall = filled([0, 10, 20])
+    hall.save(tmp_path)
+    again = HallOfFame.load(tmp_path)
+    assert again.capacity == hall.capacity
+    for one, other in zip(hall, again, strict=True):
+        assert_same_bits(one.factors, other.factors)
+        assert {k: v for k, v in vars(one).items() if k != "factors"} == {
+            k: v for k, v in vars(other).items() if k != "factors"
+        }
+
+
+def test_bad_input_is_named(tmp_path):
+    with pytest.raises(ValueError, match="capacity.*1"):
+        HallOfFame(1)
+    with pytest.raises(ValueError, match="step 20; got one of step 20"):
+        filled([20, 20])
+    with pytest.raises(ValueError, match="lacks hall_of_fame.json"):
+        HallOfFame.load(tmp_path)

@@ -1,0 +1,34 @@
+"""The benchmark of member scaling runs from end to end and writes what docs/performance.md quotes."""
+
+import json
+import os
+import subprocess
+import sys
+
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def test_quick_run_writes_every_number(tmp_path):
+    target = tmp_path / "scaling.json"
+    command = [sys.executable, os.path.join(ROOT, "benchmarks", "member_scaling.py"), "--quick", "--model", "tiny"]
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(
+        [*command, "--json", str(target)], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(target.read_text())
+    assert [row["members"] for row in result["update"]] == [1, 2, 8]
+    assert set(result["update"][2]["ratio"]) == {"ours", "sequential", "mixed"}
+    assert set(result["generate"][2]["tokens_per_s"]) == {"one", "base", "ours"}
+    assert [row["rows"] for row in result["update_per_member"]] == [1, 2, 8]
+    for row in result["update"] + result["generate"]:
+        assert row["rows"] == 16 and all(value > 0 for value in (*row["seconds"].values(), *row["ratio"].values()))
+    assert result["update_ratio_8"] == result["update"][2]["ratio"]["ours"]
+    assert result["generate_ratio_8"] == result["generate"][2]["ratio"]["ours"]
+    assert result["overhead_share_64"] is result["member_cost_64_over_8"] is None  # 64 members are not in a quick run
+    assert [(row["members"], row["rows"]) for row in result["step"]] == [(1, 6), (2, 6)]
+    for row in result["step"]:
+        assert {"generate", "forward", "backward", "clip", "optimizer"} <= row["parts"].keys()
+        assert sum(row["parts"].values()) < row["seconds"] and 0 < row["optimizer_share"] < row["overhead_share"] < 1
+    assert result["step_row_ratio"]["1"] == 1.0 and result["step_row_ratio"]["2"] > 0

@@ -1,0 +1,211 @@
+"""Routing against PEFT's own path: one adapter, one pass, as the oracle."""
+
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tiny import lora, perturb, tiny_model, tiny_population
+from trl_populora.population import Population
+from trl_populora.population.routing import make_plan, member_order
+
+
+NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
+BATCHES = {
+    "equal": NAMES * 2,
+    "equal-in-order": ["teacher_0", "teacher_0", "student_1", "student_1"],
+    "unequal": ["student_1", "teacher_0", "teacher_0", "student_0", "student_1", "student_1", "teacher_1"],
+    "absent": ["student_0", "teacher_1", "student_0"],
+    "single": ["student_0"] * 5,
+}
+
+
+def tokens(rows, width=9, seed=2):
+    return torch.randint(3, 200, (rows, width), generator=torch.Generator().manual_seed(seed))
+
+
+def loss_of(population, ids, weights):
+    log_probs = population.model(ids).logits.float().log_softmax(-1)[:, :-1].gather(2, ids[:, 1:, None])
+    return (log_probs.mean((1, 2)) * weights).sum()
+
+
+def gradients(population):
+    return {
+        name: [None if p.grad is None else p.grad.clone() for p in population.parameters(name)] for name in population
+    }
+
+
+def separate_passes(population, rows, ids, weights):
+    """Gradients of every member present by PEFT's own path, nothing of ours in it."""
+    layers = population.model.base_model
+    for name in sorted(set(rows)):
+        own = [i for i, row in enumerate(rows) if row == name]
+        layers.enable_adapter_layers()
+        layers.set_adapter(name)
+        loss_of(population, ids[own], weights[own]).backward()
+    population.set_trainable()
+    return gradients(population)
+
+
+def assert_equal(got, want, tolerance):
+    for name in want:
+        for a, b in zip(got[name], want[name], strict=True):
+            if b is None:
+                assert a is None, f"{name} has no row in the batch, but a gradient"
+            else:
+                assert (a - b).norm() <= tolerance * b.norm(), (name, float((a - b).norm() / b.norm()))
+                assert b.norm() > 0
+
+
+@pytest.mark.parametrize("rows", BATCHES.values(), ids=BATCHES)
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+def test_gradients_equal_pefts_own_path(rows, checkpointing):
+    ids, weights = tokens(len(rows)), torch.linspace(-1, 1, len(rows)) + 0.05
+    population = tiny_population()
+    if checkpointing:
+        population.model.enable_input_require_grads()
+        population.model.gradient_checkpointing_enable({"use_reentrant": False})
+        population.model.train()
+    with population.route(rows):
+        loss_of(population, ids, weights).backward()
+    assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
+
+
+@pytest.mark.parametrize("rows", BATCHES.values(), ids=BATCHES)
+def test_under_autocast_it_is_as_near_to_float32_as_peft_is(rows):
+    """bfloat16 has 8 bits: both paths round, so neither is the truth. Ours may be at most 1.25 times as far off."""
+    ids, weights = tokens(len(rows)), torch.ones(len(rows))
+    exact = separate_passes(tiny_population(), rows, ids, weights)
+    population = tiny_population()
+    with torch.autocast("cpu", torch.bfloat16):
+        peft = separate_passes(tiny_population(), rows, ids, weights)
+        with population.route(rows):
+            loss_of(population, ids, weights).backward()
+
+    def error(values):
+        pairs = [(a, b) for name in exact for a, b in zip(values[name], exact[name], strict=True) if b is not None]
+        return sum(float((a - b).norm() ** 2) for a, b in pairs) ** 0.5, sum(float(b.norm() ** 2) for _, b in pairs)
+
+    ours, scale = error(gradients(population))
+    theirs, _ = error(peft)
+    assert 0 < ours <= 1.25 * theirs and ours < 0.05 * scale**0.5
+
+
+def test_accumulation_adds_micro_batches():
+    rows = NAMES * 4
+    ids, weights = tokens(len(rows)), torch.linspace(-1, 1, len(rows)) + 0.05
+    population = tiny_population()
+    for part in (slice(0, 8), slice(8, 11), slice(11, 16)):
+        with population.route(rows[part]):
+            loss_of(population, ids[part], weights[part]).backward()
+    assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
+
+
+def test_a_reference_pass_amid_a_routed_one_is_the_base():
+    rows, population = NAMES, tiny_population()
+    ids, weights = tokens(4), torch.ones(4)
+    with population.route(rows):
+        loss = loss_of(population, ids, weights)
+        with population.routing.base(), torch.no_grad():
+            reference = population.model(ids).logits
+        loss.backward()
+    with torch.no_grad():
+        assert torch.equal(reference, tiny_model()(ids).logits)
+    assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
+
+
+def test_rank_stabilised_scaling_is_honoured():
+    rows, ids, weights = BATCHES["unequal"], tokens(7), torch.ones(7)
+    config = lora(use_rslora=True)
+    population = tiny_population(lora_config=config)
+    with population.route(rows):
+        loss_of(population, ids, weights).backward()
+    want = separate_passes(tiny_population(lora_config=config), rows, ids, weights)
+    assert_equal(gradients(population), want, 1e-5)
+
+
+def test_weights_written_or_moved_between_passes_are_seen():
+    """There is no second copy that could go stale: not in training, not while sampling, not after a move."""
+    population = tiny_population()
+    ids = tokens(2)
+
+    def logits():
+        with torch.no_grad(), population.route(["student_0", "student_1"]):
+            return population.model(ids).logits
+
+    before = logits()
+    with torch.no_grad():
+        for parameter in population.parameters("student_0"):
+            parameter.mul_(1.5)
+    after = logits()
+    assert not torch.allclose(before[0], after[0]) and torch.equal(before[1], after[1])
+    population.model.to(torch.float64)
+    torch.testing.assert_close(logits().float(), after, rtol=1e-4, atol=1e-4)
+    population.model.to(torch.float32)
+    assert all(p.requires_grad for p in population.parameters("student_0"))
+
+
+def saved_bytes(population, rows, width=9):
+    """Bytes that a forward keeps for its backward, each storage once, parameters left out."""
+    parameters = {p.untyped_storage().data_ptr() for p in population.model.parameters()}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)  # held, or its address would be used again
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t), population.route(rows):
+        loss_of(population, tokens(len(rows), width), torch.ones(len(rows))).backward()
+    return sum(size for size, _ in kept.values())
+
+
+def test_memory_is_bounded_by_the_micro_batch():
+    """Four rows keep as much in a population of 24 as in one of 4, and at most four adapters more than for one."""
+    small, large = (Population(tiny_model(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
+    four = NAMES
+    assert saved_bytes(large, four) == saved_bytes(small, four)
+    adapter = sum(p.numel() * p.element_size() for p in small.parameters("student_0"))
+    assert saved_bytes(large, four) - saved_bytes(large, ["student_0"] * 4) <= 4 * adapter
+    assert all(p.grad is None for p in large.parameters("student_11"))
+
+
+def test_the_number_of_matmuls_does_not_grow_with_the_members():
+    calls = []
+
+    class Count(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            calls.append(function.overloadpacket.__name__)
+            return function(*args, **kwargs or {})
+
+    counts = {}
+    population = Population(tiny_model(), lora(), num_teachers=12, num_students=12)
+    perturb(population, 0.1)
+    for members in (1, 4, 24):
+        rows = [name for name in list(population)[:members] for _ in range(24 // members)]
+        calls.clear()
+        with population.route(rows), Count():
+            loss_of(population, tokens(24), torch.ones(24)).backward()
+        counts[members] = Counter(calls)
+    assert counts[1]["bmm"] == counts[4]["bmm"] == counts[24]["bmm"]
+    assert counts[24]["stack"] == counts[1]["stack"] == 2 * len(population.routing.layers)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
+def test_a_plan_puts_every_row_into_its_members_block(members):
+    plan = make_plan(members, torch.device("cpu"))
+    assert set(plan.members) == set(members) and plan.rows == len(members)
+    order = list(range(len(members))) if plan.order is None else plan.order.tolist()
+    blocks = [member for member in plan.members for _ in range(members.count(member))]
+    assert [members[row] for row in order] == blocks
+    sizes = [rows for n, rows in plan.groups for _ in range(n)]
+    assert sizes == [members.count(member) for member in plan.members]
+    assert len(plan.groups) == len(set(sizes)) and len(plan.groups) ** 2 <= 2 * len(members)
+    if plan.order is not None:
+        assert torch.equal(plan.order[plan.inverse], torch.arange(len(members)))
+    sorted_rows = [members[row] for row in member_order(members)]
+    assert make_plan(sorted_rows, torch.device("cpu")).order is None

@@ -1,0 +1,62 @@
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import write_recipe
+from trl_populora import cli
+from trl_populora.retention import RetentionCurve, measure_retention
+
+
+def curve(*exams, parent=(1, 1, 0, 1)):
+    own = RetentionCurve("gaussian", 0, 0.75)
+    for step, child in exams:
+        own.add(step, np.array(child, dtype=float), np.array(parent, dtype=float))
+    return own
+
+
+def test_differences_are_paired_by_task():
+    own = curve((0, (0, 0, 0, 1)), (2, (1, 1, 0, 1)))
+    assert own.difference == [-0.5, 0.0]
+    # differences -1, -1, 0, 0 have standard deviation 0.577 over 4 tasks; equal answers leave none
+    assert own.standard_error == [pytest.approx(0.57735 / 2, rel=1e-4), 0.0]
+    assert own.pass_at_1 == [0.25, 1.0 - 0.25]
+
+
+def test_back_means_within_one_standard_error_or_above():
+    assert curve((0, (1, 1, 0, 1))).steps_to_recover == 0  # the same answers
+    assert curve((0, (0, 0, 0, 0)), (2, (0, 1, 0, 1)), (4, (1, 1, 1, 1))).steps_to_recover == 2  # -0.25 against 0.25
+    assert curve((0, (0, 0, 0, 0)), (2, (0, 0, 0, 0))).steps_to_recover is None
+
+
+def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys):
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+    output = tmp_path / "retention"
+    options = ["--operators", "clone", "dare", "gaussian", "--seeds", "3", "--parent-rounds", "1", "--rounds", "3"]
+    options += ["--every", "2", "--tasks", "4", "--output", str(output)]
+    assert cli.main(["retention", *recipe, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "rounds until back" in printed and "dare" in printed
+    curves = json.loads((output / "retention.json").read_text())
+    assert [(own["operator"], own["seed"], own["rounds"]) for own in curves] == [
+        (name, 3, [0, 2, 3]) for name in ("clone", "dare", "gaussian")
+    ]
+    assert curves[0]["difference"][0] == 0.0 and curves[0]["steps_to_recover"] == 0  # a clone answers as its parent
+    assert (output / "retention.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"operators": ["graft"]}, "graft"),
+        ({"operators": []}, "choose from"),
+        ({"rounds": 0}, "rounds=0"),
+        ({"tasks": 1}, "tasks=1"),
+        ({"seeds": ()}, "seed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, changes, words):
+    arguments = {"operators": ["clone"], "folder": str(tmp_path / "out")} | changes
+    with pytest.raises(ValueError, match=words):
+        measure_retention(["--config", "missing.yaml"], arguments.pop("operators"), **arguments)
+    assert not (tmp_path / "out").exists()

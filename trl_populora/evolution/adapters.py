@@ -1,0 +1,113 @@
+"""PEFT folders as factors, and making a child again from what a run left behind."""
+
+import json
+import os
+from collections.abc import Sequence
+
+from peft import LoraConfig
+from peft.utils.other import get_pattern_key
+from peft.utils.save_and_load import load_peft_weights
+from safetensors.torch import save_file
+
+from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.population import read_table
+
+from .lineage import EvolutionEvent
+from .replacement import remake
+
+
+REFUSED = {  # settings with which an adapter is more than pairs of A and B, and the value without them
+    "use_dora": False,
+    "lora_bias": False,
+    "bias": "none",
+    "modules_to_save": None,
+    "target_parameters": None,
+    "trainable_token_indices": None,
+    "layer_replication": None,
+}
+
+
+def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
+    """The configuration and the factors of a LoRA adapter that PEFT saved.
+
+    Rank-stabilised scaling and rank and alpha patterns are honoured: every matrix has its own rank and scaling.
+
+    Raises:
+        ValueError: If the folder holds no LoRA adapter, or one that is more than pairs of A and B of linear layers.
+    """
+    folder = os.fspath(folder)
+    weights = [os.path.join(folder, f"adapter_model.{kind}") for kind in ("safetensors", "bin")]
+    if not os.path.isfile(os.path.join(folder, "adapter_config.json")) or not any(map(os.path.isfile, weights)):
+        raise ValueError(f"{folder} is no PEFT folder: adapter_config.json and adapter_model.safetensors are needed.")
+    with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
+        kind = json.load(file).get("peft_type")
+    if kind != "LORA":
+        raise ValueError(f"{folder} holds an adapter of type {kind!r}; operators know LORA only.")
+    config = LoraConfig.from_pretrained(folder)
+    assert isinstance(config, LoraConfig)
+    for name, wanted in REFUSED.items():
+        value = getattr(config, name, wanted)
+        if value != wanted and value:
+            raise ValueError(f"{folder} has {name}={value!r}, which operators cannot keep; train with {wanted!r}.")
+    tensors = load_peft_weights(folder, device="cpu")
+    modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
+    pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
+    other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if tensors[key].dim() != 2]
+    if other or not modules:
+        raise ValueError(f"{folder} holds other tensors than lora_A and lora_B of linear layers: {other[:4]}.")
+    return config, {
+        module: Factor(
+            tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"], _scaling(config, module, tensors)
+        )
+        for module in modules
+    }
+
+
+def write_adapter(folder: str | os.PathLike, config: LoraConfig, factors: Factors) -> None:
+    """Writes a PEFT folder that `PeftModel.from_pretrained` loads. `config` is that of the factors' form."""
+    folder = os.fspath(folder)
+    os.makedirs(folder, exist_ok=True)
+    tensors = {}
+    for module, factor in factors.items():
+        tensors[f"{module}.lora_A.weight"] = factor.A.contiguous().clone()
+        tensors[f"{module}.lora_B.weight"] = factor.B.contiguous().clone()
+    save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
+    config.save_pretrained(folder)
+
+
+def replay(event: EvolutionEvent, folders: Sequence[str | os.PathLike]) -> Factors:
+    """Makes the child of an event again, bit for bit, from adapters on disk.
+
+    Args:
+        event (`EvolutionEvent`): A line of a run's `lineage.jsonl`.
+        folders (`Sequence[str]`):
+            Populations saved at the event's step, such as the run's `checkpoint-<step>`: one of them must hold each
+            parent in the version that bred. Parents that bred and survived are in the checkpoint of the same step
+            as they were; for one that made room in the same event, name a population saved just before.
+
+    Raises:
+        ValueError: If no folder holds a parent.
+    """
+    versions = {os.fspath(folder): _versions(os.fspath(folder)) for folder in folders}
+    parents = []
+    for name, version in event.parents:
+        holders = [folder for folder, table in versions.items() if table.get(name) == version]
+        if not holders:
+            raise ValueError(
+                f"None of {list(versions)} holds {name}@{version}, a parent of {event.slot}@{event.version}. Name a "
+                f"population saved at step {event.step}, while it lived."
+            )
+        parents.append(read_adapter(os.path.join(holders[0], name))[1])
+    return remake(event, parents)
+
+
+def _versions(folder: str) -> dict[str, int]:
+    return {row["id"]: row["version"] for row in read_table(folder)["members"]}
+
+
+def _scaling(config: LoraConfig, module: str, tensors: dict) -> float:
+    """`alpha / r`, or `alpha / sqrt(r)`, with the module's own alpha and rank where patterns give them."""
+    r = tensors[f"{module}.lora_A.weight"].shape[0]
+    patterns = config.alpha_pattern or {}
+    alpha = patterns.get(get_pattern_key(list(patterns), module.removeprefix("base_model.model.")), config.lora_alpha)
+    return alpha / (r**0.5 if config.use_rslora else r)

@@ -1,0 +1,136 @@
+"""Frozen champions of the past. Who meets them in a game is not decided here."""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from safetensors.torch import load_file, save_file
+
+from trl_populora.population.factors import Factor, Factors
+
+
+TABLE_FILE = "hall_of_fame.json"
+
+
+@dataclass(frozen=True)
+class Champion:
+    """A copy of an individual as it was.
+
+    Attributes:
+        name (`str`): Slot it lived in.
+        role (`str`): Its role.
+        version (`int`): Which occupant of the slot.
+        step (`int`): Training step of the copy.
+        fitness (`float`): Its fitness then, relative to the opponents of that time.
+        factors (`Factors`): Its weights, on the CPU.
+    """
+
+    name: str
+    role: str
+    version: int
+    step: int
+    fitness: float
+    factors: Factors
+
+
+class HallOfFame:
+    """Past champions of each role (Rosin and Belew, 1997), against forgetting how to beat old strategies.
+
+    Args:
+        capacity (`int`, *optional*, defaults to `8`):
+            Champions kept per role. When it is full, a new one takes the place of the one whose neighbours in time
+            are closest together, never the first or the newest: what stays is spread over the whole run (our choice).
+    """
+
+    def __init__(self, capacity: int = 8):
+        if capacity < 2:
+            raise ValueError(f"capacity counts champions per role and is at least 2, got {capacity}.")
+        self.capacity = capacity
+        self._champions: list[Champion] = []
+
+    def __iter__(self) -> Iterator[Champion]:
+        return iter(self._champions)
+
+    def __len__(self) -> int:
+        return len(self._champions)
+
+    def of(self, role: str) -> list[Champion]:
+        """Champions of a role, oldest first."""
+        return [champion for champion in self._champions if champion.role == role]
+
+    def add(self, name: str, factors: Factors, *, role: str, version: int, step: int, fitness: float) -> Champion:
+        """Takes in a copy of an individual.
+
+        Raises:
+            ValueError: If its role already has a champion of this step or a later one.
+        """
+        others = self.of(role)
+        if others and others[-1].step >= step:
+            raise ValueError(
+                f"The newest {role} in the hall of fame is of step {others[-1].step}; got one of step {step}. Add "
+                "champions in the order of time."
+            )
+        copy = {
+            path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
+            for path, (A, B, scaling) in factors.items()
+        }
+        champion = Champion(name, role, version, step, fitness, copy)
+        self._champions.append(champion)
+        if len(others) + 1 > self.capacity:
+            steps = [one.step for one in self.of(role)]
+            gaps = [after - before for before, after in zip(steps, steps[2:])]
+            self._champions.remove(self.of(role)[1 + gaps.index(min(gaps))])
+        return champion
+
+    def sample(self, role: str, rng: random.Random) -> Champion | None:
+        """A champion of a role, all equally likely; `None` while there is none."""
+        champions = self.of(role)
+        return rng.choice(champions) if champions else None
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes a table and one safetensors file per champion."""
+        os.makedirs(folder, exist_ok=True)
+        rows = []
+        for champion in self._champions:
+            row = {name: value for name, value in vars(champion).items() if name != "factors"}
+            row["scalings"] = {path: factor.scaling for path, factor in champion.factors.items()}
+            rows.append(row)
+            tensors = {
+                f"{path}.lora_{side}": X.contiguous()
+                for path, factor in champion.factors.items()
+                for side, X in zip("AB", factor[:2])
+            }
+            save_file(tensors, os.path.join(folder, _file(row)))
+        path = os.path.join(folder, TABLE_FILE)
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            json.dump({"capacity": self.capacity, "champions": rows}, file, indent=1)
+        os.replace(path + ".tmp", path)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "HallOfFame":
+        """Reads what [`HallOfFame.save`] wrote.
+
+        Raises:
+            ValueError: If the folder holds no hall of fame.
+        """
+        path = os.path.join(folder, TABLE_FILE)
+        if not os.path.isfile(path):
+            raise ValueError(f"{os.fspath(folder)} lacks {TABLE_FILE}: no hall of fame was saved there.")
+        with open(path, encoding="utf-8") as file:
+            table = json.load(file)
+        hall = cls(table["capacity"])
+        for row in table["champions"]:
+            tensors = load_file(os.path.join(folder, _file(row)))
+            scalings = row.pop("scalings")
+            factors = {
+                path: Factor(tensors[f"{path}.lora_A"], tensors[f"{path}.lora_B"], scaling)
+                for path, scaling in scalings.items()
+            }
+            hall._champions.append(Champion(**row, factors=factors))
+        return hall
+
+
+def _file(row: dict) -> str:
+    return f"{row['name']}_v{row['version']}_step{row['step']}.safetensors"

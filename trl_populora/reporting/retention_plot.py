@@ -1,0 +1,45 @@
+"""The picture of a retention test: each operator's way back to its parent's level."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .plots import COLOURS, STYLES
+
+
+def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
+    """Draw the mean difference between child and parent over seeds, per operator, with the mean standard error.
+
+    Args:
+        curves (`Sequence[RetentionCurve]`): One or more per operator, asked at the same rounds.
+        path (`str`): PNG file to write.
+
+    Returns:
+        `str`: The path.
+
+    Raises:
+        ValueError: If there is no curve, or matplotlib is not installed.
+    """
+    if not curves:
+        raise ValueError("there are no curves to plot")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.axhline(0, color="black", linewidth=0.8)
+    for i, name in enumerate(dict.fromkeys(curve.operator for curve in curves)):
+        own = [curve for curve in curves if curve.operator == name]
+        difference = 100 * np.mean([curve.difference for curve in own], axis=0)
+        style = {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[i // len(COLOURS) % len(STYLES)]}
+        axes.plot(own[0].rounds, difference, label=name, **style)
+    error = 100 * np.mean([curve.standard_error for curve in curves], axis=0)
+    axes.fill_between(curves[0].rounds, -error, error, color="black", alpha=0.08, label="one standard error")
+    axes.set_xlabel("training rounds since birth")
+    axes.set_ylabel("child minus parent, points of pass@1")
+    axes.legend(fontsize=8, ncols=2)
+    figure.savefig(path, dpi=120)
+    return str(path)

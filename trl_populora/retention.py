@@ -1,0 +1,223 @@
+"""Retention: how soon a child plays like its parent again, for each variation operator (paper, retention tests).
+
+Two parents are trained, every operator makes a child of them, and all children train on together as one population.
+Parents and children are asked the same held-out tasks, greedily, so differences are paired by task. The teacher is
+frozen throughout: tasks come from one distribution.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import mean
+
+import numpy as np
+
+from .train import hush, parse, warm_up
+
+
+@dataclass(frozen=True)
+class RetentionCurve:
+    """One child's way back.
+
+    Attributes:
+        operator (`str`): Operator that made the child.
+        seed (`int`): Seed of the parents, of the child and of its training.
+        parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made.
+        rounds (`list[int]`): Training rounds since birth at which the child was asked.
+        pass_at_1 (`list[float]`): Its greedy pass@1 there.
+        difference (`list[float]`): That minus the parent's, the mean over tasks.
+        standard_error (`list[float]`): Of the difference, over tasks.
+    """
+
+    operator: str
+    seed: int
+    parent_pass_at_1: float
+    rounds: list[int] = field(default_factory=list)
+    pass_at_1: list[float] = field(default_factory=list)
+    difference: list[float] = field(default_factory=list)
+    standard_error: list[float] = field(default_factory=list)
+
+    @property
+    def steps_to_recover(self) -> int | None:
+        """The first of `rounds` at which the child is within one standard error of its parent, or above it."""
+        for step, difference, error in zip(self.rounds, self.difference, self.standard_error, strict=True):
+            if difference >= -error:
+                return step
+        return None
+
+    def add(self, step: int, child: np.ndarray, parent: np.ndarray) -> None:
+        """Record an exam: what child and parent solved, two arrays of shape `(tasks,)`."""
+        difference = child - parent
+        self.rounds.append(step)
+        self.pass_at_1.append(float(child.mean()))
+        self.difference.append(float(difference.mean()))
+        self.standard_error.append(float(difference.std(ddof=1) / math.sqrt(len(difference))))
+
+
+def measure_retention(
+    recipe: Sequence[str],
+    operators: Sequence[str],
+    *,
+    folder: str,
+    seeds: Sequence[int] = (0, 1, 2),
+    parent_rounds: int = 40,
+    rounds: int = 20,
+    every: int = 2,
+    tasks: int = 128,
+    report: Callable[[str], None] = lambda line: None,
+) -> list[RetentionCurve]:
+    """
+    Train parents, make children, train the children on, and ask all of them held-out tasks.
+
+    Args:
+        recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. Sizes of the population,
+            evolution and the number of steps are set here.
+        operators (`Sequence[str]`): Names of variation operators, one child each.
+        folder (`str`): Where the runs write; made if missing.
+        seeds (`Sequence[int]`, *optional*): One repetition each.
+        parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
+        rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
+        every (`int`, *optional*, defaults to `2`): Rounds between exams.
+        tasks (`int`, *optional*, defaults to `128`): Held-out tasks per task type.
+        report (`Callable[[str], None]`, *optional*): Receives a line of progress now and then.
+
+    Returns:
+        `list[RetentionCurve]`: One per operator and seed.
+
+    Raises:
+        ValueError: For an unknown operator, or a recipe or number that cannot be used.
+    """
+    from .evolution import OPERATORS
+
+    unknown = sorted(set(operators) - set(OPERATORS))
+    if unknown or not operators:
+        raise ValueError(f"unknown operators {unknown}; choose from {', '.join(OPERATORS)}")
+    least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
+    for name, (value, low) in least.items():
+        if value < low:
+            raise ValueError(f"{name}={value} is too small; choose at least {low}")
+    if not seeds:
+        raise ValueError("at least one seed is needed")
+    curves = []
+    for seed in seeds:
+        parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed)
+        exam = parents.held_out(tasks)
+        parents.train()
+        solved = parents.ask(exam)
+        order = np.argsort(-solved.mean(axis=1), kind="stable")  # operators take the best parent first
+        report(f"seed {seed}: parents solve {' and '.join(f'{solved[i].mean():.3f}' for i in order)}")
+        factors = [parents.factors(f"student_{i}") for i in order]
+        children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
+        children.take_over(parents, operators, factors, seed)
+        own = [RetentionCurve(operator, seed, float(solved[order[0]].mean())) for operator in operators]
+
+        def examine(step, children=children, exam=exam, own=own, parent=solved[order[0]], seed=seed):
+            if step % every and step != rounds:
+                return
+            for curve, child in zip(own, children.ask(exam), strict=True):
+                curve.add(step, child, parent)
+            report(f"seed {seed}: round {step}, mean over children {mean(c.pass_at_1[-1] for c in own):.3f}")
+
+        examine(0)
+        children.train(examine)
+        curves += own
+    return curves
+
+
+def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
+    """Write curves as JSON, with the steps to recovery."""
+    data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+        file.write("\n")
+
+
+class _Phase:
+    """A run of students against one frozen teacher."""
+
+    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int):
+        from transformers import PrinterCallback
+
+        from .integrations.base_models import resolve_base
+        from .training import PopulationSelfPlayTrainer
+
+        hush()
+        _, args = parse(list(recipe))
+        size = args.num_generations
+        forced = {
+            "num_teachers": 1,
+            "num_students": students,
+            "prompts_per_teacher": students,
+            "per_device_train_batch_size": students * (1 + size),
+            "teacher_learning_rate": 0,
+            "evolution_interval": 0,
+            "max_steps": rounds,
+            "save_strategy": "no",
+            "output_dir": folder,
+            "overwrite_output_dir": True,
+            "seed": seed,
+            "disable_tqdm": True,
+        }
+        self.run, self.args = parse([*recipe, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
+        os.makedirs(folder, exist_ok=True)
+        self.trainer = PopulationSelfPlayTrainer(resolve_base(self.run.model_name_or_path), args=self.args)
+        self.trainer.remove_callback(PrinterCallback)
+        self.students = list(self.trainer.population.students)
+
+    def factors(self, name: str):
+        """A copy of a member's factors."""
+        factors = self.trainer.population.factors(name)
+        return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}
+
+    def take_over(self, parents: "_Phase", operators: Sequence[str], factors: list, seed: int) -> None:
+        """Take the other phase's teacher, and as students one child of its members by each operator."""
+        from .evolution import OPERATORS, breed
+
+        population = self.trainer.population
+        population.write("teacher_0", parents.factors("teacher_0"))
+        for name, operator in zip(self.students, operators, strict=True):
+            population.write(name, breed(operator, factors[: OPERATORS[operator].num_parents], seed=seed))
+
+    def train(self, after_round: Callable[[int], None] | None = None) -> None:
+        from .reporting import LiveView
+
+        if after_round is None and self.run.warm_start_steps:
+            warm_up(self.run, self.args, self.trainer, LiveView(rounds=self.args.rounds))
+        if after_round is not None:
+            self.trainer.on_round = lambda summary: after_round(summary.round + 1)
+        self.trainer.train()
+
+    def held_out(self, count: int) -> list:
+        from .evaluation import held_out_tasks
+
+        args, buffer = self.args, self.trainer.buffer
+        known = {task.id for kind in args.task_types for task in buffer.tasks(kind)}
+        return held_out_tasks(
+            args.task_types,
+            count,
+            families=args.seed_families,
+            num_function_inputs=args.num_function_inputs,
+            exclude=known,
+        )
+
+    def ask(self, tasks: list) -> np.ndarray:
+        """Which student solves which task, greedily: zeros and ones of shape `(students, tasks)`."""
+        from .evaluation import grade
+        from .generation import TransformersSampler
+
+        trainer, args, types = self.trainer, self.args, self.trainer.task_types
+        sampler = TransformersSampler(
+            trainer.population,
+            trainer.processing_class,
+            max_completion_length=args.max_completion_length,
+            temperature=0.0,
+            template=args.prompt_template,
+            batch_size=args.generation_rows,
+        )
+        prompts = [types[task.type].solve_prompt(task) for task in tasks] * len(self.students)
+        members = [name for name in self.students for _ in tasks]
+        written = [completion.text for completion in sampler(prompts, members, seed=0)]
+        grades = grade(list(tasks) * len(self.students), written, task_types=types, run_many=trainer.executor.run_many)
+        return np.array([g.solved for g in grades], dtype=float).reshape(len(self.students), len(tasks))
