@@ -32,14 +32,25 @@ def test_back_means_within_one_standard_error_or_above():
 def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     output = tmp_path / "retention"
-    options = ["--operators", "clone", "dare", "gaussian", "--seeds", "3", "--parent-rounds", "1", "--rounds", "3"]
+    options = [
+        "--operators",
+        "clone",
+        "dare:p=0.5",
+        "gaussian",
+        "--seeds",
+        "3",
+        "--parent-rounds",
+        "1",
+        "--rounds",
+        "3",
+    ]
     options += ["--every", "2", "--tasks", "4", "--output", str(output)]
     assert cli.main(["retention", *recipe, *options]) == 0
     printed = capsys.readouterr().out
     assert "rounds until back" in printed and "dare" in printed
     curves = json.loads((output / "retention.json").read_text())
     assert [(own["operator"], own["seed"], own["rounds"]) for own in curves] == [
-        (name, 3, [0, 2, 3]) for name in ("clone", "dare", "gaussian")
+        (name, 3, [0, 2, 3]) for name in ("clone", "dare:p=0.5", "gaussian")
     ]
     assert curves[0]["difference"][0] == 0.0 and curves[0]["steps_to_recover"] == 0  # a clone answers as its parent
     assert (output / "retention.png").stat().st_size > 10_000
@@ -49,7 +60,9 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     ("changes", "words"),
     [
         ({"operators": ["graft"]}, "graft"),
-        ({"operators": []}, "choose from"),
+        ({"operators": []}, "at least one"),
+        ({"operators": ["dare:q=0.5"]}, "has no parameter 'q'"),
+        ({"operators": ["dare:p=half"]}, "NAME=NUMBER"),
         ({"rounds": 0}, "rounds=0"),
         ({"tasks": 1}, "tasks=1"),
         ({"seeds": ()}, "seed"),

@@ -74,7 +74,8 @@ def measure_retention(
     Args:
         recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. Sizes of the population,
             evolution and the number of steps are set here.
-        operators (`Sequence[str]`): Names of variation operators, one child each.
+        operators (`Sequence[str]`): Names of variation operators, one child each; with other parameters than their
+            defaults as in `"component_masking:rho=0.1"`.
         folder (`str`): Where the runs write; made if missing.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
@@ -87,13 +88,11 @@ def measure_retention(
         `list[RetentionCurve]`: One per operator and seed.
 
     Raises:
-        ValueError: For an unknown operator, or a recipe or number that cannot be used.
+        ValueError: For an unknown operator or parameter, or a recipe or number that cannot be used.
     """
-    from .evolution import OPERATORS
-
-    unknown = sorted(set(operators) - set(OPERATORS))
-    if unknown or not operators:
-        raise ValueError(f"unknown operators {unknown}; choose from {', '.join(OPERATORS)}")
+    ways = [_way(text) for text in operators]
+    if not ways:
+        raise ValueError("at least one operator is needed")
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:
@@ -110,7 +109,7 @@ def measure_retention(
         report(f"seed {seed}: parents solve {' and '.join(f'{solved[i].mean():.3f}' for i in order)}")
         factors = [parents.factors(f"student_{i}") for i in order]
         children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
-        children.take_over(parents, operators, factors, seed)
+        children.take_over(parents, ways, factors, seed)
         own = [RetentionCurve(operator, seed, float(solved[order[0]].mean())) for operator in operators]
 
         def examine(step, children=children, exam=exam, own=own, parent=solved[order[0]], seed=seed):
@@ -132,6 +131,25 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
     with open(path, "w", encoding="utf-8") as file:
         json.dump(data, file, indent=1)
         file.write("\n")
+
+
+def _way(text: str) -> tuple[str, dict[str, float]]:
+    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5"`."""
+    from .evolution import OPERATORS
+
+    name, _, rest = text.partition(":")
+    if name not in OPERATORS:
+        raise ValueError(f"unknown operator {name!r}; choose from {', '.join(OPERATORS)}")
+    parameters = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        if key not in OPERATORS[name].parameters:
+            raise ValueError(f"{name} has no parameter {key!r}; it has {list(OPERATORS[name].parameters)}")
+        try:
+            parameters[key] = float(value)
+        except ValueError:
+            raise ValueError(f"{part!r} must be NAME=NUMBER") from None
+    return name, parameters
 
 
 class _Phase:
@@ -171,14 +189,15 @@ class _Phase:
         factors = self.trainer.population.factors(name)
         return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}
 
-    def take_over(self, parents: "_Phase", operators: Sequence[str], factors: list, seed: int) -> None:
+    def take_over(self, before: "_Phase", ways: Sequence[tuple[str, dict]], factors: list, seed: int) -> None:
         """Take the other phase's teacher, and as students one child of its members by each operator."""
         from .evolution import OPERATORS, breed
 
         population = self.trainer.population
-        population.write("teacher_0", parents.factors("teacher_0"))
-        for name, operator in zip(self.students, operators, strict=True):
-            population.write(name, breed(operator, factors[: OPERATORS[operator].num_parents], seed=seed))
+        population.write("teacher_0", before.factors("teacher_0"))
+        for name, (operator, parameters) in zip(self.students, ways, strict=True):
+            parents = factors[: OPERATORS[operator].num_parents]
+            population.write(name, breed(operator, parents, seed=seed, parameters=parameters))
 
     def train(self, after_round: Callable[[int], None] | None = None) -> None:
         from .reporting import LiveView
