@@ -194,7 +194,7 @@ def summary(result: dict) -> dict:
     """The numbers that are promised, each from the rows above; `None` where its N was not measured."""
     at = {name: {row["members"]: row for row in rows} for name, rows in result.items()}
     update, generate, step, cost = (at[name] for name in ("update", "generate", "step", "update_per_member"))
-    N, seconds = zip(*[(n, row["seconds"]) for n, row in cost.items()], strict=True)
+    N, seconds = list(cost), [row["seconds"] for row in cost.values()]
 
     def relative(n: int) -> float:
         return update[n].get("cpu_ratio", update[n]["ratio"])["ours"]
@@ -218,7 +218,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="name, folder, or a shape")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--json", help="file for the result")
-    parser.add_argument("--members", type=int, nargs="+", default=[1, 2, 4, 8, 16, 64])
+    parser.add_argument("--members", type=int, nargs="*", default=[1, 2, 4, 8, 16, 64])
     parser.add_argument("--step-members", type=int, nargs="*", default=[1, 8, 64], help="for whole steps")
     parser.add_argument("--rivals", type=int, nargs="*", default=[8], help="N at which the others are measured")
     parser.add_argument("--rows", type=int, default=16, help="rows of a micro-batch")
@@ -247,7 +247,8 @@ def save(args: argparse.Namespace, result: dict) -> None:
             "date": time.strftime("%Y-%m-%d"),
         }
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "settings": vars(args)} | summary(result) | result, file, indent=1)
+            settings = {name: value for name, value in vars(args).items() if name != "json"}
+            json.dump({"machine": machine, "settings": settings} | summary(result) | result, file, indent=1)
             file.write("\n")
 
 

@@ -50,7 +50,7 @@ def whole_step(bench, members: int) -> dict:
         generation_rows=64,
         max_completion_length=args.new_tokens,
         prompt_style="compact",
-        num_references=0,
+        num_references=1,
         seed_tasks=8,
         evolution_interval=0,
         max_steps=2 if rows <= 2 * args.rows else 1,

@@ -1,13 +1,16 @@
 """Handing in jobs: from threads and coroutines, in streams, cancelled, closed, and beside programs that hang."""
 
 import asyncio
+import gc
 import threading
 import tracemalloc
-from concurrent.futures import CancelledError
+import weakref
+from concurrent.futures import CancelledError, wait
 
 import pytest
 
 from trl_populora.executor import Executor, Job, Limits, Status
+from trl_populora.executor.pool import Batch
 
 
 WAITS = Job(
@@ -23,7 +26,7 @@ def plus(index):
 
 @pytest.fixture
 def executor():
-    with Executor(1, modules=("_thread",)) as executor:
+    with Executor(1, modules=("_thread", "time")) as executor:
         yield executor
 
 
@@ -128,3 +131,83 @@ def test_jobs_that_are_no_jobs_fail_their_own_batch_only(executor):
     with pytest.raises(AttributeError):
         executor.run_many([plus(1), "def f(): pass"])
     assert values(executor.run_many([plus(1)])) == [1]
+
+
+def test_whoever_waits_for_a_cancelled_future_is_told(executor):
+    futures = [executor.submit([plus(1)] * 10_000) for _ in range(3)]
+    assert futures[2].cancel()
+    assert wait([futures[2]], timeout=20).done == {futures[2]}
+    executor.close()
+    assert wait(futures, timeout=20).not_done == set()
+
+
+def test_a_list_that_changes_after_submit(executor):
+    jobs = [plus(1)] * 50
+    future = executor.submit(jobs)
+    jobs[:] = [plus(2)] * 70
+    assert values(future.result()) == [1] * 50
+
+
+def test_callbacks_cannot_end_a_worker_or_wait_for_it(executor, caplog):
+    def leave(_):
+        raise SystemExit
+
+    found = []
+
+    def call_again(_):
+        try:
+            executor.run_many([plus(1)])
+        except RuntimeError as error:
+            found.append(str(error))
+
+    for callback in (leave, call_again):
+        future = executor.submit([plus(1)] * 100)
+        future.add_done_callback(callback)
+        assert values(future.result()) == [1] * 100
+        assert values(executor.run_many([plus(3)])) == [3]
+    assert "callback" in caplog.text and "use submit" in found[0]
+
+
+def test_a_closed_pool_takes_nothing(executor):
+    executor.run_many([plus(1)])
+    pool = executor._pool
+    executor.close()
+    assert not pool.put(Batch([plus(1)]))
+    assert values(executor.run_many([plus(2)])) == [2]
+
+
+def test_an_executor_that_is_dropped_ends_its_servers_without_waiting_for_them():
+    executor = Executor(1, modules=("_thread",))
+    future = executor.submit([WAITS])
+    while not executor._workers[0]._servers[0, True]._process:
+        threading.Event().wait(0.01)
+    pool = executor._pool
+    with pool._changed:  # whatever lock is held where garbage is collected
+        del executor
+        gc.collect()
+    with pytest.raises((RuntimeError, CancelledError)):
+        future.result(timeout=20)
+
+
+def test_batches_are_not_left_to_the_garbage_collector(executor):
+    gc.disable()
+    try:
+        future = executor.submit([plus(1)])
+        future.result()
+        executor.run_many([plus(1)])  # the worker has let go of the first batch
+        known = weakref.ref(future)
+        del future
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+def test_a_program_that_drips_lends_its_slot():
+    """One that keeps writing is not busy with anything that the others could not do beside it."""
+    drip = (
+        "import os, time\ndef f():\n    while True:\n        os.write(3, b'R')\n"
+        "        end = time.perf_counter() + 0.01\n        while time.perf_counter() < end: pass"
+    )
+    with Executor(1, modules=("os", "time")) as executor:
+        hang = executor.submit([Job(drip, ((),), Limits(cpu_seconds=60, wall_seconds=60))])
+        assert values(executor.run_many([plus(4)])) == [4] and not hang.done()

@@ -1,5 +1,6 @@
 """Any plain value survives the way into a child and back, and no two different values come back alike."""
 
+import ast
 from itertools import combinations
 
 import pytest
@@ -89,4 +90,4 @@ def test_a_call_cannot_change_the_arguments_of_the_next(executor, value):
 def test_a_set_is_the_set_that_its_text_builds(executor, value):
     """Whoever runs a program on the text of its input sees the order that the executor saw."""
     execution = executor.run("def f(s):\n    return list(s)", ((value,),))
-    assert execution.values[0].value == list(eval(literals.to_literal(value)))
+    assert execution.values[0].value == list(ast.literal_eval(literals.to_literal(value)))

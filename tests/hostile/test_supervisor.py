@@ -355,15 +355,7 @@ def test_a_refused_module_and_a_lost_server_are_told_apart():
 
 
 def test_many_jobs_in_bounded_memory():
-    class Many:
-        """A sequence that makes its jobs when asked."""
-
-        def __len__(self):
-            return 600
-
-        def __getitem__(self, index):
-            return Job(f"def f(x): return x + {index}" + " " * 60_000, ((1,),))
-
+    jobs = (Job(f"def f(x): return x + {index}" + " " * 60_000, ((1,),)) for index in range(600))
     with Executor(2) as executor:
-        results = executor.run_many(Many())
+        results = list(executor.stream(jobs))
     assert [result.values[0].value for result in results] == [index + 1 for index in range(600)]

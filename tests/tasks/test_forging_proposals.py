@@ -154,6 +154,14 @@ def f(x):
     "makes a function of text": (
         "import dataclasses\ndef f(x):\n    return dataclasses._create_fn('g', [], ['return hash(1)'])()"
     ),
+    "reads an attribute by a pattern": (
+        "def f(x):\n    match f:\n        case object(__globals__=g):\n"
+        "            return g['_' * 2 + 'builtins' + '_' * 2]['len'](str(x))"
+    ),
+    "copies an attribute": (
+        "import functools\ndef g(x):\n    return x\ndef f(x):\n"
+        "    functools.update_wrapper(g, f, assigned=['_' * 2 + 'globals' + '_' * 2])\n    return x"
+    ),
     "reads attributes by format": "def f(x):\n    return ('{0._' + '_class_' + '_}').format(x)",
 }
 

@@ -105,11 +105,23 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     except BaseException as error:
         return _send(b"X", _failure(error))
     _send(b"F")
-    if type(inputs) is str:
-        inputs = eval(inputs, {})  # a literal that the caller wrote, see worker._arguments
     for arguments in inputs:
-        _send(b"R", _call(function, arguments, result_bytes))
+        _send(b"R", _call(function, _built(arguments), result_bytes))
     _send(b"Z")
+
+
+def _built(value):
+    """The value with its sets, see `worker._spelled`."""
+    kind = type(value)
+    if kind is tuple:
+        if value and value[0] is ...:
+            return set(value[1])
+        return tuple([_built(item) for item in value])
+    if kind is list:
+        return [_built(item) for item in value]
+    if kind is dict:
+        return {key: _built(item) for key, item in value.items()}
+    return value
 
 
 def _call(function, arguments: tuple, result_bytes: int) -> bytes:

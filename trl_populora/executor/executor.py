@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 from . import levels
 from .pool import Batch, Pool, Statistics
@@ -78,7 +80,7 @@ class Executor:
 
     def _reset(self) -> None:
         self._owner = os.getpid()
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()  # a signal handler may close while a server starts
         self._pool: Pool | None = None
         self._statistics = Statistics()
 
@@ -119,7 +121,7 @@ class Executor:
 
         Args:
             jobs (`Sequence[Job]`):
-                Any number; only the jobs in flight take memory beyond their own.
+                Any number; only the jobs in flight take memory beyond their own. See `stream` for more than fit.
 
         Returns:
             `list[Execution]`: in the order of the jobs. No program can make this raise.
@@ -127,6 +129,8 @@ class Executor:
         Raises:
             `RuntimeError`: where programs cannot be confined.
         """
+        if self._pool is not None and self._pool.has_thread():
+            raise RuntimeError("run_many waits for the thread that calls it: use submit in callbacks of futures.")
         future = self.submit(jobs)
         try:
             return future.result()
@@ -145,7 +149,8 @@ class Executor:
                 As for `run_many`.
 
         Returns:
-            `concurrent.futures.Future[list[Execution]]`: `cancel()` drops the jobs that have not begun.
+            `concurrent.futures.Future[list[Execution]]`: `cancel()` drops the jobs that have not begun. Callbacks run
+            in a worker's thread: they may submit, and must not wait.
 
         Raises:
             `RuntimeError`: where programs cannot be confined.
@@ -154,7 +159,8 @@ class Executor:
         if not batch.results:
             batch.future.set_result([])
         else:
-            self._started().put(batch)
+            while not self._started().put(batch):  # closed in between
+                pass
         return batch.future
 
     def stream(self, jobs: Iterable[Job], *, ahead: int | None = None) -> Iterator[Execution]:
@@ -204,8 +210,11 @@ class Executor:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_pool", None):
-            self.close()
+        pool = getattr(self, "_pool", None)
+        if pool is not None and self._owner == os.getpid():
+            # Garbage is collected in any thread, holding any lock: this one must not wait for another.
+            with suppress(RuntimeError):  # the interpreter ends, and the servers with it
+                _thread.start_new_thread(pool.close, ())
 
     @property
     def _workers(self) -> list[Worker]:
@@ -225,13 +234,13 @@ class Executor:
                 pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._statistics)
             except ServerLost as error:
                 raise RuntimeError(f"The executor cannot start: {error}.") from None
+            self._pool = pool
             if levels.level(pool.held) == "L1":
                 warnings.warn(
                     "Programs are confined by seccomp alone: Landlock and namespaces do not work here "
                     "(docs/security.md).",
                     stacklevel=4,
                 )
-            self._pool = pool
             return pool
 
 

@@ -98,7 +98,11 @@ def to_literal(value: object) -> str:
     except canonical.Unplain as error:
         raise NotLiteral(f"no plain value: {error}") from None
     text = _write(value)
-    if canonical.encode(parse_literal(text, max_bytes=len(text) * 4), max_bytes=None) != data:
+    try:
+        same = canonical.encode(ast.literal_eval(text), max_bytes=None) == data
+    except _REFUSALS:
+        same = False
+    if not same:
         raise NotLiteral(f"a value of type {type(value).__name__} has no literal text")
     return text
 

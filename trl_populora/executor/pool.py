@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .records import Execution, Job, Status
 from .worker import Worker
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -32,9 +38,9 @@ class Batch:
     """Jobs handed in together, and the future of their executions."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
+        self.jobs = tuple(jobs)  # the caller may change its own list
         self.future: Future[list[Execution]] = Future()
-        self.results: list[Execution | None] = [None] * len(jobs)
+        self.results: list[Execution | None] = [None] * len(self.jobs)
         self.taken = 0
         self.finished = 0
         self.over = False
@@ -76,15 +82,19 @@ class Pool:
         while len(self.workers) < slots:
             self._add_worker(make_worker())
 
-    def put(self, batch: Batch) -> None:
-        """Add a batch of at least one job."""
+    def put(self, batch: Batch) -> bool:
+        """Add a batch of at least one job; whether the pool takes it, which it does unless it was closed."""
         with self._changed:
+            if self._closed:
+                return False
             if not self._open:
                 self._busy_since = time.monotonic()
             self._open += 1
             self._batches.append(batch)
             self._changed.notify(len(batch.jobs))
-        batch.future.add_done_callback(lambda _: self._end(batch))  # for one that is cancelled
+        known = weakref.ref(batch)  # which refers to its future, whose callbacks live as long
+        batch.future.add_done_callback(lambda future: self._cancelled(future, known()))
+        return True
 
     def close(self) -> None:
         """Cancel what waits, kill what runs, end the workers."""
@@ -96,6 +106,10 @@ class Pool:
             batch.future.cancel()
         for worker in self.workers:
             worker.close()
+
+    def has_thread(self) -> bool:
+        """Whether the caller is one of the workers' threads."""
+        return any(worker.is_current_thread() for worker in self.workers)
 
     # What a worker's thread does -------------------------------------------------------------------------------
 
@@ -111,14 +125,18 @@ class Pool:
                     self._lend_slot()
 
             try:
-                execution = worker.run(batch.jobs[index], when_slow=lend)
-            except BaseException as error:
-                self._fail(batch, error)
-            else:
-                self._finish(batch, index, execution)
-            if not lent:
-                with self._changed:
-                    self._slots += 1  # this thread takes it again if there is a job, so there is no one to notify
+                try:
+                    execution = worker.run(batch.jobs[index], when_slow=lend)
+                except BaseException as error:
+                    self._fail(batch, error)
+                else:
+                    self._finish(batch, index, execution)
+            except BaseException:  # such as SystemExit: no callback of a caller may end a worker
+                _log.exception("A callback of an executor's future failed.")
+            finally:
+                if not lent:
+                    with self._changed:
+                        self._slots += 1  # this thread takes it again if there is a job: no one to notify
 
     def _take(self) -> tuple[Batch, int] | None:
         """Wait for a job and a slot; the job's batch and its place there, or `None` once the pool is closed."""
@@ -142,11 +160,12 @@ class Pool:
             if self._idle:
                 self._changed.notify()
             elif self._batches and len(self.workers) < self._most_workers and not self._closed:
-                self._add_worker(self._make_worker())
+                with suppress(RuntimeError):  # no more threads: then the others wait for this program
+                    self._add_worker(self._make_worker())
 
     def _add_worker(self, worker: Worker) -> None:
-        self.workers.append(worker)
         worker.start(lambda: self._serve(worker))
+        self.workers.append(worker)
 
     def _finish(self, batch: Batch, index: int, execution: Execution) -> None:
         with self._changed:
@@ -160,6 +179,10 @@ class Pool:
     def _fail(self, batch: Batch, error: BaseException) -> None:
         if self._end(batch) and batch.future.set_running_or_notify_cancel():
             batch.future.set_exception(error)
+
+    def _cancelled(self, future: Future, batch: Batch | None) -> None:
+        if batch is not None and self._end(batch) and future.cancelled():
+            future.set_running_or_notify_cancel()  # tells `concurrent.futures.wait`
 
     def _end(self, batch: Batch) -> bool:
         """Whether the batch was not over before."""

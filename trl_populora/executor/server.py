@@ -26,7 +26,7 @@ START_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000
 _QUIET_MS = 5  # in which most children end
-_SLOW_MS = 50  # after which a worker lends its slot
+_SLOW_SECONDS = 0.05  # after which a worker lends its slot
 
 
 class ServerLost(Exception):
@@ -169,11 +169,13 @@ class Server:
     def close(self) -> None:
         """End the process and its children."""
         if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_RDWR)  # closing is not enough: a fork of the caller holds it too
             self._control.close()
             self._control = None
         if self._process is not None:
             try:
-                self._process.wait(timeout=1.0)  # it ends by itself when the socket closes
+                self._process.wait(timeout=0.2)  # it ends by itself, unless it waits for a child
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -185,17 +187,19 @@ class Server:
         poll.register(control, select.POLLIN)
         data = bytearray()
         if not poll.poll(_QUIET_MS):
+            slow = time.monotonic() + _SLOW_SECONDS
             poll.register(channel, select.POLLIN)
-            while not (events := poll.poll(_SLOW_MS)) or events[0][0] == channel:
-                if not events:
+            while not (events := poll.poll(50)) or events[0][0] == channel:
+                now = time.monotonic()
+                if now > deadline:
+                    self.interrupt()
+                    self.close()
+                    return End(bytes(data), overdue=True)
+                if now > slow:
                     when_slow()
-                    if time.monotonic() > deadline:
-                        self.interrupt()
-                        self.close()
-                        return End(bytes(data), overdue=True)
-                elif len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
+                if events and len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
                     data += chunk
-                else:
+                elif events:
                     poll.unregister(channel)
                     _discard(channel)
         report = control.recv(REPORT.size)

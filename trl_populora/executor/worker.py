@@ -9,11 +9,10 @@ from __future__ import annotations
 import marshal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from . import literals, verdict
+from . import canonical, verdict
 from .records import Execution, Job, Limits, Status, Value
 from .server import Server, ServerLost
 
@@ -67,6 +66,9 @@ class Worker:
         self._thread = threading.Thread(target=work, name="populora-executor", daemon=True)
         self._thread.start()
 
+    def is_current_thread(self) -> bool:
+        return self._thread is threading.current_thread()
+
     def close(self) -> None:
         """Kill the program that runs, if any, end the thread and the servers."""
         self._closing = True
@@ -104,7 +106,7 @@ class Worker:
         source = program.encode("utf-8", "surrogatepass")
         numbers = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.result_bytes)
         # Format 2 has no shared references: each call gets its own copy of its arguments.
-        payload = marshal.dumps((source, _arguments(inputs), *numbers), 2)
+        payload = marshal.dumps((source, _spelled(inputs), *numbers), 2)
         if len(source) > limits.source_bytes or len(payload) > limits.source_bytes + MAX_INPUT_BYTES:
             return replace(NO_VALUES, status=Status.TOO_LARGE)
         server = self._servers[kind, "import" in program]
@@ -132,24 +134,21 @@ def _another_order(job: Job, kind: int) -> list[int]:
     return order
 
 
-def _arguments(inputs: tuple) -> tuple | str:
-    """What a child gets: the inputs, or their text if it matters in which order their sets are built.
+def _spelled(value):
+    """The value with each set as `(..., [elements])`, in the order in which its text lists them.
 
     In a prompt, people and models see the text, and a program may show the order of a set: it must be the order that
-    Python gives to the text. (marshal sorts sets in its own way.)
+    comes of adding the elements as the text lists them, which is what `ast.literal_eval` does. (marshal sorts sets in
+    its own way.) No plain value holds an Ellipsis.
     """
-    if _holds_sets(inputs):
-        with suppress(literals.NotLiteral):
-            return literals.to_literal(inputs)
-    return inputs
-
-
-def _holds_sets(value: object) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_holds_sets, value))
-    if isinstance(value, dict):
-        return any(map(_holds_sets, value.values()))
-    return isinstance(value, set)
+    kind = type(value)
+    if kind is set:
+        return (..., canonical.ordered(value))
+    if kind is list or kind is tuple:
+        return kind([_spelled(item) for item in value])
+    if kind is dict:
+        return {key: _spelled(item) for key, item in value.items()}
+    return value
 
 
 def _compare(first: Execution, again: list[Execution], order: list[int]) -> Execution:

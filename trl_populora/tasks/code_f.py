@@ -21,7 +21,10 @@ from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, pairs_text,
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task, arguments_text
 
 
-BETWEEN = r"(?:\W|\b(?:is|gives|gets|returns|becomes|yields|makes|maps|to|the|output|in)\b){1,20}?"
+BETWEEN = (
+    r"(?:\W|\b(?:is|gives|gets|returns|becomes|yields|makes|maps|results|turns|comes|from|into|to|the|output|in)\b)"
+    r"{1,20}?"
+)
 MIN_LEAK = 16  # characters without whitespace: a shorter body, such as `returnx`, is also ordinary English
 
 

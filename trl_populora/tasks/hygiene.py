@@ -47,11 +47,14 @@ BANNED_ATTRIBUTES = frozenset(
     gi_frame gi_code cr_frame cr_code ag_frame ag_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next
     co_code co_consts func_globals mro
     attrgetter methodcaller get_type_hints evaluate_forward_ref singledispatch singledispatchmethod Formatter vformat
+    update_wrapper wraps WRAPPER_ASSIGNMENTS WRAPPER_UPDATES make_dataclass
     """.split()  # noqa: SIM905
 )
-# Private attributes of objects that are not the program's own.
-ALLOWED_PRIVATE = frozenset({"_replace", "_asdict", "_fields", "_make"})
-OWN = frozenset({"self", "cls", "other"})
+ALLOWED_PRIVATE = frozenset({"_replace", "_asdict", "_fields", "_make"})  # of named tuples
+# Names under which programs refer to objects of their own classes, which may have private attributes.
+OWN = frozenset(
+    "self cls other node root head tail left right parent child current cur curr prev next obj item".split()
+)
 ALLOWED_METHODS = frozenset(
     f"__{name}__"
     for name in """
@@ -179,6 +182,10 @@ def _check_node(node: ast.AST) -> Refusal | None:
             return Refusal("dunder", f"line {node.lineno}: attribute {node.attr}")
         if node.attr in BANNED_ATTRIBUTES or _is_private(node) or _is_open_format(node):
             return Refusal("banned_attribute", f"line {node.lineno}: attribute {node.attr}")
+    if isinstance(node, ast.MatchClass):
+        bad = next((name for name in node.kwd_attrs if name.startswith("_") or name in BANNED_ATTRIBUTES), None)
+        if bad is not None:
+            return Refusal("banned_attribute", f"line {node.lineno}: attribute {bad} of a pattern")
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DUNDER_IN_TEXT.search(node.value):
         return Refusal("dunder", f"line {node.lineno}: a string with a dunder name")
     for name in _names(node):
@@ -208,6 +215,10 @@ def _names(node: ast.AST) -> tuple[str, ...]:
         return (node.name,) if node.name else ()
     if isinstance(node, ast.alias):
         return (node.asname,) if node.asname else ()
+    if isinstance(node, ast.MatchMapping):
+        return (node.rest,) if node.rest else ()
+    if isinstance(node, ast.Nonlocal):
+        return tuple(node.names)
     return ()
 
 
@@ -216,7 +227,7 @@ def _is_dunder(name: str) -> bool:
 
 
 def _is_private(node: ast.Attribute) -> bool:
-    """`module._name`: what only a class's own methods should use of each other."""
+    """`thing._name`, unless the thing is an object of one of the program's own classes, as far as a name can tell."""
     own = isinstance(node.value, ast.Name) and node.value.id in OWN
     return node.attr.startswith("_") and not own and node.attr not in ALLOWED_PRIVATE and not _is_super_init(node)
 
