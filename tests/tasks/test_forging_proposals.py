@@ -162,6 +162,9 @@ def f(x):
         "import functools\ndef g(x):\n    return x\ndef f(x):\n"
         "    functools.update_wrapper(g, f, assigned=['_' * 2 + 'globals' + '_' * 2])\n    return x"
     ),
+    "a module under another name": (
+        "import dataclasses\ndef f(x):\n    node = dataclasses\n    return node._create_fn('g', [], ['return 5'])()"
+    ),
     "reads attributes by format": "def f(x):\n    return ('{0._' + '_class_' + '_}').format(x)",
 }
 

@@ -8,7 +8,8 @@ nothing here evaluates code. The rules, each with its own refusal reason:
 - It defines `f` at the top level, with at least one positional parameter. Helpers, nested functions, recursion,
   lambdas and classes are welcome.
 - Besides definitions, the top level holds imports, a docstring, and assignments of constants; nothing that runs.
-- Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no other module reached through these.
+- Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no other module reached through these,
+  no module used as a value.
 - No name of `BANNED_NAMES`: input and output, evaluating text, reflection, and what differs between processes.
 - No private attribute of another object, and `format` only on a literal text.
 - No dunder name, attribute or string, except that classes may define the ordinary dunder methods of
@@ -137,6 +138,7 @@ def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
     for index, node in enumerate(tree.body):
         if not _allowed_at_top(node, first=index == 0):
             yield Refusal("top_level_statement", f"line {node.lineno}: only imports, definitions and constants")
+    yield from _loose_modules(tree)
     methods = {id(n) for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for n in c.body if _allowed_method(n)}
     for node in ast.walk(tree):
         if id(node) in methods:
@@ -144,6 +146,16 @@ def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
         refusal = _check_node(node)
         if refusal is not None:
             yield refusal
+
+
+def _loose_modules(tree: ast.Module) -> Iterator[Refusal]:
+    """Modules that are used as values: under another name, their private attributes would look like an object's."""
+    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    modules = {alias.asname or alias.name.split(".")[0] for alias in imports}
+    bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in modules and id(node) not in bases:
+            yield Refusal("banned_name", f"line {node.lineno}: the module {node.id} as a value")
 
 
 def _allowed_method(node: ast.stmt) -> bool:
