@@ -217,7 +217,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="name, folder, or a shape")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--json", help="file for the result")
+    parser.add_argument(
+        "--json", nargs="?", const=True, metavar="FILE", help="print the promised numbers as one line; all into FILE"
+    )
     parser.add_argument("--members", type=int, nargs="*", default=[1, 2, 4, 8, 16, 64])
     parser.add_argument("--step-members", type=int, nargs="*", default=[1, 8, 64], help="for whole steps")
     parser.add_argument("--rivals", type=int, nargs="*", default=[8], help="N at which the others are measured")
@@ -238,7 +240,7 @@ def parse() -> argparse.Namespace:
 
 def save(args: argparse.Namespace, result: dict) -> None:
     """Write what there is so far."""
-    if args.json:
+    if isinstance(args.json, str):
         machine = {
             "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
             "cores": os.cpu_count(),
@@ -254,7 +256,8 @@ def save(args: argparse.Namespace, result: dict) -> None:
 
 def main() -> None:
     args = parse()
-    print(json.dumps(summary(measure(args)), indent=1))
+    numbers = summary(measure(args))
+    print(json.dumps(numbers, indent=None if args.json else 1))
 
 
 if __name__ == "__main__":

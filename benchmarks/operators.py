@@ -1,6 +1,6 @@
 """Seconds per child of every evolution operator, on adapters of the size of Qwen2.5-7B.
 
-    python benchmarks/operators.py [--json FILE]
+    python benchmarks/operators.py [--json [FILE]]
 
 28 layers, all seven linears, rank 32, float32: 81 million numbers, 323 MB. Beside each operator stand the time that
 its bytes (parents read, child written) need at the bandwidth of a plain copy in this run, and the time of the same
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--threads", type=int, default=None, help="of PyTorch; its own choice by default")
     parser.add_argument("--operators", nargs="+", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--json", metavar="FILE", help="also write the numbers there")
+    parser.add_argument("--json", nargs="?", const=True, metavar="FILE", help="print JSON as the last line; into FILE")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -159,6 +159,8 @@ def main() -> None:
         beside = f"{peer_s:8.3f} {ours_s / peer_s:6.2f}" if peer_s else f"{'-':>8} {'-':>6}"
         print(f"{row:22} {ours_s:8.3f} {beside} {bandwidth_s:12.3f} {memory:10.1f}", flush=True)
     if arguments.json:
+        print(json.dumps(results))
+    if isinstance(arguments.json, str):
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
             file.write("\n")

@@ -407,7 +407,7 @@ def test_tables():
     assert defaults == {
         "svd_structured": 0.1,
         "layer_gaussian": 0.1,
-        "component_masking": 0.3,
+        "component_masking": 0.05,
         "gaussian": 0.15,
         "neftune": 10.0,
     }

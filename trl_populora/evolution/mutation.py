@@ -84,7 +84,7 @@ def layer_gaussian(
 
 
 def component_masking(
-    parents: Sequence[Factors], rng: torch.Generator, *, rho: float = 0.3, out: Factors | None = None
+    parents: Sequence[Factors], rng: torch.Generator, *, rho: float = 0.05, out: Factors | None = None
 ) -> Factors:
     """M3: sets ceil(rho k) random singular components of every `dW` to 0, of k = min(r, d_out, d_in), and frees them.
 
@@ -93,7 +93,7 @@ def component_masking(
     Space: `dW`, invariant to the gauge. Invariants: the surviving components.
 
     Args:
-        rho (`float`, *optional*, defaults to `0.3`): Share of components that are dropped, in [0, 1].
+        rho (`float`, *optional*, defaults to `0.05`): Share of components that are dropped, in [0, 1].
     """
     _check(0 <= rho <= 1, f"rho lies in [0, 1], got {rho}.")
     paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
