@@ -244,3 +244,10 @@ def test_refuses_a_sampler_that_loses_rows(executor):
     game = self_play(executor)
     with pytest.raises(ValueError, match="returned 1 completions for 8"):
         game.play(lambda prompts, members, *, seed: [Completion("")], round=0, step=0)
+
+
+def test_induction_is_shown_a_program_even_where_no_references_are_wanted(executor):
+    settings = RoundSettings(num_generations=G, num_references=0)
+    game = self_play(executor, types=TYPES, settings=settings)
+    shown = [(ask.type.id, len(ask.references)) for round in range(3) for ask in game._proposal_asks(round)]
+    assert set(shown) == {("code_o", 0), ("code_i", 0), ("code_f", 1)}

@@ -155,7 +155,7 @@ class SelfPlay:
             for p in range(P):
                 rng = random.Random(self._seed(round, f"ask:{teacher}:{p}"))
                 task_type = types[(round * P + p + t) % len(types)]
-                references = self.buffer.references(task_type.id, K, rng)
+                references = self.buffer.references(task_type.id, max(K, task_type.min_references), rng)
                 yield _Ask(teacher, task_type, task_type.propose_prompt(references, rng), references)
 
     def _sample(self, sampler: Sampler, asks: Sequence[_Ask], seed: int) -> list[Completion]:

@@ -56,6 +56,7 @@ class TaskType(ABC):
     """
 
     id: ClassVar[str]
+    min_references: ClassVar[int] = 0
 
     style: str = "full"
     limits: TaskLimits = field(default_factory=TaskLimits)

@@ -39,6 +39,7 @@ class CodeF(TaskType):
     """
 
     id: ClassVar[str] = "code_f"
+    min_references: ClassVar[int] = 1  # the program to write inputs for
 
     num_function_inputs: int = 10
 
