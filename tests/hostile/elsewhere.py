@@ -12,6 +12,7 @@ import platform
 import struct
 import sys
 import warnings
+from pathlib import Path
 
 import suite
 
@@ -74,11 +75,20 @@ def become(uid):
 
 
 def cover_tmp(read_only):
-    """A /tmp and a /dev/shm of 64 KiB, full or read-only, that nobody outside this process sees."""
+    """A /tmp and a /dev/shm of 64 KiB, full or read-only, that nobody outside this process sees.
+
+    The interpreter and this repository stay where they are, even if that is below /tmp.
+    """
+    needed = sorted({sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[2])}, key=len)
     check(libc.unshare(0x00020000), "unshare")
     check(libc.mount(b"none", b"/", None, 0x40000 | 0x4000, None), "private mounts")
     for folder in (b"/tmp", b"/dev/shm"):
+        kept = {path: os.open(path, os.O_PATH) for path in needed if path.startswith(folder.decode() + "/")}
         check(libc.mount(b"tmpfs", folder, b"tmpfs", 0, b"size=64k"), "mount")
+        for path, handle in kept.items():
+            os.makedirs(path, exist_ok=True)
+            check(libc.mount(b"/proc/self/fd/%d" % handle, path.encode(), None, 4096 | 16384, None), "bind mount")
+            os.close(handle)
         try:
             with open(os.path.join(folder.decode(), "filler"), "wb", buffering=0) as file:
                 while True:
