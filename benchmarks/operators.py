@@ -37,6 +37,7 @@ LINEARS = {  # d_out, d_in
     "mlp.down_proj": (HIDDEN, INTERMEDIATE),
 }
 ROWS = {name: (name, {}) for name in OPERATORS} | {
+    "component_masking": ("component_masking", {"rho": 0.3}),  # as much as the peer drops
     "average_factor": ("average", {"space": "factors"}),
     "extrapolative_factor": ("extrapolative", {"space": "factors"}),
 }

@@ -40,10 +40,7 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
     """
     if not history:
         raise ValueError("there are no rounds to plot")
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+    need_matplotlib()
     os.makedirs(folder, exist_ok=True)
     paths = []
     for name, draw in PLOTS.items():
@@ -52,6 +49,14 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
             paths.append(os.path.join(folder, f"{name}.png"))
             figure.savefig(paths[-1], dpi=120)
     return paths
+
+
+def need_matplotlib() -> None:
+    """Raises `ValueError`, with the fix, where matplotlib is not installed."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
 
 
 def plot_success(history: Sequence[RoundSummary]):

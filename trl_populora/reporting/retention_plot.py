@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .plots import COLOURS, STYLES
+from .plots import COLOURS, STYLES, need_matplotlib
 
 
 def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
@@ -24,10 +24,9 @@ def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
     """
     if not curves:
         raise ValueError("there are no curves to plot")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+    need_matplotlib()
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.axhline(0, color="black", linewidth=0.8)
