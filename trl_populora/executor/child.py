@@ -92,9 +92,8 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     except BaseException as error:
         return _send(b"C", _name(error))
     module = ModuleType("program")
-    module.__dict__["__builtins__"] = (
-        builtins.__dict__
-    )  # the public ones: this file has a private copy, see zygote.load
+    # The public builtins: this file has a private copy, see `zygote.load`.
+    module.__dict__["__builtins__"] = builtins.__dict__
     sys.modules["program"] = module  # some of the standard library looks a class's module up there
     _send(b"P")
     try:

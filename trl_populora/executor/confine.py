@@ -102,7 +102,7 @@ def leave_watcher(client: int) -> None:
 
 
 def harden(machine: str) -> None:
-    """No new privileges, no capability, no tracing, no core file, few descriptors; dies with its parent."""
+    """No new privileges, no capability, no tracing, no core file, few descriptors."""
     _write_file("/proc/self/oom_score_adj", "1000")
     _drop_capabilities(machine)
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:

@@ -218,6 +218,7 @@ class Executor:
 
     @property
     def _workers(self) -> list[Worker]:
+        """For tests and benchmarks, which look at servers from outside."""
         return self._pool.workers if self._pool is not None else []
 
     def _started(self) -> Pool:
