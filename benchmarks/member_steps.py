@@ -81,7 +81,7 @@ def whole_step(bench, members: int) -> dict:
     try:
         trainer.train()
     finally:
-        trainer.executor.close()
+        trainer.source.executor.close()
         shutil.rmtree(folder)
     seconds, spent = steps.steps[-1]
     inside = sum(spent.get(name, 0.0) for name in ("generate", "forward", "backward", "executor"))
@@ -121,7 +121,7 @@ def watch(trainer: PopulationSelfPlayTrainer, parts: dict[str, float], device: t
     timed(trainer.population.base_model, "generate", "generate")
     timed(trainer, "_get_per_token_logps_and_entropies", "forward")
     timed(trainer.accelerator, "backward", "backward")
-    timed(trainer.executor, "run_many", "executor")
+    timed(trainer.source.executor, "run_many", "executor")
     timed(trainer, "_clip_grad_norm", "clip")
     create = trainer.create_optimizer
 

@@ -211,7 +211,7 @@ class _Phase:
     def held_out(self, count: int) -> list:
         from .evaluation import held_out_tasks
 
-        args, buffer = self.args, self.trainer.buffer
+        args, buffer = self.args, self.trainer.source.buffer
         known = {task.id for kind in args.task_types for task in buffer.tasks(kind)}
         return held_out_tasks(
             args.task_types,
@@ -226,7 +226,7 @@ class _Phase:
         from .evaluation import grade
         from .generation import TransformersSampler
 
-        trainer, args, types = self.trainer, self.args, self.trainer.task_types
+        trainer, args, types = self.trainer, self.args, self.trainer.source.task_types
         sampler = TransformersSampler(
             trainer.population,
             trainer.processing_class,
@@ -238,5 +238,5 @@ class _Phase:
         prompts = [types[task.type].solve_prompt(task) for task in tasks] * len(self.students)
         members = [name for name in self.students for _ in tasks]
         written = [completion.text for completion in sampler(prompts, members, seed=0)]
-        grades = grade(list(tasks) * len(self.students), written, task_types=types, run_many=trainer.executor.run_many)
+        grades = grade(list(tasks) * len(self.students), written, task_types=types, run_many=trainer.source.executor.run_many)
         return np.array([g.solved for g in grades], dtype=float).reshape(len(self.students), len(tasks))

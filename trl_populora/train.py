@@ -251,7 +251,7 @@ def warm_up(run: RunArguments, args, trainer, view) -> None:
     warm_start(
         trainer.population,
         trainer.processing_class,
-        trainer.task_types,
+        trainer.source.task_types,
         families=args.seed_families,
         steps=run.warm_start_steps,
         rows_per_role=run.warm_start_rows,
@@ -295,7 +295,7 @@ def write_run_file(run: RunArguments, args, trainer) -> None:
         "model": run.model_name_or_path,
         "settings": args.settings(),
         "versions": versions(),
-        "isolation": trainer.executor.isolation,
+        "isolation": trainer.source.executor.isolation,
     }
     Path(args.output_dir, RUN_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

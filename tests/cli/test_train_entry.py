@@ -31,10 +31,10 @@ def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
     try:
         shared = args.shared_member
         assert len(trainer.population) == (1 if shared else args.num_teachers + args.num_students)
-        assert len(trainer.buffer) == args.seed_tasks * len(args.task_types)
+        assert len(trainer.source.buffer) == args.seed_tasks * len(args.task_types)
         assert len(trainer.train_dataset) * args.num_generations == args.rows_per_round
     finally:
-        trainer.executor.close()
+        trainer.source.executor.close()
 
 
 def test_single_agent_is_matched_to_the_population_per_adapter():

@@ -57,7 +57,7 @@ def make_trainer(folder, **overrides):
 
 def shuffle_rewards(trainer):
     """Control: within each round the rewards are dealt to random rows of the same role."""
-    play = trainer.self_play.play
+    play = trainer.source.self_play.play
 
     def shuffled(sampler, *, round, step):
         played = play(sampler, round=round, step=step)
@@ -70,7 +70,7 @@ def shuffle_rewards(trainer):
             rows += [row._replace(reward=reward) for row, reward in zip(own, rewards, strict=True)]
         return played._replace(rows=rows)
 
-    trainer.self_play.play = shuffled
+    trainer.source.self_play.play = shuffled
 
 
 def solved_held_out(trainer):
@@ -133,8 +133,8 @@ def test_executor_is_the_only_judge(tmp_path):
     """The tiny base's proposals really run: the statuses counted by the executor match the round's records."""
     trainer = make_trainer(tmp_path, max_steps=1)
     with Executor(1) as executor:
-        trainer.executor = executor
+        trainer.source.executor = executor
         trainer.train()
         runs = sum(executor.counts.values())
-    parsed = [p for p in trainer.played.record.proposals if p.valid]
+    parsed = [p for p in trainer.source.played.record.proposals if p.valid]
     assert runs >= len(parsed) > 0

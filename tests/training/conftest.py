@@ -17,6 +17,19 @@ def hash_reward(completions, **kwargs):
     return [zlib.crc32(text_of(c).encode()) % 7 / 3 for c in completions]
 
 
+class Altered:
+    """A sampler whose completions are changed on the way: `change(completions, members)` returns others."""
+
+    def __init__(self, sampler, change):
+        self.sampler, self.change = sampler, change
+
+    def __call__(self, prompts, members, **kwargs):
+        return self.change(self.sampler(prompts, members, **kwargs), members)
+
+    def __getattr__(self, name):
+        return getattr(self.sampler, name)
+
+
 @pytest.fixture
 def config(tmp_path):
     def make(**overrides):
@@ -71,4 +84,4 @@ def make_trainer(config):
 
     yield make
     for trainer in trainers:
-        trainer.executor.close()
+        trainer.close()

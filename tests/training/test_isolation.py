@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model
-from tests.training.conftest import hash_reward, text_of
+from tests.training.conftest import Altered, hash_reward, text_of
 
 
 def checksum(tensors):
@@ -26,16 +26,14 @@ def member_state(trainer, name):
 
 def swap_rows_of(trainer, victim):
     """Replace one member's completions by other tokens of the same shape."""
-    sampler = trainer.sampler
 
-    def sample(prompts, members, **kwargs):
-        drawn = sampler(prompts, members, **kwargs)
+    def swap(drawn, members):
         return [
             c._replace(ids=[(t + 11) % 250 + 5 for t in c.ids], text="other") if m == victim else c
             for c, m in zip(drawn, members, strict=True)
         ]
 
-    trainer.sampler = sample
+    trainer.source.sampler = Altered(trainer.source.sampler, swap)
 
 
 @pytest.mark.parametrize("victim", ["teacher_1", "student_0"])
@@ -120,16 +118,13 @@ def test_nothing_a_model_writes_is_evaluated_here(make_trainer, tmp_path, monkey
     ]
     real = builtins.exec
     trainer = make_trainer(max_steps=1)
-    sampler = trainer.sampler
-
-    def sample(prompts, members, **kwargs):
-        return [c._replace(text=texts[i % 2]) for i, c in enumerate(sampler(prompts, members, **kwargs))]
-
-    trainer.sampler = sample
+    trainer.source.sampler = Altered(
+        trainer.source.sampler, lambda drawn, members: [c._replace(text=texts[i % 2]) for i, c in enumerate(drawn)]
+    )
     monkeypatch.setattr(builtins, "eval", _refuse)
     trainer.train()
     assert builtins.exec is real and not flag.exists()
-    assert not any(attempt.solved for attempt in trainer.played.record.attempts)
+    assert not any(attempt.solved for attempt in trainer.source.played.record.attempts)
 
 
 def _refuse(*args, **kwargs):
@@ -142,15 +137,15 @@ def test_shared_member_trains_both_roles(make_trainer):
     )
     trainer.train()
     assert list(trainer.population) == ["agent_0"]
-    assert {row.role for row in trainer.played.rows} == {"teacher", "student"}
+    assert {row.role for row in trainer.source.played.rows} == {"teacher", "student"}
     assert set(trainer.member_grad_norms) == {"agent_0"} and trainer.member_grad_norms["agent_0"] > 0
 
 
 def test_text_survives_in_records(make_trainer):
     trainer = make_trainer(max_steps=1)
     trainer.train()
-    record = trainer.played.record
-    assert [row.completion.text for row in trainer.played.rows] == [
+    record = trainer.source.played.record
+    assert [row.completion.text for row in trainer.source.played.rows] == [
         item.completion for item in (*record.proposals, *record.attempts)
     ]
     assert text_of([{"role": "assistant", "content": "x"}]) == "x"

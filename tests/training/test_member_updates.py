@@ -9,7 +9,7 @@ from peft import PeftModel
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.tiny import tiny_model, tiny_tokenizer
-from tests.training.conftest import hash_reward, text_of
+from tests.training.conftest import Altered, hash_reward, text_of
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -19,8 +19,7 @@ LENGTHS = {"teacher_0": 3, "teacher_1": 8, "student_0": 5, "student_1": 7}
 def shorten(sampler):
     """Give members completions of different lengths."""
 
-    def sample(prompts, members, **kwargs):
-        drawn = sampler(prompts, members, **kwargs)
+    def shortened(drawn, members):
         # every second one ends properly: the others are truncated
         kept = [list(c.ids)[: max(1, LENGTHS[m] - i % 3)] for i, (c, m) in enumerate(zip(drawn, members, strict=True))]
         kept = [[*ids[:-1], 2] if i % 2 else ids for i, ids in enumerate(kept)]
@@ -29,7 +28,7 @@ def shorten(sampler):
             for c, ids in zip(drawn, kept, strict=True)
         ]
 
-    return sample
+    return Altered(sampler, shortened)
 
 
 def train_alone(folder, rows, G, settings):
@@ -93,11 +92,11 @@ def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
     settings = {"max_steps": settings.get("num_iterations", 1)} | settings
     fresh = settings.get("beta", 0) > 0  # TRL's reference is the initial adapter, ours the base: equal when B = 0
     trainer = make_trainer(num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings)
-    trainer.sampler = shorten(trainer.sampler)
+    trainer.source.sampler = shorten(trainer.source.sampler)
     trainer.population.save(tmp_path / "founders")
     trainer.train()
     for name in trainer.population:
-        rows = [row for row in trainer.played.rows if row.player == name]
+        rows = [row for row in trainer.source.played.rows if row.player == name]
         assert len(rows) == (4 if name.startswith("teacher") else 16)
         alone = train_alone(tmp_path / "founders" / name, rows, 4, settings)
         before = PeftModel.from_pretrained(tiny_model(), tmp_path / "founders" / name).state_dict()
@@ -118,7 +117,7 @@ def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
     updates = []
     for size in (2, 4, 6, 12):
         trainer = make_trainer(per_device_train_batch_size=size, optim="sgd", **{"max_steps": 1} | settings)
-        trainer.sampler = shorten(trainer.sampler)
+        trainer.source.sampler = shorten(trainer.source.sampler)
         before = {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in NAMES}
         trainer.train()
         after = {name: trainer.population.parameters(name) for name in NAMES}
@@ -131,7 +130,7 @@ def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
 
 def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the_round(make_trainer):
     trainer = make_trainer(num_iterations=2, max_steps=4)
-    trainer.sampler = shorten(trainer.sampler)
+    trainer.source.sampler = shorten(trainer.source.sampler)
     loss, seen = trainer._compute_loss, []
     trainer._compute_loss = lambda model, inputs: (
         seen.append((trainer.state.global_step, inputs)) or loss(model, inputs)

@@ -16,8 +16,7 @@ def outcome(trainer):
     return {
         "members": {name: member_state(trainer, name) for name in trainer.population},
         "table": [member.to_json() for member in trainer.population.values()],
-        "ratings": trainer.ratings.state_dict(),
-        "buffer": trainer.buffer.state_dict(),
+        "source": trainer.source.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
         "rates": [group["lr"] for group in trainer.optimizer.param_groups],
     }
@@ -67,7 +66,7 @@ def test_resume_refuses_a_torn_checkpoint(make_trainer):
     trainer.train()
     folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
     os.remove(os.path.join(folder, "self_play.json"))
-    with pytest.raises(ValueError, match="not a whole checkpoint"):
+    with pytest.raises(ValueError, match="self_play.json is missing"):
         make_trainer(max_steps=4).train(resume_from_checkpoint=folder)
 
 

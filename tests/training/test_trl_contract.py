@@ -37,6 +37,12 @@ def test_trl_is_the_version_this_was_written_for():
         (BaseTrainer, "create_model_card", ["self", "model_name", "dataset_name", "tags"]),
         (Trainer, "_save", ["self", "output_dir", "state_dict"]),
         (Trainer, "_load_from_checkpoint", ["self", "resume_from_checkpoint", "model"]),
+        (GRPOTrainer, "_get_train_sampler", ["self", "dataset"]),
+        (GRPOTrainer, "_save_checkpoint", ["self", "model", "trial"]),
+        (GRPOTrainer, "_load_optimizer_and_scheduler", ["self", "checkpoint"]),
+        (Trainer, "_get_output_dir", ["self", "trial"]),
+        (Trainer, "_push_from_checkpoint", ["self", "checkpoint_folder"]),
+        (Trainer, "train", ["self", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]),
     ],
 )
 def test_signature(owner, name, expected):
@@ -64,6 +70,12 @@ def test_every_override_is_watched():
         "_clip_grad_norm",
         "_save",
         "_load_from_checkpoint",
+        "_get_train_sampler",
+        "_save_checkpoint",
+        "_load_optimizer_and_scheduler",
+        "_get_output_dir",
+        "_push_from_checkpoint",
+        "train",
     }
     assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
 

@@ -48,8 +48,8 @@ def main(folder: str) -> None:
     )
     record = {
         "lineage": [event.to_json() for event in trainer.lineage],
-        "texts": [row.completion.text for row in trainer.played.rows],
-        "executed": sum(trainer.execution_counts.values()),
+        "texts": [row.completion.text for row in trainer.source.played.rows],
+        "executed": sum(trainer.source.execution_counts.values()),
         "processes": trainer.accelerator.num_processes,
     }
     with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:

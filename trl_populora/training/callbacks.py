@@ -1,16 +1,18 @@
 """What happens between rounds: the replacement step, and the round's summary."""
 
-import time
 import zlib
 from dataclasses import replace
 
 import torch
 from accelerate.utils import broadcast
 from transformers import TrainerCallback
+from transformers.utils import logging
 
 from ..diagnostics import RoundSummary, round_metrics
 from ..evolution import EvolutionEvent, evolve
 
+
+logger = logging.get_logger(__name__)
 
 STATES = {"round", "mu", "sigma", "version", "filled", "games", "student_wins"}
 
@@ -25,19 +27,28 @@ class RoundCallback(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args, state, control, **kwargs):
+        self.trainer.guard.remember()
         if state.global_step == 0 and self.trainer.accelerator.is_main_process:
             self.trainer.folder.start(overwrite=args.overwrite_output_dir)
 
     def on_step_end(self, args, state, control, **kwargs):
         trainer = self.trainer
+        for name in trainer.guard.inspect():
+            trainer.forget_moments(name)
         if state.global_step % trainer.num_iterations:
             return
-        summary = self._observe()  # before evolution: the members as they played
+        summary = trainer.source.observe(grad_norms=trainer.member_grad_norms)  # before evolution: as they played
         events = self._evolve(state.global_step)
-        self._report(replace(summary, events=tuple(event.to_json() for event in events)))
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self.trainer.executor.close()
+        trainer.ranks.check_equal(
+            {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step
+        )
+        alarms = trainer.guard.take_alarms()
+        if trainer.accelerator.is_main_process:
+            for alarm in alarms:
+                logger.warning(alarm)
+        self._report(
+            replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
+        )
 
     def _evolve(self, step: int) -> list[EvolutionEvent]:
         trainer, settings = self.trainer, self.trainer.args.evolution
@@ -59,25 +70,13 @@ class RoundCallback(TrainerCallback):
         trainer = self.trainer
         for parameter in trainer.population.parameters(name):
             parameter.data.copy_(broadcast(parameter.data))
-        optimizer = trainer.optimizer
-        for parameter in trainer.population.parameters(name):
-            optimizer.state.pop(parameter, None)
-        for i, group in enumerate(optimizer.param_groups):
+        trainer.forget_moments(name)
+        trainer.guard.born(name)
+        for i, group in enumerate(trainer.optimizer.param_groups):
             if group["member"] == name and trainer.lr_scheduler is not None:
                 rate = trainer.population[name].learning_rate
                 group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
                 group["initial_lr"] = trainer.lr_scheduler.base_lrs[i] = rate
-
-    def _observe(self) -> RoundSummary:
-        trainer, played = self.trainer, self.trainer.played
-        return trainer.observer.observe(
-            played.record,
-            ratings=trainer.ratings,
-            population=trainer.population,
-            counts=trainer.execution_counts,
-            seconds=played.seconds | {"learn": time.perf_counter() - trainer.played_at},
-            grad_norms=trainer.member_grad_norms,
-        )
 
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer
@@ -87,6 +86,6 @@ class RoundCallback(TrainerCallback):
                 values.clear()
             values.append(value)
         if trainer.accelerator.is_main_process:
-            trainer.folder.append_round(trainer.played.record, summary)
+            trainer.folder.append_round(summary, trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)

@@ -3,20 +3,13 @@
 Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the population are here.
 """
 
-import math
-import os
 from dataclasses import dataclass, field, fields
 
 from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
-from ..self_play.pairing import PAIRINGS
-from ..self_play.rewards import TEACHER_REWARDS, RewardSettings
-
-
-TASK_TYPES = ("code_o", "code_i", "code_f")
-TOKEN_LOSSES = ("dapo", "cispo", "vespo")
-ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+from ..self_play.rewards import RewardSettings
+from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch
 
 
 @dataclass
@@ -27,7 +20,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
     The dial is `num_teachers` and `num_students`; the shape of a round follows. With T teachers, S students, P prompts
     per teacher and G = `num_generations`, a round has T*P*G proposals and as many tasks to solve, each attempted G
     times: T*P*G*(1 + G) rows, one optimizer step (times `num_iterations`). `gradient_accumulation_steps` is derived
-    from the rows and `per_device_train_batch_size`.
+    from the rows and `per_device_train_batch_size`. With `num_teachers=0` the students train on the dataset given to
+    the trainer; batch sizes are then GRPO's, in multiples of `num_generations * num_students` rows.
 
     Only what differs from [`~trl.GRPOConfig`] is listed. Sources: the paper (arXiv 2605.16727), AZR (arXiv
     2505.03335), or our choice; docs/deviations.md tells them apart.
@@ -36,7 +30,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         > Parameters that control the population
 
         num_teachers (`int`, *optional*, defaults to `4`):
-            Number of teachers, T.
+            Number of teachers, T. 0 trains the students on a dataset instead of self-play.
         num_students (`int`, *optional*, defaults to `4`):
             Number of students, S.
         shared_member (`bool`, *optional*, defaults to `False`):
@@ -74,6 +68,12 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Tasks kept per type; the newest stay.
         generation_rows (`int`, *optional*, defaults to `64`):
             Rows decoded at once; bounds the memory of the KV cache.
+
+        > Parameters that control training on a dataset (`num_teachers=0`)
+
+        member_prompts (`str`, *optional*, defaults to `"shared"`):
+            `"shared"` gives every prompt to all members, which makes their rewards comparable; `"split"` deals the
+            prompts out, so that N members see N times as many.
 
         > Parameters that control rewards and advantages
 
@@ -125,6 +125,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
         overwrite_output_dir (`bool`, *optional*, defaults to `False`):
             Discard the record of an earlier run in `output_dir` when a new one starts there.
+        resize_on_resume (`bool`, *optional*, defaults to `False`):
+            Resume from a checkpoint of another number of members: those that both have go on, new ones start as
+            copies, the others are left behind. Otherwise such a checkpoint is refused.
 
         > Parameters that control the executor
 
@@ -179,6 +182,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
     generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
     buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
+    member_prompts: str = field(
+        default="shared", metadata={"help": "Of a dataset: 'shared' prompts for all members, or 'split' among them."}
+    )
     teacher_reward: str = field(
         default="adversarial", metadata={"help": "'adversarial', 'learnability' or 'frontier'."}
     )
@@ -209,6 +215,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     overwrite_output_dir: bool = field(
         default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
     )
+    resize_on_resume: bool = field(
+        default=False, metadata={"help": "Resume also from a checkpoint of another number of members."}
+    )
     executor_workers: int | None = field(default=None, metadata={"help": "Parallel sandboxes; all cores if unset."})
     executor_cpu_seconds: float = field(default=0.5, metadata={"help": "CPU limit of one program, in seconds."})
     executor_memory_mb: int = field(default=512, metadata={"help": "Memory limit of one program, in MiB."})
@@ -217,11 +226,13 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
 
     def __post_init__(self):
-        self._check_population()
-        self._check_choices()
-        self._derive_batch()
+        check_choices(self)
+        check_population(self)
+        derive_batch(self)
         super().__post_init__()
-        self._check_unsupported()
+        check_supported(self)
+        if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
+            self.ddp_find_unused_parameters = True
 
     # The shape of a round --------------------------------------------------------------------------------------
 
@@ -232,7 +243,15 @@ class PopulationSelfPlayConfig(GRPOConfig):
     @property
     def rows_per_round(self) -> int:
         """Rows of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
+        if self.num_teachers == 0:
+            return self.generation_batch_size
         return self.proposals_per_round * (1 + self.num_generations)
+
+    @property
+    def prompts_per_batch(self) -> int:
+        """Different prompts of the dataset in one generation batch (`num_teachers=0`)."""
+        members = self.num_students if self.member_prompts == "shared" else 1
+        return self.generation_batch_size // (self.num_generations * members)
 
     @property
     def rounds(self) -> int:
@@ -288,156 +307,3 @@ class PopulationSelfPlayConfig(GRPOConfig):
             "beta",
         )
         return {name: getattr(self, name) for name in (*own, *told)}
-
-    # Checks ----------------------------------------------------------------------------------------------------
-
-    def _check_population(self):
-        T, S, P, G = self.num_teachers, self.num_students, self.prompts_per_teacher, self.num_generations
-        if T < 1 or S < 1:
-            raise ValueError(
-                f"num_teachers={T} and num_students={S}: self-play needs at least one of each. Use 1 and 1 with "
-                "shared_member=true for a single agent, or trl.GRPOTrainer to train on a dataset."
-            )
-        if self.shared_member and (T, S) != (1, 1):
-            raise ValueError(
-                f"shared_member=true is the single agent; it needs num_teachers=1 and num_students=1, got {T} and {S}."
-            )
-        if self.shared_member and self.evolution_interval:
-            raise ValueError(
-                f"evolution_interval={self.evolution_interval} with shared_member=true: one agent cannot evolve. Set "
-                "evolution_interval to 0."
-            )
-        if P < 1:
-            raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
-        if G < 2:
-            raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
-        pairs = math.lcm(T, S)
-        if T * P * G % pairs:
-            step = pairs // math.gcd(T * G, pairs)
-            raise ValueError(
-                f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
-                f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
-                f"prompts_per_teacher to a multiple of {step}."
-            )
-        for name in (
-            "lora_r",
-            "lora_alpha",
-            "num_iterations",
-            "per_device_train_batch_size",
-            "buffer_capacity",
-            "generation_rows",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
-        if self.num_function_inputs < 2:
-            raise ValueError(
-                f"num_function_inputs={self.num_function_inputs} must be at least 2: one shown, one hidden."
-            )
-        if self.max_steps < 1 or self.max_steps % self.num_iterations:
-            raise ValueError(
-                f"max_steps={self.max_steps} must be a positive multiple of num_iterations={self.num_iterations}."
-            )
-        if not 0.0 < self.pairing_floor <= 1.0:
-            raise ValueError(f"pairing_floor={self.pairing_floor} must lie in (0, 1].")
-        if self.executor_cpu_seconds <= 0 or self.executor_memory_mb < 64:
-            raise ValueError(
-                f"executor_cpu_seconds={self.executor_cpu_seconds} must be positive and executor_memory_mb="
-                f"{self.executor_memory_mb} at least 64."
-            )
-
-    def _check_choices(self):
-        if not self.task_types or len(set(self.task_types)) != len(self.task_types):
-            raise ValueError(f"task_types={self.task_types} must name each type once; choose from {list(TASK_TYPES)}.")
-        choices = {
-            "prompt_style": ("full", "compact"),
-            "prompt_template": ("chat", "base"),
-            "teacher_reward": tuple(TEACHER_REWARDS),
-            "advantage": ("group", "role_task"),
-            "pairing": (*PAIRINGS, "fixed"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; choose one of {list(allowed)}.")
-        for task_type in self.task_types:
-            if task_type not in TASK_TYPES:
-                raise ValueError(f"task type {task_type!r} is unknown; choose from {list(TASK_TYPES)}.")
-        _ = self.evolution, self.rewards  # built once here: a misspelt operator is refused now
-
-    def _derive_batch(self):
-        """Derive `gradient_accumulation_steps` so that one optimizer step covers one round."""
-        world_size = int(os.environ.get("WORLD_SIZE", 1))
-        rows, per_pass = self.rows_per_round, self.per_device_train_batch_size * world_size
-        if rows % per_pass:
-            fitting = [b for b in range(1, rows // world_size + 1) if rows % (b * world_size) == 0]
-            if not fitting:
-                raise ValueError(
-                    f"{rows} rows a round cannot be split among {world_size} processes. Choose prompts_per_teacher or "
-                    "num_generations so that the rows are a multiple of the processes."
-                )
-            best = min(fitting, key=lambda b: abs(b - self.per_device_train_batch_size))
-            raise ValueError(
-                f"{rows} rows a round ({self.proposals_per_round} proposals x (1 + num_generations="
-                f"{self.num_generations})) do not divide into passes of per_device_train_batch_size="
-                f"{self.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
-                f"{best}."
-            )
-        derived = rows // per_pass
-        given = {
-            "gradient_accumulation_steps": (self.gradient_accumulation_steps, (1, derived)),
-            "steps_per_generation": (self.steps_per_generation, (None, derived)),
-            "generation_batch_size": (self.generation_batch_size, (None, rows)),
-        }
-        for name, (value, allowed) in given.items():
-            if value not in allowed:
-                raise ValueError(
-                    f"{name}={value} contradicts the {rows} rows of a round; leave it out (it becomes {allowed[1]})."
-                )
-        self.gradient_accumulation_steps = derived
-        self.steps_per_generation = self.generation_batch_size = None
-
-    def _check_unsupported(self):
-        problems = []
-
-        def refuse(condition, text):
-            if condition:
-                problems.append(text)
-
-        refuse(self.loss_type not in TOKEN_LOSSES + ROW_LOSSES, f"loss_type={self.loss_type!r} couples members")
-        refuse(self.scale_rewards not in ("group", "none"), f"scale_rewards={self.scale_rewards!r} mixes members")
-        refuse(self.multi_objective_aggregation != "sum_then_normalize", "multi_objective_aggregation mixes members")
-        refuse(self.entropy_coef != 0.0 or self.use_adaptive_entropy, "an entropy bonus couples members")
-        refuse(self.top_entropy_quantile < 1.0, f"top_entropy_quantile={self.top_entropy_quantile} couples members")
-        refuse(self.router_aux_loss_coef, "router_aux_loss_coef couples members")
-        refuse(self.max_grad_norm <= 0, f"max_grad_norm={self.max_grad_norm} (use 1e9 for no clipping)")
-        refuse(self.use_vllm, "use_vllm=true: the multi-LoRA engine is not part of this version")
-        refuse(self.use_transformers_continuous_batching, "continuous batching cannot route rows")
-        refuse(self.sync_ref_model, "sync_ref_model=true: the reference is the frozen base")
-        refuse(self.deepspeed is not None, "DeepSpeed rewrites adapters behind the population's back")
-        refuse(bool(self.fsdp), "FSDP shards the adapters")
-        refuse(self.fp16, "fp16=true (use bf16=true)")
-        refuse((self.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing")
-        refuse(self.load_best_model_at_end, "load_best_model_at_end=true: members have no single best")
-        refuse(self.repetition_penalty != 1.0, f"repetition_penalty={self.repetition_penalty}")
-        refuse(self.chat_template_kwargs, f"chat_template_kwargs={self.chat_template_kwargs}")
-        refuse(self.torch_compile, "torch_compile=true: hooks would recompile every batch")
-        refuse(self.eval_strategy != "no", f"eval_strategy={self.eval_strategy!r} (use `populora evaluate`)")
-        save_every = self.save_steps if self.save_steps >= 1 else math.ceil(self.save_steps * self.max_steps)
-        refuse(
-            self.save_strategy == "steps" and save_every % self.num_iterations,
-            f"save_steps={self.save_steps} is not a multiple of num_iterations={self.num_iterations}",
-        )
-        refuse(self.generation_kwargs, f"generation_kwargs={self.generation_kwargs}")
-        refuse(self.cache_implementation, f"cache_implementation={self.cache_implementation!r}")
-        refuse(self.temperature <= 0, f"temperature={self.temperature} (sampling needs a positive one)")
-        refuse(self.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows")
-        refuse(
-            self.mask_truncated_completions and self.prompt_template == "base",
-            "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
-        )
-        if problems:
-            raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")
-        if self.ddp_find_unused_parameters is None:
-            self.ddp_find_unused_parameters = True

@@ -5,34 +5,41 @@
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 
 from datasets import Dataset, Features, Value
+from transformers.utils import logging
 
 from ..diagnostics.dynamics import RoundSummary
 from ..evolution import EvolutionEvent
 from ..reporting.history import read_history
 from ..reporting.model_card import model_card, versions
-from ..self_play import RoundRecord
-from ..self_play.records import COLUMNS
+from .checkpoint import staging_folder
 
+
+logger = logging.get_logger(__name__)
 
 KINDS = {str: "string", int: "int64", float: "float64", bool: "bool"}
-FEATURES = Features({name: Value(KINDS[kind]) for name, kind in COLUMNS.items()})  # the same in every round
 
 
 class RunFolder:
     """Append-only record of a run.
 
+    What cannot be written (the disk is full, the folder has gone) is kept, and written before what comes after it.
+
     Args:
         path (`str`): The run's `output_dir`.
+        columns (`Mapping[str, type]`): Columns of the table of completions; none writes no tables.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, columns: Mapping[str, type]):
         self.path = path
         self.history = os.path.join(path, "history.jsonl")
         self.lineage = os.path.join(path, "lineage.jsonl")
         self.rounds = os.path.join(path, "rounds")
+        self.features = Features({name: Value(KINDS[kind]) for name, kind in columns.items()})
+        self._unwritten: list[Callable[[], None]] = []
 
     def start(self, *, overwrite: bool) -> None:
         """Begin a new run here.
@@ -47,47 +54,88 @@ class RunFolder:
             )
         self.rewind(0, [])
 
-    def append_round(self, record: RoundRecord, summary: RoundSummary) -> None:
-        os.makedirs(self.rounds, exist_ok=True)
-        Dataset.from_list(list(record.rows()), features=FEATURES).to_parquet(self._round_file(record.round))
-        _append(self.history, summary.to_json())
+    def append_round(self, summary: RoundSummary, rows: Sequence[Mapping]) -> None:
+        """Add a round: its summary, and its completions as rows of `columns`."""
+        if rows:
+            self._unwritten.append(lambda: self._write_table(summary.round, rows))
+        self._unwritten.append(lambda: _append(self.history, [summary.to_json()]))
+        self._try_to_flush()
 
     def append_events(self, events: Sequence[EvolutionEvent]) -> None:
-        os.makedirs(self.path, exist_ok=True)
-        for event in events:
-            _append(self.lineage, event.to_json())
+        if events:
+            self._unwritten.append(lambda: _append(self.lineage, [event.to_json() for event in events]))
+            self._try_to_flush()
+
+    def flush(self) -> None:
+        """Write what could not be written before.
+
+        Raises:
+            OSError: If it still cannot be.
+        """
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.pop(0)
 
     def write_card(self, table: dict, **about) -> None:
-        """Write the model card, with the results so far; `about` as in [`model_card`]."""
-        os.makedirs(self.path, exist_ok=True)
+        """Write the model card, with the results so far; `about` as in [`model_card`]. Warns if it cannot."""
         history = read_history(self.path) if os.path.isfile(self.history) else []
-        with open(os.path.join(self.path, "README.md"), "w", encoding="utf-8") as file:
-            file.write(model_card(table, history=history, versions=versions(), **about))
+        text = model_card(table, history=history, versions=versions(), **about)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            _replace_file(os.path.join(self.path, "README.md"), text)
+        except OSError as error:
+            logger.warning(f"The model card in {self.path} was not written: {error}.")
 
     def rewind(self, round: int, events: Sequence[EvolutionEvent]) -> None:
         """Drop what lies at or after `round`, so that a resumed run leaves the same files as one never stopped."""
+        self._unwritten = []
+        shutil.rmtree(staging_folder(self.path), ignore_errors=True)
         if os.path.isfile(self.history):
             with open(self.history, encoding="utf-8") as file:
                 kept = [line for line in file if line.endswith("\n") and json.loads(line)["round"] < round]
-            _rewrite(self.history, kept)
+            _replace_file(self.history, "".join(kept))
         if os.path.isfile(self.lineage) or events:
             os.makedirs(self.path, exist_ok=True)
-            _rewrite(self.lineage, [json.dumps(event.to_json()) + "\n" for event in events])
+            _replace_file(self.lineage, "".join(json.dumps(event.to_json()) + "\n" for event in events))
         if os.path.isdir(self.rounds):
             for name in os.listdir(self.rounds):
-                if name >= os.path.basename(self._round_file(round)):
+                if name >= os.path.basename(self._round_file(round)) or name.endswith(".tmp"):
                     os.remove(os.path.join(self.rounds, name))
+
+    def _try_to_flush(self) -> None:
+        try:
+            self.flush()
+        except OSError as error:
+            logger.warning(
+                f"The record of the run in {self.path} cannot be written: {error}. It is kept in memory and tried "
+                "again after the next round. Free some space or mend the folder."
+            )
+
+    def _write_table(self, round: int, rows: Sequence[Mapping]) -> None:
+        os.makedirs(self.rounds, exist_ok=True)
+        path = self._round_file(round)
+        Dataset.from_list(list(rows), features=self.features).to_parquet(path + ".tmp")
+        os.replace(path + ".tmp", path)
 
     def _round_file(self, round: int) -> str:
         return os.path.join(self.rounds, f"round_{round:06d}.parquet")
 
 
-def _append(path: str, data: dict) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(data) + "\n")
+def _append(path: str, records: Sequence[dict]) -> None:
+    """Add lines, all of them or none."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    lines = "".join(json.dumps(record) + "\n" for record in records).encode()
+    with open(path, "ab", buffering=0) as file:
+        end = file.tell()
+        try:
+            while lines:
+                lines = lines[file.write(lines) :]
+        except OSError:
+            file.truncate(end)
+            raise
 
 
-def _rewrite(path: str, lines: list[str]) -> None:
+def _replace_file(path: str, text: str) -> None:
     with open(path + ".tmp", "w", encoding="utf-8") as file:
-        file.writelines(lines)
+        file.write(text)
     os.replace(path + ".tmp", path)

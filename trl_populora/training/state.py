@@ -13,12 +13,11 @@ STATE_FILE = "self_play.json"
 
 
 def save_state(trainer, folder: str) -> None:
-    """Write the self-play state into a checkpoint or output folder, whole or not at all."""
+    """Write the state of the game into a checkpoint or output folder, whole or not at all."""
     state = {
         "step": trainer.state.global_step,
-        "ratings": trainer.ratings.state_dict(),
-        "buffer": trainer.buffer.state_dict(),
-        "observer": trainer.observer.state_dict(),
+        "source": trainer.source.state_dict(),
+        "guard": trainer.guard.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
     }
     path = os.path.join(folder, STATE_FILE)
@@ -29,20 +28,23 @@ def save_state(trainer, folder: str) -> None:
     os.replace(path + ".tmp", path)
 
 
-def load_state(trainer, folder: str) -> None:
-    """Restore what [`save_state`] wrote, and rewind the run's files to that step.
+def read_state(folder: str) -> dict:
+    """What [`save_state`] wrote.
 
     Raises:
-        ValueError: If the folder has no self-play state.
+        ValueError: If the folder has no such state.
     """
     path = os.path.join(folder, STATE_FILE)
     if not os.path.isfile(path):
         raise ValueError(f"{folder} lacks {STATE_FILE}: it is not a whole checkpoint. Resume from an earlier one.")
     with open(path, encoding="utf-8") as file:
-        state = json.load(file)
-    trainer.ratings.load_state_dict(state["ratings"])
-    trainer.buffer.load_state_dict(state["buffer"])
-    trainer.observer.load_state_dict(state["observer"])
+        return json.load(file)
+
+
+def load_state(trainer, state: dict) -> None:
+    """Restore what [`read_state`] read, weights being loaded already, and rewind the run's files to that step."""
+    trainer.source.load_state_dict(state["source"])
+    trainer.guard.load_state_dict(state["guard"])
     trainer.lineage = Lineage()
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:

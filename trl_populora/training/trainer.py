@@ -1,72 +1,77 @@
-"""`PopulationSelfPlayTrainer`: GRPO for a population that writes its own tasks.
+"""`PopulationSelfPlayTrainer`: GRPO for a population of LoRA adapters that writes its own tasks, or shares a dataset.
 
 Every override is short, calls its parent, and does nothing without a population. What GRPOTrainer does, it still does:
-padding, reference log-probabilities, losses, logging, checkpoints. What changes: a generation phase is a round of
-self-play, every row runs through its member's adapter, and each member has its own optimizer group, gradient scale and
-clipping.
+padding, reference log-probabilities, losses, logging, checkpoints. What changes: the rows of a generation phase come
+from a `source` (a round of self-play, or the user's prompts dealt to members), every row runs through its member's
+adapter, and each member has its own optimizer group, gradient scale and clipping.
 """
 
 import os
-import time
-from collections import Counter
 from collections.abc import Callable
 
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
-from peft import LoraConfig
-from transformers import PreTrainedModel, set_seed
 from trl import GRPOTrainer
-from trl.trainer.utils import create_model_from_path
 
-from ..diagnostics import Observer, RoundSummary
+from ..diagnostics import RoundSummary
 from ..evolution import Lineage
-from ..executor import Executor, Limits
-from ..generation import TransformersSampler
 from ..population import Population
-from ..self_play import PlayedRound, Ratings, RoundSettings, SelfPlay
 from ..self_play.rewards import advantages
-from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
 from .batching import deal
 from .callbacks import RoundCallback
-from .config import TOKEN_LOSSES, PopulationSelfPlayConfig
+from .checkpoint import choose_checkpoint, fingerprint, staging_folder, write_checkpoint
+from .checks import TOKEN_LOSSES
+from .config import PopulationSelfPlayConfig
+from .construction import (
+    make_datasets,
+    make_population,
+    make_reward_functions,
+    make_sampler,
+    make_source,
+    plain_settings,
+    refuse_arguments,
+)
+from .dataset_source import PromptSampler
+from .guard import Guard
+from .ranks import Ranks
+from .resize import adopt, adopt_optimizer
 from .run_folder import RunFolder
-from .state import load_state, save_state
-
-
-def self_play_reward(completions, self_play_reward, **kwargs) -> list[float | None]:
-    """Reward function that hands TRL the rewards which the round has already computed."""
-    return self_play_reward
+from .state import load_state, read_state, save_state
 
 
 class PopulationSelfPlayTrainer(GRPOTrainer):
     """
-    Trainer for populations of teacher and student LoRA adapters on one frozen base (PopuLoRA, arXiv 2605.16727).
+    Trainer for populations of LoRA adapters on one frozen base (PopuLoRA, arXiv 2605.16727).
 
     With a plain [`~trl.GRPOConfig`] it is [`~trl.GRPOTrainer`]. With a [`PopulationSelfPlayConfig`], teachers propose
     Python tasks, a sandbox verifies them, matched students solve them, every member takes a GRPO step on its own rows,
-    ratings pair the members, and weak members are replaced.
+    ratings pair the members, and weak members are replaced. With `num_teachers=0`, the students train on the dataset
+    and reward functions given here, and evolve by the reward they earn.
 
     Args:
         model (`str` or [`~transformers.PreTrainedModel`]):
             Base model, kept frozen.
         reward_funcs (`RewardFunc` or `list[RewardFunc]`, *optional*):
-            Additional reward functions, added to the self-play reward (weights: `args.reward_weights`, self-play
-            first). They receive the columns `player`, `role`, `task_type` and `self_play_reward`.
+            Reward functions; in self-play, additional to the self-play reward (weights: `args.reward_weights`,
+            self-play first). They receive the column `player`, and in self-play `role`, `task_type` and
+            `self_play_reward`.
         args ([`PopulationSelfPlayConfig`] or [`~trl.GRPOConfig`], *optional*):
             Settings.
+        train_dataset, eval_dataset ([`~datasets.Dataset`], *optional*):
+            Prompts, for `num_teachers=0` only. Every member is evaluated on every prompt.
         peft_config ([`~peft.LoraConfig`], *optional*):
             Template of every member's adapter; made from `lora_r`, `lora_alpha` and `lora_target_modules` if unset.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
-        kwargs:
-            Further arguments of [`~trl.GRPOTrainer`]. A population takes no dataset, tools, environments, rollout
-            function or optimizer.
+
+    The other arguments are those of [`~trl.GRPOTrainer`]. A population takes no tools, environments, rollout function
+    or optimizer.
 
     Attributes:
-        population ([`Population`] or `None`): Members and adapters. ratings ([`Ratings`]): Their ratings.
-        lineage ([`Lineage`]): Replacement events. buffer ([`TaskBuffer`]): Verified tasks.
-        executor ([`Executor`]): Sandbox. sampler ([`TransformersSampler`]): Draws completions.
+        population ([`Population`] or `None`): Members and adapters. lineage ([`Lineage`]): Replacement events.
+        source ([`SelfPlaySource`] or [`DatasetSource`]):
+            Where rows come from; has the sampler, and in self-play executor, buffer and the newest round.
+        ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
 
     Raises:
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
@@ -80,183 +85,141 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         "citation": "",
     }
     population: Population | None = None
+    _staging: str | None = None  # folder of the checkpoint that is being written
 
     def __init__(
         self,
-        model: "str | PreTrainedModel",
+        model,
         reward_funcs=None,
         args=None,
-        *positional,
-        peft_config: LoraConfig | None = None,
+        train_dataset=None,
+        eval_dataset=None,
+        processing_class=None,
+        reward_processing_classes=None,
+        callbacks=None,
+        optimizers=(None, None),
+        quantization_config=None,
+        peft_config=None,
+        tools=None,
+        rollout_func=None,
+        environment_factory=None,
+        *,
         on_round: Callable[[RoundSummary], None] | None = None,
-        **kwargs,
     ):
         if not isinstance(args, PopulationSelfPlayConfig):
-            super().__init__(model, reward_funcs, args, *positional, peft_config=peft_config, **kwargs)
+            if on_round is not None:
+                raise ValueError("on_round needs a population: pass a PopulationSelfPlayConfig, or leave it out.")
+            super().__init__(
+                model,
+                reward_funcs,
+                args,
+                train_dataset,
+                eval_dataset,
+                processing_class,
+                reward_processing_classes,
+                callbacks,
+                optimizers,
+                quantization_config,
+                peft_config,
+                tools,
+                rollout_func,
+                environment_factory,
+            )
             return
-        _refuse_arguments(positional, kwargs)
-        reward_funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs] if reward_funcs else []
-        population = self._make_population(model, args, peft_config, kwargs.pop("quantization_config", None))
-        # GRPOTrainer would add a "ref" adapter copied from "default" for beta > 0; the reference here is the base.
-        beta, args.beta = args.beta, 0.0
-        classes = kwargs.pop("reward_processing_classes", None)
-        if classes is not None:  # one per function, and the self-play reward comes first
-            kwargs["reward_processing_classes"] = [None, *(classes if isinstance(classes, list) else [classes])]
-        groups = args.rows_per_round // args.num_generations
-        try:
+        refuse_arguments(
+            args,
+            {
+                "train_dataset": train_dataset,
+                "eval_dataset": eval_dataset,
+                "optimizers": optimizers,
+                "tools": tools,
+                "rollout_func": rollout_func,
+                "environment_factory": environment_factory,
+            },
+        )
+        functions, classes = make_reward_functions(args, reward_funcs, reward_processing_classes)
+        population = make_population(model, args, peft_config, quantization_config)
+        train_dataset, eval_dataset = make_datasets(args, population, train_dataset, eval_dataset)
+        with plain_settings(args):
             super().__init__(
                 population.model,
-                [self_play_reward, *reward_funcs],
+                functions,
                 args,
-                train_dataset=Dataset.from_dict({"prompt": ["self-play"] * groups}),
-                **kwargs,
+                train_dataset,
+                eval_dataset,
+                processing_class,
+                classes,
+                callbacks,
+                optimizers,
             )
-        finally:
-            args.beta = beta
-        self.beta = beta
+        self.beta, self.use_vllm = args.beta, args.use_vllm
         self.population, self.on_round = population, on_round
         self.base_model_name = population.base_model.config._name_or_path
-        self.ref_model = population.base_model if beta else None
+        self.ref_model = population.base_model if args.beta else None
         population.set_trainable()
-        self._build_self_play()
-
-    # Construction ----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _make_population(model, args, peft_config, quantization_config) -> Population:
-        set_seed(args.seed)
-        if isinstance(model, str):
-            init_kwargs = dict(args.model_init_kwargs or {})
-            init_kwargs.setdefault("trust_remote_code", args.trust_remote_code)
-            if quantization_config is not None:
-                init_kwargs["quantization_config"] = quantization_config
-            if args.distributed_state.distributed_type == "MULTI_GPU":
-                init_kwargs["device_map"] = None
-            model = create_model_from_path(model, **init_kwargs)
-        if peft_config is None:
-            peft_config = LoraConfig(
-                r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
-            )
-        return Population(
-            model,
-            peft_config,
-            num_teachers=args.num_teachers,
-            num_students=args.num_students,
-            shared_member=args.shared_member,
-            learning_rate=args.player_learning_rates,
-            seed=args.seed,
-        )
-
-    def _build_self_play(self):
-        args, population = self.args, self.population
-        self.rollout_func = self._replay
-        shared_by = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        self.executor = Executor(
-            args.executor_workers or max(1, (os.cpu_count() or 1) // shared_by),
-            Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
-            accept_unsafe=args.accept_unsafe_execution,
-        )
-        self.sampler = TransformersSampler(
-            population,
-            self._tokenizer,
-            max_completion_length=args.max_completion_length,
-            temperature=args.temperature,
-            top_p=args.top_p,
-            top_k=args.top_k,
-            min_p=args.min_p,
-            template=args.prompt_template,
-            batch_size=args.generation_rows,
-        )
-        types = task_types(
-            args.prompt_style, num_function_inputs=args.num_function_inputs, num_references=args.num_references
-        )
-        self.task_types = {name: types[name] for name in args.task_types}
-        self.buffer = TaskBuffer(args.buffer_capacity)
-        for task in _seed_tasks(args):
-            self.buffer.add(task)
-        self.ratings = Ratings(population.teachers, population.students)
-        self.lineage, self.observer = Lineage(), Observer()
-        self.self_play = SelfPlay(
-            task_types=self.task_types,
-            run_many=self._run_many,
-            buffer=self.buffer,
-            ratings=self.ratings,
-            settings=RoundSettings(
-                prompts_per_teacher=args.prompts_per_teacher,
-                num_generations=args.num_generations,
-                num_references=args.num_references,
-                pairing=args.pairing,
-                pairing_floor=args.pairing_floor,
-                rewards=args.rewards,
-                seed=args.seed,
-            ),
-        )
-        self.folder = RunFolder(args.output_dir)
-        self.played: PlayedRound | None = None
-        self.played_at = 0.0
+        self.ranks = Ranks(self.accelerator)
+        sampler = make_sampler(args, population, self._tokenizer, self.accelerator)
+        self.source = make_source(args, population, sampler, self.ranks)
+        self.rollout_func = self.source.rollout
+        self.ratings, self.lineage = self.source.ratings, Lineage()
+        self.guard = Guard(population)
+        self.folder = RunFolder(args.output_dir, self.source.columns)
         self.member_grad_norms: dict[str, float] = {}
-        self.execution_counts: Counter[str] = Counter()
         self._scales: dict[str, float] = {}
-        self._local_rows = []
         self._row_members: list[str] = []
         self.add_callback(RoundCallback(self))
 
-    # One round, shared out among the ranks -----------------------------------------------------------------------
+    def train(self, resume_from_checkpoint=None, trial=None, ignore_keys_for_eval=None):
+        """As in [`~transformers.Trainer`]; `resume_from_checkpoint="auto"` takes the newest whole one, if any."""
+        if self.population is None:
+            return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+        checkpoint = choose_checkpoint(
+            resume_from_checkpoint, output_dir=self.args.output_dir, base=fingerprint(self.population.base_model)
+        )
+        try:
+            return super().train(checkpoint, trial, ignore_keys_for_eval)
+        finally:
+            self.close()
 
-    def _sample(self, prompts, members, *, seed):
-        """Sample every rank's share and bring all completions to every rank."""
-        adapters = [self.population.adapter_of(member) for member in members]
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        mine = range(rank, len(prompts), world)
-        own = self.sampler([prompts[i] for i in mine], [adapters[i] for i in mine], seed=seed, streams=mine)
-        return _merge(gather_object(list(zip(mine, own, strict=True))), len(prompts))
+    def close(self) -> None:
+        """Ends the processes of executor and engine; both start again when they are needed."""
+        self.source.close()
 
-    def _run_many(self, jobs):
-        """Execute every rank's share and bring all executions to every rank."""
-        mine = range(self.accelerator.process_index, len(jobs), self.accelerator.num_processes)
-        own = self.executor.run_many([jobs[i] for i in mine])
-        executions = _merge(gather_object(list(zip(mine, own, strict=True))), len(jobs))
-        self.execution_counts.update(execution.status.value for execution in executions)
-        return executions
+    # The rows of a generation phase ------------------------------------------------------------------------------
 
-    def _replay(self, prompts, trainer) -> dict:
-        """TRL's rollout function: hands over what this rank's rows of the round already contain."""
-        completions = [row.completion for row in self._local_rows]
-        return {
-            "prompt_ids": [list(c.prompt_ids) for c in completions],
-            "completion_ids": [list(c.ids) for c in completions],
-            "logprobs": None,
-        }
+    def _get_train_sampler(self, dataset=None):
+        if self.population is None or self.args.num_teachers:
+            return super()._get_train_sampler(dataset)
+        args, dataset = self.args, self.train_dataset if dataset is None else dataset
+        prompts = args.prompts_per_batch
+        return PromptSampler(
+            len(dataset),
+            prompts=prompts,
+            repeats=args.generation_batch_size // prompts,
+            batches=self.num_iterations * args.steps_per_generation,
+            shuffle=self.shuffle_dataset,
+            seed=args.seed,
+            epoch=lambda: self.state.global_step // (len(dataset) // prompts * self.num_iterations),
+        )
 
     def _generate_and_score_completions(self, inputs):
         if self.population is None:
             return super()._generate_and_score_completions(inputs)
-        if not self.model.training:
-            raise ValueError("A population has no evaluation loop inside training. Use `populora evaluate`.")
-        round = self.state.global_step // self.num_iterations
-        self.played = self.self_play.play(self._sample, round=round, step=self.state.global_step)
-        self.played_at = time.perf_counter()
-        start = self.accelerator.process_index * len(inputs)
-        self._local_rows = self.played.rows[start : start + len(inputs)]
-        self._row_members = [self.population.adapter_of(row.player) for row in self._local_rows]
-        inputs = [
-            {
-                "prompt": row.prompt,
-                "player": row.player,
-                "role": row.role,
-                "task_type": row.type,
-                "self_play_reward": row.reward,
-            }
-            for row in self._local_rows
-        ]
+        training, step = self.model.training, self.state.global_step
+        if not training and self.args.num_teachers:
+            raise ValueError("Self-play has no evaluation loop inside training. Use `populora evaluate`.")
+        inputs, self._row_members = self.source.begin(inputs, round=step // self.num_iterations, step=step)
         output = super()._generate_and_score_completions(inputs)
         names = list(self.population)
         output["member_ids"] = torch.tensor(
             [names.index(n) for n in self._row_members], device=output["prompt_ids"].device
         )
-        if self.args.advantage == "role_task":
-            output["advantages"] = self._role_task_advantages(start, len(inputs)).to(output["advantages"])
-        self._scales = self._member_scales(output)
+        if self.args.num_teachers == 0:
+            self._rate_by_reward(output, training=training)
+        elif self.args.advantage == "role_task":
+            output["advantages"] = self._role_task_advantages(len(inputs)).to(output["advantages"])
+        if training:
+            self._scales = self._member_scales(output)
         self.population.routing.clear()
         return output
 
@@ -275,20 +238,40 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self._rewards_per_func = rewards
         return rewards
 
-    def _role_task_advantages(self, start: int, count: int) -> torch.Tensor:
-        """Rewards whitened within member, role and task type over the whole round (AZR's TRR++)."""
+    def _total_rewards(self) -> torch.Tensor:
+        """Weighted reward of every row of all ranks, on the CPU; NaN where no function scored the row."""
         per_func = self._rewards_per_func
         total = (per_func * self.reward_weights.to(per_func.device)).nansum(dim=1)
         total[per_func.isnan().all(dim=1)] = torch.nan
-        strata = [(row.player, row.role, row.type) for row in self.played.rows]
+        return total.cpu()
+
+    def _role_task_advantages(self, count: int) -> torch.Tensor:
+        """Rewards whitened within member, role and task type over the whole round (AZR's TRR++); this rank's rows."""
+        strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
         values = advantages(
-            total.cpu().numpy(), strata, mode="role_task", strata=strata, scale=self.scale_rewards != "none"
+            self._total_rewards().numpy(),
+            strata,
+            mode="role_task",
+            strata=strata,
+            scale=self.scale_rewards != "none",
         )
         logged = self._logs["advantages"]
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values.tolist())
+        start = self.ranks.index * count
         return torch.from_numpy(values)[start : start + count]
+
+    def _rate_by_reward(self, output, *, training: bool) -> None:
+        """Tells what each member earned on a dataset: to its rating in training, to the log in evaluation."""
+        tokens = output["completion_mask"].sum(1).tolist()
+        members, tokens = zip(*gather_object(list(zip(self._row_members, tokens, strict=True))), strict=True)
+        rewards = self._total_rewards().tolist()
+        if training:
+            self.source.learn(members=members, rewards=rewards, tokens=tokens)
+            return
+        for name, reward in zip(members, rewards, strict=True):
+            self._metrics["eval"][f"population/{name}/reward"].append(reward)
 
     def _member_scales(self, output) -> dict[str, float]:
         """Factor on each member's gradient that makes its update the one of a trainer with only its rows.
@@ -322,10 +305,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return tuple(None if parts[0] is None else torch.cat(parts) for parts in zip(*chunks, strict=True))
 
     def _compute_loss(self, model, inputs):
-        if self.population is not None:
-            names = list(self.population)
-            self._row_members = [names[i] for i in inputs["member_ids"].tolist()]
-        return super()._compute_loss(model, inputs)
+        if self.population is None:
+            return super()._compute_loss(model, inputs)
+        names = list(self.population)
+        self._row_members = [names[i] for i in inputs["member_ids"].tolist()]
+        loss = super()._compute_loss(model, inputs)
+        if not self.model.training:
+            self.population.routing.clear()
+        return loss
 
     def training_step(self, model, inputs, num_items_in_batch):
         try:
@@ -357,16 +344,27 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.population is None:
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()
-        members = [(i, p) for i, name in enumerate(self.population) for p in self.population.parameters(name)]
+        names = list(self.population)
+        members = [(i, p) for i, name in enumerate(names) for p in self.population.parameters(name)]
         owners, gradients = zip(*[(i, p.grad) for i, p in members if p.grad is not None], strict=True)
         # All members in one pass and one transfer to the host: no cost per member but that of reading its gradient.
         squares = torch.stack(torch._foreach_norm(gradients)).cpu().double().square()
-        scales = torch.tensor([self._scales[name] for name in self.population], dtype=torch.float64)
+        scales = torch.tensor([self._scales[name] for name in names], dtype=torch.float64)
         norms = scales * torch.zeros_like(scales).index_add_(0, torch.tensor(owners), squares).sqrt()
         factors = (scales * (self.args.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)).tolist()
         torch._foreach_mul_(gradients, [factors[i] for i in owners])
-        self.member_grad_norms = dict(zip(self.population, norms.tolist(), strict=True))
-        return norms.norm().float()
+        self.member_grad_norms = dict(zip(names, norms.tolist(), strict=True))
+        for name in self.guard.hold_back(self.member_grad_norms):
+            del self.member_grad_norms[name]
+            self.forget_moments(name)
+            for parameter in self.population.parameters(name):
+                parameter.grad = None
+        return torch.tensor(list(self.member_grad_norms.values()), dtype=torch.float64).norm().float()
+
+    def forget_moments(self, name: str) -> None:
+        """Drop what the optimizer remembers of a member's former weights."""
+        for parameter in self.population.parameters(name):
+            self.optimizer.state.pop(parameter, None)
 
     # Files -------------------------------------------------------------------------------------------------------
 
@@ -382,6 +380,44 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.processing_class.save_pretrained(output_dir)
         torch.save(self.args, os.path.join(output_dir, "training_args.bin"))
 
+    def _get_output_dir(self, trial):
+        return self._staging or super()._get_output_dir(trial)
+
+    def _save_checkpoint(self, model, trial):
+        parent = super()._save_checkpoint
+        if self.population is None:
+            return parent(model, trial)
+
+        def write():
+            parent(model, trial)
+            self.folder.flush()
+
+        self.guard.remember()
+        self._staging = staging_folder(self.args.output_dir)
+        try:
+            saved = write_checkpoint(
+                write,
+                output_dir=self.args.output_dir,
+                step=self.state.global_step,
+                ranks=self.ranks,
+                about={
+                    "base": fingerprint(self.population.base_model),
+                    "processes": self.accelerator.num_processes,
+                },
+                save_total_limit=self.args.save_total_limit,
+            )
+        finally:
+            self._staging = None
+        if saved and self.args.push_to_hub:
+            self._push_from_checkpoint(os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
+
+    def _push_from_checkpoint(self, checkpoint_folder):
+        if self._staging is not None:  # it is not whole yet
+            return
+        if self.population is not None and self.args.hub_strategy != "end":
+            self._save(self.args.output_dir)  # the upload takes the adapters from there
+        super()._push_from_checkpoint(checkpoint_folder)
+
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
         if self.population is None:
             return super().create_model_card(model_name, dataset_name, tags)
@@ -396,40 +432,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         if self.population is None:
             return super()._load_from_checkpoint(resume_from_checkpoint, model)
-        self.population.load(resume_from_checkpoint)
-        load_state(self, resume_from_checkpoint)
-
-
-def _refuse_arguments(positional, kwargs):
-    if positional:
-        raise ValueError("Pass the arguments after `args` by keyword.")
-    names = ("train_dataset", "eval_dataset", "tools", "rollout_func", "environment_factory")
-    given = [name for name in names if kwargs.get(name) is not None]
-    if (kwargs.get("optimizers") or (None,))[0] is not None:
-        given.append("optimizers")
-    if given:
-        raise ValueError(
-            f"{', '.join(given)} cannot be combined with a population: its members write their own tasks and have "
-            "their own optimizer groups. Leave it out, or pass a trl.GRPOConfig to train one policy on a dataset."
-        )
-    for name in names:
-        kwargs.pop(name, None)
-
-
-def _seed_tasks(args):
-    for task_type in args.task_types:
-        if args.seed_tasks == 0:
-            yield identity_tasks(args.num_function_inputs)[task_type]
+        state = read_state(resume_from_checkpoint)
+        if self.args.resize_on_resume:
+            adopt(self, resume_from_checkpoint, state)
         else:
-            yield from seed_tasks(
-                args.seed_tasks,
-                seed=args.seed,
-                type=task_type,
-                num_function_inputs=args.num_function_inputs,
-                families=args.seed_families,
-            )
+            self.population.load(resume_from_checkpoint)
+            load_state(self, state)
 
-
-def _merge(pairs, count: int) -> list:
-    merged = dict(pairs)
-    return [merged[i] for i in range(count)]
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        if self.population is None or checkpoint is None or not self.args.resize_on_resume:
+            return super()._load_optimizer_and_scheduler(checkpoint)
+        adopt_optimizer(self.optimizer, self.lr_scheduler, checkpoint)

@@ -1,0 +1,169 @@
+"""A sharded base computes what a whole one does; run as a script, this file is one process of that comparison."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.tiny import tiny_population, tiny_tokenizer
+from trl_populora.generation import TransformersSampler
+from trl_populora.training.sharding import average_gradients, load_sharded, machine_mesh, shard_base
+
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROWS = {0: ["teacher_0", "student_0", "student_0"], 1: ["student_0", "student_1", "teacher_0"]}  # teacher_1 nowhere
+PRESENT = {"teacher_0", "student_0", "student_1"}
+
+
+def run(folder, *, processes, machines):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes), "--standalone"]
+    done = subprocess.run(
+        [*command, os.path.abspath(__file__), str(folder), str(machines)],
+        env={**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(processes)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes, machines", [(2, 1), (4, 2)])
+def test_sharded_base_equals_whole_base(tmp_path, processes, machines):
+    records = run(tmp_path, processes=processes, machines=machines)
+    for record in records:
+        assert record["losses"]["sharded"] == pytest.approx(record["losses"]["whole"], rel=1e-6)
+        assert record["base"]["sharded"] == pytest.approx(record["base"]["whole"], rel=1e-6)
+        assert set(record["gradient_errors"]) == PRESENT  # one of them on one rank only, one member nowhere
+        assert max(record["gradient_errors"].values()) <= 1e-6
+        assert record["texts"]["sharded"] == record["texts"]["whole"]
+        assert record["layers_sharded"] and record["adapters_whole"]
+        assert record["share"] == pytest.approx(machines / processes, abs=0.02)
+        assert record["gradients"] == records[0]["gradients"]  # the same bits on every rank
+        assert record["loaded_from_files"] == 0.0
+    lengths = [max(map(len, record["texts"]["whole"])) for record in records]
+    assert len(set(lengths)) > 1  # some rank had to go on for another
+
+
+def test_one_process_is_refused():
+    with pytest.raises(ValueError, match="only one.*accelerate launch"):
+        load_sharded(tiny_population, torch.device("cpu"))
+
+
+def test_quantised_base_is_refused():
+    population = tiny_population()
+    population.base_model.is_quantized = True
+    population.base_model.config.quantization_config = "nf4"
+    with pytest.raises(ValueError, match="quantised base .nf4.*quantization_config"):
+        shard_base(population, None, device=torch.device("cpu"))
+
+
+def test_base_without_known_layers_is_refused():
+    population = tiny_population()
+    population.base_model._no_split_modules = None
+    with pytest.raises(ValueError, match="LlamaForCausalLM names no layers"):
+        shard_base(population, None, device=torch.device("cpu"))
+
+
+# One process of the comparison ---------------------------------------------------------------------------------------
+
+
+def micro_batches(rank):
+    """Two of three rows each; the second has the rows of one member less on the odd ranks."""
+    generator = torch.Generator().manual_seed(rank)
+    return [(torch.randint(3, 250, (3, 12 + 2 * i + rank), generator=generator), ROWS[rank % 2]) for i in range(2)]
+
+
+def loss_of(model, population, ids, names):
+    with population.route(names):
+        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+        loss.backward()
+    return loss.item()
+
+
+def train_whole(population, rank):
+    """Losses, with gradients averaged by DDP at the last micro-batch, as accelerate does it."""
+    model = DistributedDataParallel(population.model, find_unused_parameters=True)
+    (first, second) = micro_batches(rank)
+    with model.no_sync():
+        losses = [loss_of(model, population, *first)]
+    return [*losses, loss_of(model, population, *second)]
+
+
+def train_sharded(population, rank):
+    losses = [loss_of(population.model, population, *batch) for batch in micro_batches(rank)]
+    average_gradients(population)
+    return losses
+
+
+@torch.no_grad()
+def base_loss(population, rank):
+    ids, _ = micro_batches(rank)[0]
+    return population.model(input_ids=ids, labels=ids).loss.item()
+
+
+def draw(population, rank):
+    """Completions that end early at many tokens, so that ranks finish at different times."""
+    sampler = TransformersSampler(population, tiny_tokenizer(), max_completion_length=40, batch_size=2)
+    sampler.eos_ids = sampler.config.eos_token_id = list(range(2, 60))
+    prompts = [[5 + rank, 6, 7][: 1 + i] for i in range(3)]
+    return [completion.ids for completion in sampler.draw(prompts, ROWS[rank % 2], [10 * rank + i for i in range(3)])]
+
+
+def gradient_errors(whole, sharded):
+    """Largest relative error of each member's gradients; members without any are left out."""
+    errors = {}
+    for name in whole:
+        pairs = [(p.grad, q.grad) for p, q in zip(whole.parameters(name), sharded.parameters(name), strict=True)]
+        if any(a is not None or b is not None for a, b in pairs):
+            errors[name] = max(((a - b).norm() / a.norm()).item() for a, b in pairs)
+    return errors
+
+
+def main(folder, machines):
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    os.environ["LOCAL_WORLD_SIZE"] = str(world // machines)
+    assert machine_mesh(torch.device("cpu")).size() == world // machines
+    whole, sharded = tiny_population(), load_sharded(tiny_population, torch.device("cpu"))
+    for population in (whole, sharded):
+        population.model.gradient_checkpointing_enable({"use_reentrant": False})
+        population.model.train()
+    record = {
+        "texts": {"whole": draw(whole, rank), "sharded": draw(sharded, rank)},
+        "base": {"whole": base_loss(whole, rank), "sharded": base_loss(sharded, rank)},
+        "losses": {"whole": train_whole(whole, rank), "sharded": train_sharded(sharded, rank)},
+        "gradient_errors": gradient_errors(whole, sharded),
+    }
+    record["gradients"] = [
+        parameter.grad.double().sum().item() for name in sorted(PRESENT) for parameter in sharded.parameters(name)
+    ]
+    base = [p for n, p in sharded.base_model.named_parameters() if "lora_" not in n]
+    record["layers_sharded"] = all(isinstance(parameter, DTensor) for parameter in base)
+    record["adapters_whole"] = not any(isinstance(p, DTensor) for name in sharded for p in sharded.parameters(name))
+    record["share"] = sum(p.to_local().numel() for p in base) / sum(p.numel() for p in base)
+    if rank == 0:
+        sharded.save(os.path.join(folder, "saved"))
+    dist.barrier()
+    again = tiny_population(noise=0.0)
+    again.load(os.path.join(folder, "saved"))
+    record["loaded_from_files"] = max(
+        (p - q).abs().max().item()
+        for name in again
+        for p, q in zip(again.parameters(name), whole.parameters(name), strict=True)
+    )
+    with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
+        json.dump(record, file)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

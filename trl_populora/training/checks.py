@@ -1,0 +1,206 @@
+"""What a population's settings must satisfy, checked before anything is built. Errors name the value and the fix."""
+
+import math
+import os
+
+from ..self_play.pairing import PAIRINGS
+from ..self_play.rewards import TEACHER_REWARDS
+
+
+TASK_TYPES = ("code_o", "code_i", "code_f")
+TOKEN_LOSSES = ("dapo", "cispo", "vespo")
+ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+
+
+def check_population(args):
+    T, S, P, G = args.num_teachers, args.num_students, args.prompts_per_teacher, args.num_generations
+    if T < 0 or S < 1:
+        raise ValueError(
+            f"num_teachers={T} and num_students={S}: self-play needs at least one of each (1 and 1 with "
+            "shared_member=true for a single agent), training on a dataset num_teachers=0 and at least one student."
+        )
+    if args.shared_member and (T, S) != (1, 1):
+        raise ValueError(
+            f"shared_member=true is the single agent; it needs num_teachers=1 and num_students=1, got {T} and {S}."
+        )
+    if args.shared_member and args.evolution_interval:
+        raise ValueError(
+            f"evolution_interval={args.evolution_interval} with shared_member=true: one agent cannot evolve. Set "
+            "evolution_interval to 0."
+        )
+    if P < 1:
+        raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
+    if G < 2:
+        raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
+    pairs = math.lcm(T, S)
+    if T and T * P * G % pairs:
+        step = pairs // math.gcd(T * G, pairs)
+        raise ValueError(
+            f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
+            f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
+            f"prompts_per_teacher to a multiple of {step}."
+        )
+    for name in (
+        "lora_r",
+        "lora_alpha",
+        "num_iterations",
+        "per_device_train_batch_size",
+        "buffer_capacity",
+        "generation_rows",
+    ):
+        if getattr(args, name) < 1:
+            raise ValueError(f"{name}={getattr(args, name)} must be at least 1.")
+    for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age"):
+        if getattr(args, name) < 0:
+            raise ValueError(f"{name}={getattr(args, name)} must not be negative.")
+    if args.num_function_inputs < 2:
+        raise ValueError(f"num_function_inputs={args.num_function_inputs} must be at least 2: one shown, one hidden.")
+    whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
+    if not whole and (T or args.max_steps != -1):
+        raise ValueError(
+            f"max_steps={args.max_steps} must be a positive multiple of num_iterations={args.num_iterations}"
+            + ("." if T else ", or -1 for num_train_epochs.")
+        )
+    if not 0.0 < args.pairing_floor <= 1.0:
+        raise ValueError(f"pairing_floor={args.pairing_floor} must lie in (0, 1].")
+    if args.executor_cpu_seconds <= 0 or args.executor_memory_mb < 64:
+        raise ValueError(
+            f"executor_cpu_seconds={args.executor_cpu_seconds} must be positive and executor_memory_mb="
+            f"{args.executor_memory_mb} at least 64."
+        )
+
+
+def check_choices(args):
+    if not args.task_types or len(set(args.task_types)) != len(args.task_types):
+        raise ValueError(f"task_types={args.task_types} must name each type once; choose from {list(TASK_TYPES)}.")
+    choices = {
+        "prompt_style": ("full", "compact"),
+        "prompt_template": ("chat", "base"),
+        "teacher_reward": tuple(TEACHER_REWARDS),
+        "advantage": ("group", "role_task"),
+        "pairing": (*PAIRINGS, "fixed"),
+        "member_prompts": ("shared", "split"),
+    }
+    for name, allowed in choices.items():
+        if getattr(args, name) not in allowed:
+            raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
+    for task_type in args.task_types:
+        if task_type not in TASK_TYPES:
+            raise ValueError(f"task type {task_type!r} is unknown; choose from {list(TASK_TYPES)}.")
+    _ = args.evolution, args.rewards  # built once here: a misspelt operator is refused now
+
+
+def derive_batch(args):
+    """Derive `gradient_accumulation_steps` so that an optimizer step covers a round, or a batch of the dataset."""
+    derive = _derive_self_play if args.num_teachers else _derive_dataset
+    derive(args, int(os.environ.get("WORLD_SIZE", 1)))
+
+
+def _derive_self_play(args, world_size):
+    rows, per_pass = args.rows_per_round, args.per_device_train_batch_size * world_size
+    if rows % per_pass:
+        fitting = [b for b in range(1, rows // world_size + 1) if rows % (b * world_size) == 0]
+        if not fitting:
+            raise ValueError(
+                f"{rows} rows a round cannot be split among {world_size} processes. Choose prompts_per_teacher or "
+                "num_generations so that the rows are a multiple of the processes."
+            )
+        best = min(fitting, key=lambda b: abs(b - args.per_device_train_batch_size))
+        raise ValueError(
+            f"{rows} rows a round ({args.proposals_per_round} proposals x (1 + num_generations="
+            f"{args.num_generations})) do not divide into passes of per_device_train_batch_size="
+            f"{args.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
+            f"{best}."
+        )
+    derived = rows // per_pass
+    given = {
+        "gradient_accumulation_steps": (args.gradient_accumulation_steps, (1, derived)),
+        "steps_per_generation": (args.steps_per_generation, (None, derived)),
+        "generation_batch_size": (args.generation_batch_size, (None, rows)),
+    }
+    for name, (value, allowed) in given.items():
+        if value not in allowed:
+            raise ValueError(
+                f"{name}={value} contradicts the {rows} rows of a round; leave it out (it becomes {allowed[1]})."
+            )
+    args.gradient_accumulation_steps = derived
+    args.steps_per_generation = args.generation_batch_size = None
+
+
+def _derive_dataset(args, world_size):
+    """One generation batch is one optimizer step, and holds as many groups of every member."""
+    unit, per_pass = args.num_generations * args.num_students, args.per_device_train_batch_size * world_size
+    fitting = unit // math.gcd(unit, per_pass)
+    if args.gradient_accumulation_steps == 1:
+        args.gradient_accumulation_steps = fitting
+    if args.gradient_accumulation_steps % fitting:
+        raise ValueError(
+            f"gradient_accumulation_steps={args.gradient_accumulation_steps} with per_device_train_batch_size="
+            f"{args.per_device_train_batch_size} on {world_size} process(es) makes batches that do not hold equally "
+            f"many groups of num_generations={args.num_generations} rows of num_students={args.num_students} members. "
+            f"Set gradient_accumulation_steps to a multiple of {fitting}."
+        )
+    rows = per_pass * args.gradient_accumulation_steps
+    given = {
+        "steps_per_generation": (args.steps_per_generation, (None, args.gradient_accumulation_steps)),
+        "generation_batch_size": (args.generation_batch_size, (None, rows)),
+    }
+    for name, (value, allowed) in given.items():
+        if value not in allowed:
+            raise ValueError(
+                f"{name}={value}: all rows of a generation batch belong to one optimizer step of a population. Leave "
+                f"it out (it becomes {allowed[1]})."
+            )
+    args.steps_per_generation = args.generation_batch_size = None
+
+
+def check_supported(args):
+    problems, T = [], args.num_teachers
+
+    def refuse(condition, text):
+        if condition:
+            problems.append(text)
+
+    refuse(args.loss_type not in TOKEN_LOSSES + ROW_LOSSES, f"loss_type={args.loss_type!r} couples members")
+    refuse(args.scale_rewards not in ("group", "none"), f"scale_rewards={args.scale_rewards!r} mixes members")
+    refuse(args.multi_objective_aggregation != "sum_then_normalize", "multi_objective_aggregation mixes members")
+    refuse(args.entropy_coef != 0.0 or args.use_adaptive_entropy, "an entropy bonus couples members")
+    refuse(args.top_entropy_quantile < 1.0, f"top_entropy_quantile={args.top_entropy_quantile} couples members")
+    refuse(args.router_aux_loss_coef, "router_aux_loss_coef couples members")
+    refuse(args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)")
+    refuse(args.use_vllm, "use_vllm=true: the multi-LoRA engine is not part of this version")
+    refuse(args.use_transformers_continuous_batching, "continuous batching cannot route rows")
+    refuse(args.sync_ref_model, "sync_ref_model=true: the reference is the frozen base")
+    refuse(args.deepspeed is not None, "DeepSpeed rewrites adapters behind the population's back")
+    refuse(bool(args.fsdp), "FSDP shards the adapters")
+    refuse(args.fp16, "fp16=true (use bf16=true)")
+    refuse((args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing")
+    refuse(args.load_best_model_at_end, "load_best_model_at_end=true: members have no single best")
+    refuse(args.repetition_penalty != 1.0, f"repetition_penalty={args.repetition_penalty}")
+    refuse(T and args.chat_template_kwargs, f"chat_template_kwargs={args.chat_template_kwargs}")
+    refuse(args.torch_compile, "torch_compile=true: hooks would recompile every batch")
+    refuse(T and args.eval_strategy != "no", f"eval_strategy={args.eval_strategy!r} (use `populora evaluate`)")
+    refuse(not T and args.advantage != "group", f"advantage={args.advantage!r} without self-play (num_teachers=0)")
+    refuse(not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play")
+    save_every, log_every = (
+        every if every >= 1 else math.ceil(every * args.max_steps) for every in (args.save_steps, args.logging_steps)
+    )
+    refuse(
+        args.save_strategy == "steps" and save_every % args.num_iterations,
+        f"save_steps={args.save_steps} is not a multiple of num_iterations={args.num_iterations}",
+    )
+    refuse(
+        args.save_strategy == "steps" and args.logging_strategy == "steps" and save_every % log_every,
+        f"save_steps={args.save_steps} is not a multiple of logging_steps={args.logging_steps} (what is logged after "
+        "a resume would be averaged over other steps)",
+    )
+    refuse(args.generation_kwargs, f"generation_kwargs={args.generation_kwargs}")
+    refuse(args.cache_implementation, f"cache_implementation={args.cache_implementation!r}")
+    refuse(args.temperature <= 0, f"temperature={args.temperature} (sampling needs a positive one)")
+    refuse(args.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows")
+    refuse(
+        args.mask_truncated_completions and args.prompt_template == "base",
+        "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
+    )
+    if problems:
+        raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")

@@ -1,0 +1,95 @@
+"""`Guard`: one member whose numbers overflow is stopped and set back; the others go on."""
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from ..population import Population
+
+
+PATIENCE = 3
+
+
+class Guard:
+    """Watches every member for values that are not finite.
+
+    A member whose gradient is not finite takes no update in that round and goes back to the weights it had when last
+    remembered: at the start, at its birth, or at the last checkpoint, so that a resumed run goes back to the same
+    ones. Rows of other members never share in the damage, because a row's gradient passes through its own adapter
+    only. After `PATIENCE` rounds in a row the member is frozen: it plays on as it is and learns nothing until
+    evolution replaces it. All of this is our choice.
+
+    Args:
+        population ([`Population`]): Members to watch.
+    """
+
+    def __init__(self, population: Population):
+        self.population = population
+        self.strikes: Counter[str] = Counter()
+        self.alarms: list[str] = []
+        self._good: dict[str, list[Tensor]] = {}
+
+    def frozen(self, name: str) -> bool:
+        return self.strikes[name] >= PATIENCE
+
+    def remember(self, names=None) -> None:
+        """Keeps copies, on the host, of the weights of members that are well."""
+        for name in self.population if names is None else names:
+            if not self.strikes[name]:
+                self._good[name] = [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
+
+    def born(self, name: str) -> None:
+        """A child has taken the slot: what its predecessor did counts no more."""
+        self.strikes.pop(name, None)
+        self.remember([name])
+
+    def hold_back(self, norms: dict[str, float]) -> list[str]:
+        """Members that take no step now: those whose gradient norm is not finite, and the frozen."""
+        held = []
+        for name, norm in norms.items():
+            if self.frozen(name):
+                held.append(name)
+            elif norm - norm != 0:
+                held.append(name)
+                self._strike(name, f"gradient norm {norm}")
+            else:
+                self.strikes.pop(name, None)
+        return held
+
+    @torch.no_grad()
+    def inspect(self) -> list[str]:
+        """Members set back because their weights are not finite: after a step, before anything is saved or bred."""
+        owners, parameters = zip(
+            *[(n, p) for n in self.population for p in self.population.parameters(n)], strict=True
+        )
+        norms = torch.stack(torch._foreach_norm(parameters, ord=float("inf"))).cpu().tolist()
+        broken = list(dict.fromkeys(name for name, norm in zip(owners, norms, strict=True) if norm - norm != 0))
+        for name in broken:
+            self._strike(name, "weights that are not finite")
+        return broken
+
+    def take_alarms(self) -> tuple[str, ...]:
+        """What happened since the last call, in words."""
+        alarms, self.alarms = tuple(self.alarms), []
+        return alarms
+
+    def state_dict(self) -> dict:
+        return {"strikes": dict(self.strikes)}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.strikes = Counter(state["strikes"])
+        self._good = {
+            name: [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
+            for name in self.population
+        }
+
+    def _strike(self, name: str, seen: str) -> None:
+        self.strikes[name] += 1
+        with torch.no_grad():
+            for parameter, good in zip(self.population.parameters(name), self._good[name], strict=True):
+                parameter.copy_(good)
+        text = f"{name}: {seen}; set back to the weights of its birth or last checkpoint"
+        if self.frozen(name):
+            text += f", and frozen after {PATIENCE} rounds in a row until evolution replaces it"
+        self.alarms.append(text)

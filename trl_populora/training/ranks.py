@@ -1,0 +1,81 @@
+"""`Ranks`: work is divided among the processes of a run, and what comes of it is known to all."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Ranks:
+    """The processes of a run.
+
+    Args:
+        accelerator ([`~accelerate.Accelerator`]): Knows which process this is, and of how many.
+    """
+
+    def __init__(self, accelerator: Accelerator):
+        self.accelerator = accelerator
+
+    @property
+    def index(self) -> int:
+        return self.accelerator.process_index
+
+    @property
+    def is_main(self) -> bool:
+        return self.accelerator.is_main_process
+
+    @property
+    def cores(self) -> int:
+        """Cores that this process may use when all on this machine take an equal share."""
+        return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+    def share(self, items: Sequence[Item], work: Callable[[list[Item], range], list[Result]]) -> list[Result]:
+        """Does every rank's share of a list, and brings all results to every rank, in the order of the items.
+
+        Args:
+            items (`Sequence`): The same on every rank.
+            work (`Callable`): Gets this rank's items and their positions, returns one result for each.
+        """
+        mine = range(self.index, len(items), self.accelerator.num_processes)
+        own = work([items[i] for i in mine], mine)
+        results = dict(gather_object(list(zip(mine, own, strict=True))))
+        return [results[i] for i in range(len(items))]
+
+    def problems(self, own: str | None) -> list[str]:
+        """What went wrong on any rank, in words, on every rank."""
+        return [f"{text} (rank {rank})" for rank, text in gather_object([(self.index, own)]) if text]
+
+    def check_equal(self, tensors: dict[str, list[torch.Tensor]], *, step: int) -> None:
+        """Proves that replicas are replicas: compares a checksum of every bit of the tensors between all ranks.
+
+        Raises:
+            RuntimeError: Naming whose tensors differ.
+        """
+        if self.accelerator.num_processes == 1:
+            return
+        own = torch.stack([checksum(group) for group in tensors.values()])
+        everyones = self.accelerator.gather(own[None])
+        differ = [name for name, sums in zip(tensors, everyones.T.tolist(), strict=True) if len(set(sums)) > 1]
+        if differ:
+            raise RuntimeError(
+                f"After step {step} the ranks no longer hold the same weights of {', '.join(differ)}. A process was "
+                "changed from outside, or its hardware fails. Resume from the last checkpoint."
+            )
+
+
+def checksum(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Sum over all tensors of their words, each times an odd weight of its place, modulo 2^64: exact in any order."""
+    total = torch.zeros((), dtype=torch.int64, device=tensors[0].device)
+    for place, tensor in enumerate(tensors):
+        words = tensor.detach().contiguous().view(WORDS[tensor.element_size()]).view(-1).to(torch.int64)
+        weights = torch.arange(len(words), dtype=torch.int64, device=words.device) * 2 + 1
+        total += (words * weights).sum() * (2 * place + 1)
+    return total

@@ -1,0 +1,96 @@
+"""Resuming with another number of members: who was there goes on, who is new starts as a copy of one of the role."""
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch.optim import Optimizer
+
+from ..evolution import EvolutionEvent
+from ..evolution.replacement import Offspring, tell
+from ..population import Population
+from ..population.member import Member
+from ..population.population import read_table
+from .state import load_state
+
+
+def adopt(trainer, checkpoint: str, state: dict) -> None:
+    """Loads a checkpoint of a population of another size.
+
+    Members that both have go on as they were. A new one starts as a copy of an old member of its role (in turn, the
+    `i`-th new slot copies slot `i` modulo the old number), with the rating and lineage event of a child; members that
+    are no longer wanted are left behind. In self-play, ratings and tally of the survivors stay. Our choice.
+
+    Raises:
+        ValueError: If the checkpoint has no member of a role that is wanted.
+    """
+    population: Population = trainer.population
+    old = {row["id"]: Member.from_json(row) for row in read_table(checkpoint)["members"]}
+    kept = [name for name in population if name in old]
+    population.load(checkpoint, names=kept)
+    load_state(trainer, {**state, "source": _resized(trainer.source.state_dict(), state["source"], kept)})
+    children = []
+    for name, member in population.items():
+        parents = [other for other in kept if old[other].role == member.role]
+        if name not in kept:
+            if not parents:
+                raise ValueError(f"{checkpoint} has no {member.role}, so that {name} would have nobody to start from.")
+            children.append(_copy_of(population, parents[member.slot % len(parents)], name))
+    events: list[EvolutionEvent] = tell(population, trainer.ratings, children, step=state["step"])
+    trainer.lineage.extend(events)
+    trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
+    if trainer.accelerator.is_main_process:
+        trainer.folder.append_events(events)
+
+
+def adopt_optimizer(optimizer: Optimizer, scheduler, checkpoint: str) -> None:
+    """Loads optimizer and schedule of a population of another size: moments of those who stay, none of the others."""
+    saved = torch.load(os.path.join(checkpoint, "optimizer.pt"), map_location="cpu", weights_only=True)
+    schedule = torch.load(os.path.join(checkpoint, "scheduler.pt"), map_location="cpu", weights_only=True)
+    old = {group["member"]: i for i, group in enumerate(saved["param_groups"])}
+    now = optimizer.state_dict()
+    for i, group in enumerate(now["param_groups"]):
+        if group["member"] not in old:
+            continue
+        before = saved["param_groups"][old[group["member"]]]
+        for place, former in zip(group["params"], before["params"], strict=True):
+            if former in saved["state"]:
+                now["state"][place] = saved["state"][former]
+        now["param_groups"][i] = {**before, "params": group["params"]}
+    optimizer.load_state_dict(now)
+    scheduler.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+    scheduler.last_epoch = schedule["last_epoch"]
+    scheduler._step_count = schedule["_step_count"]
+    rates = [base * factor(scheduler.last_epoch) for base, factor in zip(scheduler.base_lrs, scheduler.lr_lambdas)]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    scheduler._last_lr = rates
+
+
+def _copy_of(population: Population, parent: str, name: str) -> Offspring:
+    return Offspring(
+        slot=name,
+        operator="clone",
+        parameters={"seed": 0},
+        parents=((parent, population[parent].version),),
+        factors=population.factors(parent),
+        fitness={},
+    )
+
+
+def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
+    """Saved state of a source, with the ratings of those who stay and a newcomer's prior for everybody else."""
+    ratings, before = fresh["ratings"], saved["ratings"]
+    if "games" not in ratings:
+        rewards = {name: before["rewards"].get(name, []) for name in ratings["rewards"]}
+        return {**saved, "ratings": {"rewards": rewards}}
+    for name in ratings["ratings"]:
+        if name in before["ratings"]:
+            ratings["ratings"][name] = before["ratings"][name]
+    for table in ("games", "wins"):
+        for i, teacher in enumerate(ratings["teachers"]):
+            for j, student in enumerate(ratings["students"]):
+                if teacher in before["teachers"] and student in before["students"]:
+                    row, column = before["teachers"].index(teacher), before["students"].index(student)
+                    ratings[table][i][j] = before[table][row][column]
+    return {**saved, "ratings": ratings}

@@ -1,0 +1,64 @@
+"""`RewardRatings`: fitness by the reward earned, where there are no games to rate."""
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+from ..self_play import Rating
+
+
+class RewardRatings:
+    """Mean reward of each member over its last rounds.
+
+    Stands where [`Ratings`] stands in self-play, so that evolution need not know the difference. A member's `mu` is
+    the mean of its last `window` rounds, `sigma` the standard error of that mean, and its fitness is `mu` (our choice:
+    all members are measured equally often, so uncertainty would shift all alike).
+
+    Args:
+        names (`Sequence[str]`): Members.
+        window (`int`): Rounds that count.
+    """
+
+    def __init__(self, names: Sequence[str], *, window: int):
+        self.window = window
+        self._rewards = {name: deque(maxlen=window) for name in names}
+
+    def __getitem__(self, name: str) -> Rating:
+        rewards = self._rewards[name]
+        mu = fmean(rewards) if rewards else math.nan
+        sigma = stdev(rewards) / math.sqrt(len(rewards)) if len(rewards) > 1 else 0.0
+        return Rating(mu, sigma)
+
+    def fitness(self, name: str) -> float:
+        """Mean reward; NaN for a member that no reward function has scored yet, which selection refuses."""
+        return self[name].mu
+
+    def newest(self, name: str) -> float | None:
+        """Mean reward of the newest round that scored it."""
+        return self._rewards[name][-1] if self._rewards[name] else None
+
+    def update(self, rewards: Mapping[str, Sequence[float]]) -> None:
+        """Adds a round: the rewards of each member's rows. NaN (no function scored the row) does not count."""
+        for name, values in rewards.items():
+            scored = [value for value in values if not math.isnan(value)]
+            if scored:
+                self._rewards[name].append(fmean(scored))
+
+    def inherit(self, child: str, parents: Sequence[str]) -> Rating:
+        """Gives the new occupant of a slot the mean of its parents as its only observation."""
+        mu = fmean(self[parent].mu for parent in parents)
+        self._rewards[child] = deque([mu], maxlen=self.window)
+        return self[child]
+
+    def state_dict(self) -> dict:
+        return {"rewards": {name: list(values) for name, values in self._rewards.items()}}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restores what [`RewardRatings.state_dict`] gave; refuses a state of other members."""
+        if state["rewards"].keys() != self._rewards.keys():
+            raise ValueError(
+                f"The state rates {sorted(state['rewards'])}, but this population has {sorted(self._rewards)}. Build "
+                "it with the same members."
+            )
+        self._rewards = {name: deque(state["rewards"][name], maxlen=self.window) for name in self._rewards}

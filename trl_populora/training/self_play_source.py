@@ -1,0 +1,163 @@
+"""`SelfPlaySource`: rows that the members make for each other, round by round."""
+
+import time
+from collections import Counter
+from typing import Any
+
+from ..diagnostics import Observer, RoundSummary
+from ..executor import Execution, Executor, Job, Limits
+from ..population import Population
+from ..self_play import PlayedRound, Ratings, RoundSettings, SelfPlay
+from ..self_play.records import COLUMNS
+from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
+from .config import PopulationSelfPlayConfig
+from .ranks import Ranks
+
+
+class SelfPlaySource:
+    """Where the rows come from when teachers write the tasks.
+
+    Args:
+        args ([`PopulationSelfPlayConfig`]): Settings.
+        population ([`Population`]): Members.
+        sampler (`Sampler`): Draws completions.
+        ranks ([`Ranks`]): Processes that share the work.
+
+    Attributes:
+        executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
+        buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
+        self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
+        sampler (`Sampler`): Draws completions. observer ([`Observer`]): Sums rounds up.
+    """
+
+    columns = COLUMNS
+
+    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
+        self.population, self.sampler, self.ranks = population, sampler, ranks
+        self.executor = Executor(
+            args.executor_workers or ranks.cores,
+            Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
+            accept_unsafe=args.accept_unsafe_execution,
+        )
+        types = task_types(
+            args.prompt_style, num_function_inputs=args.num_function_inputs, num_references=args.num_references
+        )
+        self.task_types = {name: types[name] for name in args.task_types}
+        self.buffer = TaskBuffer(args.buffer_capacity)
+        for task in _seed_tasks(args):
+            self.buffer.add(task)
+        self.ratings = Ratings(population.teachers, population.students)
+        self.observer = Observer()
+        self.execution_counts: Counter[str] = Counter()
+        self.played: PlayedRound | None = None
+        self.self_play = SelfPlay(
+            task_types=self.task_types,
+            run_many=self._run_many,
+            buffer=self.buffer,
+            ratings=self.ratings,
+            settings=RoundSettings(
+                prompts_per_teacher=args.prompts_per_teacher,
+                num_generations=args.num_generations,
+                num_references=args.num_references,
+                pairing=args.pairing,
+                pairing_floor=args.pairing_floor,
+                rewards=args.rewards,
+                seed=args.seed,
+            ),
+        )
+        self.ready_at = 0.0
+        self._local_rows = []
+
+    def begin(self, inputs: list[dict[str, Any]], *, round: int, step: int) -> tuple[list[dict[str, Any]], list[str]]:
+        """Plays a round.
+
+        Args:
+            inputs (`list[dict]`): As many as rows are wanted of this rank; what they hold does not matter.
+
+        Returns:
+            `list[dict]` and `list[str]`: This rank's rows as reward functions see them, and the adapter of each.
+        """
+        self.sampler.sync()
+        self.played = self.self_play.play(self._sample, round=round, step=step)
+        self.ready_at = time.perf_counter()
+        start = self.ranks.index * len(inputs)
+        self._local_rows = self.played.rows[start : start + len(inputs)]
+        columns = [
+            {
+                "prompt": row.prompt,
+                "player": row.player,
+                "role": row.role,
+                "task_type": row.type,
+                "self_play_reward": row.reward,
+            }
+            for row in self._local_rows
+        ]
+        return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
+
+    def rollout(self, prompts: list, trainer) -> dict[str, list | None]:
+        """TRL's rollout function: hands over what this rank's rows of the round already contain."""
+        completions = [row.completion for row in self._local_rows]
+        logprobs = [c.logprobs for c in completions]
+        return {
+            "prompt_ids": [list(c.prompt_ids) for c in completions],
+            "completion_ids": [list(c.ids) for c in completions],
+            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
+        }
+
+    def observe(self, *, grad_norms: dict[str, float]) -> RoundSummary:
+        """Sums up the newest round, members as they played; learning ends with the call."""
+        return self.observer.observe(
+            self.played.record,
+            ratings=self.ratings,
+            population=self.population,
+            counts=self.execution_counts,
+            seconds=self.played.seconds | {"learn": time.perf_counter() - self.ready_at},
+            grad_norms=grad_norms,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The newest round as a table, one row per completion, with the keys of `columns`."""
+        return list(self.played.record.rows())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "ratings": self.ratings.state_dict(),
+            "buffer": self.buffer.state_dict(),
+            "observer": self.observer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.ratings.load_state_dict(state["ratings"])
+        self.buffer.load_state_dict(state["buffer"])
+        self.observer.load_state_dict(state["observer"])
+
+    def close(self) -> None:
+        """Ends the processes of executor and engine; both start again when they are needed."""
+        self.executor.close()
+        self.sampler.close()
+
+    def _sample(self, prompts, members, *, seed):
+        adapters = [self.population.adapter_of(member) for member in members]
+        return self.ranks.share(
+            list(zip(prompts, adapters, strict=True)),
+            lambda own, places: self.sampler([p for p, _ in own], [a for _, a in own], seed=seed, streams=places),
+        )
+
+    def _run_many(self, jobs: list[Job]) -> list[Execution]:
+        executions = self.ranks.share(jobs, lambda own, places: self.executor.run_many(own))
+        self.execution_counts.update(execution.status.value for execution in executions)
+        return executions
+
+
+def _seed_tasks(args: PopulationSelfPlayConfig):
+    for task_type in args.task_types:
+        if args.seed_tasks == 0:
+            yield identity_tasks(args.num_function_inputs)[task_type]
+        else:
+            yield from seed_tasks(
+                args.seed_tasks,
+                seed=args.seed,
+                type=task_type,
+                num_function_inputs=args.num_function_inputs,
+                families=args.seed_families,
+            )
