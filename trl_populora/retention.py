@@ -238,5 +238,7 @@ class _Phase:
         prompts = [types[task.type].solve_prompt(task) for task in tasks] * len(self.students)
         members = [name for name in self.students for _ in tasks]
         written = [completion.text for completion in sampler(prompts, members, seed=0)]
-        grades = grade(list(tasks) * len(self.students), written, task_types=types, run_many=trainer.source.executor.run_many)
+        grades = grade(
+            list(tasks) * len(self.students), written, task_types=types, run_many=trainer.source.executor.run_many
+        )
         return np.array([g.solved for g in grades], dtype=float).reshape(len(self.students), len(tasks))

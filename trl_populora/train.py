@@ -17,7 +17,7 @@ from typing import get_args, get_type_hints
 
 
 RUN_FILE = "run.json"
-LEFTOVERS = ("history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "rounds", "plots")
+LEFTOVERS = ("history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "rounds", "plots", ".saving")
 
 
 @dataclass
@@ -27,6 +27,14 @@ class RunArguments:
     Args:
         model_name_or_path (`str`):
             Base model: a Hub id, a folder, or `"tiny"`.
+        dataset_name (`str`, *optional*):
+            Prompts to train the students on, with `num_teachers=0`: a Hub id, a file or a saved dataset.
+        dataset_config (`str`, *optional*):
+            Configuration of a Hub dataset.
+        dataset_split (`str`, *optional*, defaults to `"train"`):
+            Split of it.
+        reward_funcs (`list[str]`, *optional*):
+            Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
         warm_start_steps (`int`, *optional*, defaults to `0`):
             Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters.
         warm_start_rows (`int`, *optional*, defaults to `8`):
@@ -40,6 +48,12 @@ class RunArguments:
     """
 
     model_name_or_path: str = field(default="", metadata={"help": "Base model: Hub id, folder or 'tiny'."})
+    dataset_name: str | None = field(default=None, metadata={"help": "Prompts for num_teachers=0: Hub id or path."})
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
+    dataset_split: str = field(default="train", metadata={"help": "Split of the dataset."})
+    reward_funcs: list[str] | None = field(
+        default=None, metadata={"help": "Reward functions: 'module.function', or names from trl.rewards."}
+    )
     warm_start_steps: int = field(default=0, metadata={"help": "Supervised steps before self-play; 0 = none."})
     warm_start_rows: int = field(default=8, metadata={"help": "Rows of a warm start step per role."})
     warm_start_learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the warm start."})
@@ -65,10 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, args = parse(sys.argv[1:] if argv is None else list(argv))
         checkpoint = prepare_output(args)
         view, trainer = build(run, args)
+        trainer.check_checkpoint(checkpoint)
     except ValueError as error:
-        if os.environ.get("RANK", "0") == "0":
-            sys.stderr.write(f"trl_populora: {error}\n")
-        return 2
+        return complain(error, 2)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
@@ -77,8 +90,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
         return 130
-    finish(run, args, trainer, view)
+    try:
+        finish(run, args, trainer, view)
+    except OSError as error:
+        kept = newest_checkpoint(args.output_dir)
+        where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
+        return complain(
+            f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
+        )
     return 0
+
+
+def complain(problem: object, code: int) -> int:
+    """Says what is wrong, once for all ranks; returns the exit code."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(f"trl_populora: {problem}\n")
+    return code
 
 
 # Before training ---------------------------------------------------------------------------------------------------
@@ -157,8 +184,11 @@ def prepare_output(args) -> str | None:
         is none.
 
     Raises:
-        ValueError: If the folder cannot be written or holds another run, or the checkpoint does not exist.
+        ValueError: If the folder cannot be written or holds another run, or the checkpoint does not exist. With
+            `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
     """
+    from .training.checkpoint import flaw
+
     folder, wanted = args.output_dir, args.resume_from_checkpoint
     try:
         os.makedirs(folder, exist_ok=True)
@@ -172,17 +202,17 @@ def prepare_output(args) -> str | None:
     if auto and (found := newest_checkpoint(folder)):
         return found
     if wanted and not auto:
-        for name in ("self_play.json", "trainer_state.json"):
-            if not os.path.isfile(os.path.join(wanted, name)):
-                raise ValueError(
-                    f"resume_from_checkpoint={wanted!r} is no whole checkpoint of a population: {name} is missing. "
-                    "Name a checkpoint-N folder, or use 'auto'."
-                )
+        if problem := flaw(wanted):
+            raise ValueError(
+                f"resume_from_checkpoint={wanted!r} is no whole checkpoint of a population: {problem}. Name a "
+                "checkpoint-N folder, or use 'auto'."
+            )
         return wanted
     used = [name for name in (*LEFTOVERS, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
-    if used and not args.overwrite_output_dir:
+    finished = "population.json" in used
+    if used and not args.overwrite_output_dir and (finished or not auto):
         raise ValueError(
-            f"output_dir={folder!r} holds a run already{' without a whole checkpoint' if auto else ''}. "
+            f"output_dir={folder!r} holds a {'finished ' if finished else ''}run already. "
             f"{'Set' if auto else 'Set resume_from_checkpoint: auto to go on with it,'} overwrite_output_dir: true to "
             "start afresh, or choose another folder."
         )
@@ -194,9 +224,10 @@ def prepare_output(args) -> str | None:
 
 
 def newest_checkpoint(folder: str) -> str | None:
-    """Newest `checkpoint-N` whose last file was written."""
-    whole = [name for name in _checkpoints(folder) if os.path.isfile(os.path.join(folder, name, "trainer_state.json"))]
-    return os.path.join(folder, max(whole, key=lambda name: int(name.rsplit("-", 1)[1]))) if whole else None
+    """Newest `checkpoint-N` that holds all its files."""
+    from .training.checkpoint import whole_checkpoints
+
+    return next(iter(whole_checkpoints(folder)[::-1]), None)
 
 
 def build(run: RunArguments, args):
@@ -204,13 +235,21 @@ def build(run: RunArguments, args):
     from transformers import PrinterCallback, ProgressCallback
 
     from .integrations.base_models import resolve_base
+    from .integrations.user_data import load_prompts, load_rewards
     from .reporting import LiveView
     from .training import PopulationSelfPlayTrainer
 
-    view = LiveView(rounds=args.rounds, table_every=run.table_every)
+    if run.warm_start_steps and args.num_teachers == 0:
+        raise ValueError("warm_start_steps needs self-play: its rows are proposals and answers. Set it to 0.")
+    prompts = None
+    if run.dataset_name is not None:
+        prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
+    view = LiveView(rounds=args.rounds if args.max_steps > 0 else None, table_every=run.table_every)
     base = resolve_base(run.model_name_or_path)
     args.disable_tqdm = True
-    trainer = PopulationSelfPlayTrainer(base, args=args, on_round=view.on_round)
+    trainer = PopulationSelfPlayTrainer(
+        base, load_rewards(run.reward_funcs or []), args, train_dataset=prompts, on_round=view.on_round
+    )
     trainer.base_model_name = run.model_name_or_path
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
@@ -218,7 +257,8 @@ def build(run: RunArguments, args):
         write_run_file(run, args, trainer)
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
-        f"({', '.join(trainer.population)}), {args.rounds} rounds of {args.rows_per_round} completions"
+        f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
+        f"{args.rows_per_round} completions"
     )
     return view, trainer
 
@@ -295,7 +335,7 @@ def write_run_file(run: RunArguments, args, trainer) -> None:
         "model": run.model_name_or_path,
         "settings": args.settings(),
         "versions": versions(),
-        "isolation": trainer.source.executor.isolation,
+        "isolation": trainer.source.executor.isolation if args.num_teachers else None,
     }
     Path(args.output_dir, RUN_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

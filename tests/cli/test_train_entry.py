@@ -69,7 +69,12 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"num_teachers": 2.5}, "num_teachers=2.5 in the recipe must be a whole number."),
         ({"num_teachers": "two"}, "num_teachers='two' in the recipe must be a whole number."),
         ({"num_teachers": True}, "num_teachers=True in the recipe must be a whole number."),
-        ({"num_teachers": 0}, "num_teachers=0"),
+        ({"num_students": 0}, "num_students=0"),
+        ({"num_teachers": 0, "per_device_train_batch_size": 4}, "reward_funcs is empty"),
+        ({"num_teachers": 0, "reward_funcs": ["accuracy_reward"]}, "pass train_dataset"),
+        ({"num_teachers": 0, "dataset_name": "/no/such.jsonl"}, "dataset_name='/no/such.jsonl' cannot be loaded"),
+        ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward' cannot be imported"),
+        ({"reward_funcs": ["os.sep"]}, "'os.sep' is a str, not a function"),
         ({"evolution_interval": 2, "evolution_operators": ["svd_subspce"]}, "svd_subspace"),
         ({"lora_r": 0}, "lora_r=0"),
         ({"model_name_or_path": "/no/such/folder"}, "no such folder"),
@@ -104,7 +109,7 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
 
 def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "1")
-    assert train.main(recipe(num_teachers=0)) == 2
+    assert train.main(recipe(num_students=0)) == 2
     assert "trl_populora:" not in capfd.readouterr().err
 
 
@@ -122,13 +127,55 @@ def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
 
 
 def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
+    import json
+
     _, args = train.parse(recipe(resume_from_checkpoint="auto"))
     assert train.prepare_output(args) is None
     for step in (2, 10, 12):
-        (tmp_path / "run" / f"checkpoint-{step}").mkdir(parents=True)
-    for step in (2, 10):  # 12 was cut off
-        (tmp_path / "run" / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+        folder = tmp_path / "run" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "optimizer.pt").write_text("abc")
+        (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": {"optimizer.pt": 3}}))
+    (tmp_path / "run" / "checkpoint-12" / "optimizer.pt").write_text("ab")  # cut off
     assert train.prepare_output(args) == str(tmp_path / "run" / "checkpoint-10")
+    _, args = train.parse(recipe(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-12")))
+    with pytest.raises(ValueError, match="optimizer.pt has 2 bytes instead of 3"):
+        train.prepare_output(args)
+
+
+def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(recipe, tmp_path):
+    folder = tmp_path / "run"
+    (folder / "checkpoint-2").mkdir(parents=True)  # torn
+    (folder / "history.jsonl").write_text("")
+    _, args = train.parse(recipe(resume_from_checkpoint="auto"))
+    assert train.prepare_output(args) is None and list(folder.iterdir()) == []
+    (folder / "population.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a finished run already"):
+        train.prepare_output(args)
+
+
+REWARDS = """
+def short(completions, **kwargs):
+    return [-float(len(c[0]["content"] if isinstance(c, list) else c)) for c in completions]
+"""
+
+
+def test_a_recipe_trains_students_on_a_dataset(recipe, tmp_path, monkeypatch, capfd):
+    from trl_populora.reporting import read_history
+
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    (tmp_path / "prompts.jsonl").write_text("".join(f'{{"prompt": "say {i}"}}\n' for i in range(8)))
+    monkeypatch.chdir(tmp_path)
+    settings = dict(
+        num_teachers=0, num_students=2, dataset_name=str(tmp_path / "prompts.jsonl"), reward_funcs=["my_rewards.short"]
+    )
+    assert train.main(recipe(**settings, per_device_train_batch_size=4, max_steps=2, evolution_interval=1)) == 0
+    history = read_history(tmp_path / "run")
+    assert len(history) == 2 and history[0].students and not history[0].teachers and history[0].events
+    assert all(member.reward is not None for member in history[1].members)
+    out = capfd.readouterr().out
+    assert "student_1" in out and "Strongest student" in out and "solve rate" not in out
+    assert (tmp_path / "run" / "student_0" / "adapter_model.safetensors").is_file()
 
 
 def test_a_run_leaves_what_its_owner_needs(run_folder):

@@ -1,7 +1,9 @@
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
+from test_replacement import played
 from toy_adapters import assert_same_bits, make_factors
 
 from trl_populora.evolution import HallOfFame
@@ -55,6 +57,28 @@ def test_round_trip(tmp_path):
         assert {k: v for k, v in vars(one).items() if k != "factors"} == {
             k: v for k, v in vars(other).items() if k != "factors"
         }
+
+
+def test_a_folder_written_again_holds_the_present_champions_only(tmp_path):
+    hall = filled([0, 10, 20], capacity=3)
+    hall.save(tmp_path)
+    hall.add("student_0", make_factors(30), role="student", version=3, step=30, fitness=1.0)
+    hall.save(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 3
+    assert [champion.step for champion in HallOfFame.load(tmp_path)] == [champion.step for champion in hall]
+
+
+def test_the_best_of_each_role_enters():
+    table, ratings = played(3, 2)
+    table.members["teacher_0"] = replace(table["teacher_0"], version=3, temperature=0.8)
+    hall = HallOfFame()
+    teacher, student = hall.enter(table, ratings, step=20)
+    assert (teacher.title, teacher.step, teacher.temperature) == ("teacher_0@3", 20, 0.8)
+    assert (student.name, student.role, student.fitness) == ("student_0", "student", ratings.fitness("student_0"))
+    table.weights["teacher_0"]["head"].A.zero_()
+    assert_same_bits(hall.of("teacher")[0].factors, make_factors(0))
+    hall.enter(table, ratings, step=40)
+    assert [champion.step for champion in hall.of("student")] == [20, 40]
 
 
 def test_bad_input_is_named(tmp_path):

@@ -16,6 +16,7 @@ class Slot:
     version: int = 0
     born_step: int = 0
     learning_rate: float = 1e-3
+    temperature: float = 1.0
 
 
 class Table:
@@ -36,14 +37,17 @@ class Table:
     def factors(self, name):
         return self.weights[name]
 
-    def replace(self, name, factors, *, operator, parents, step, learning_rate=None):
+    def replace(self, name, factors, *, operator, parents, step, learning_rate=None, temperature=None):
         self.calls.append((name, operator, parents, step, learning_rate))
         for path, (A, B, _) in factors.items():
             self.weights[name][path].A.copy_(A)
             self.weights[name][path].B.copy_(B)
         old = self.members[name]
         rate = old.learning_rate if learning_rate is None else learning_rate
-        self.members[name] = replace(old, version=old.version + 1, born_step=step, learning_rate=rate)
+        heat = old.temperature if temperature is None else temperature
+        self.members[name] = replace(
+            old, version=old.version + 1, born_step=step, learning_rate=rate, temperature=heat
+        )
         return self.members[name]
 
     def snapshot(self):

@@ -66,7 +66,7 @@ def test_plots_of_a_single_poor_round(tmp_path, rounds):
 
     poor = replace(rounds[0], complexity={}, coverage={}, events=())
     names = {path.rsplit("/", 1)[1] for path in save_plots([poor], tmp_path)}
-    assert names == {f"{name}.png" for name in PLOTS} - {"complexity.png", "coverage.png"}
+    assert names == {f"{name}.png" for name in PLOTS} - {"complexity.png", "coverage.png", "family_tree.png"}
     with pytest.raises(ValueError, match="no rounds"):
         save_plots([], tmp_path)
 

@@ -19,14 +19,24 @@ def outcome(trainer):
         "source": trainer.source.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
         "rates": [group["lr"] for group in trainer.optimizer.param_groups],
+        "logs": timeless(trainer.state.log_history),
     }
+
+
+def timeless(history):
+    """Logged metrics without clocks; Trainer's closing `train_loss` is the mean of the steps of one call."""
+    clocks = ("time", "runtime", "seconds", "per_second", "train_loss")
+    return [{k: v for k, v in log.items() if not any(clock in k for clock in clocks)} for log in history]
 
 
 def files(folder):
     with open(os.path.join(folder, "history.jsonl")) as file:
         history = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in file]
-    with open(os.path.join(folder, "lineage.jsonl")) as file:
-        lineage = file.read()
+    path = os.path.join(folder, "lineage.jsonl")
+    lineage = ""
+    if os.path.exists(path):
+        with open(path) as file:
+            lineage = file.read()
     return history, lineage, sorted(os.listdir(os.path.join(folder, "rounds")))
 
 

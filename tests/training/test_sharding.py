@@ -1,18 +1,27 @@
 """A sharded base computes what a whole one does; run as a script, this file is one process of that comparison."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.tiny import tiny_population, tiny_tokenizer
+from tests.tiny import lora, perturb, tiny_model, tiny_population, tiny_tokenizer
+from tests.training.conftest import hash_reward
 from trl_populora.generation import TransformersSampler
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, ranks
+from trl_populora.training.checks import check_supported
+from trl_populora.training.ranks import Ranks
 from trl_populora.training.sharding import average_gradients, load_sharded, machine_mesh, shard_base
 
 
@@ -21,10 +30,10 @@ ROWS = {0: ["teacher_0", "student_0", "student_0"], 1: ["student_0", "student_1"
 PRESENT = {"teacher_0", "student_0", "student_1"}
 
 
-def run(folder, *, processes, machines):
+def run(folder, what, *, processes, machines=1):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes), "--standalone"]
     done = subprocess.run(
-        [*command, os.path.abspath(__file__), str(folder), str(machines)],
+        [*command, os.path.abspath(__file__), what, str(folder), str(machines)],
         env={**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
         capture_output=True,
         text=True,
@@ -38,7 +47,7 @@ def run(folder, *, processes, machines):
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, machines", [(2, 1), (4, 2)])
 def test_sharded_base_equals_whole_base(tmp_path, processes, machines):
-    records = run(tmp_path, processes=processes, machines=machines)
+    records = run(tmp_path, "compare", processes=processes, machines=machines)
     for record in records:
         assert record["losses"]["sharded"] == pytest.approx(record["losses"]["whole"], rel=1e-6)
         assert record["base"]["sharded"] == pytest.approx(record["base"]["whole"], rel=1e-6)
@@ -53,9 +62,51 @@ def test_sharded_base_equals_whole_base(tmp_path, processes, machines):
     assert len(set(lengths)) > 1  # some rank had to go on for another
 
 
-def test_one_process_is_refused():
+@pytest.mark.slow
+def test_a_sharded_run_equals_a_whole_one(tmp_path):
+    """Rounds, KL term, evolution and checkpoints; in 3 and 9 rows, which two processes cannot share evenly."""
+    for record in run(tmp_path, "train", processes=2):
+        assert record["weight_errors"]["sharded"] <= 1e-6
+        assert record["weight_errors"]["sharded, resumed from whole"] <= 1e-6
+        assert record["base_is_sharded"] and record["lineage"]["whole"]
+        for name in ("sharded", "sharded, resumed from whole"):
+            assert record["lineage"][name] == record["lineage"]["whole"]
+            assert record["texts"][name] == record["texts"]["whole"]
+
+
+@given(st.integers(0, 20), st.integers(1, 8))
+def test_evenly_shared_work(items, processes):
+    done, counts = [], []
+
+    def gather(own):
+        done.extend(own)
+        return [(i, i) for i in range(items)]
+
+    with patch.object(ranks, "gather_object", gather):
+        for index in range(processes):
+            of_all = Ranks(SimpleNamespace(process_index=index, num_processes=processes))
+            of_all.share(range(items), lambda own, places: counts.append(len(own)) or own, evenly=True)
+    assert counts == [math.ceil(items / processes)] * processes
+    assert sorted(done) == [(i, i) for i in range(items)]  # what was done twice is handed in once
+
+
+def test_server_whose_check_runs_on_one_process_is_refused(config):
+    with pytest.raises(ValueError, match="shard_base=true with vllm_mode='server'"):
+        config(shard_base=True, use_vllm=True, vllm_mode="server")
+
+
+@pytest.mark.parametrize("engine", ["DEEPSPEED", "FSDP"])
+def test_other_sharding_by_the_launcher_is_refused(config, monkeypatch, engine):
+    args = config()
+    check_supported(args)
+    monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
+    with pytest.raises(ValueError, match="MULTI_GPU.*shard_base=true"):
+        check_supported(args)
+
+
+def test_one_process_is_refused(config):
     with pytest.raises(ValueError, match="only one.*accelerate launch"):
-        load_sharded(tiny_population, torch.device("cpu"))
+        PopulationSelfPlayTrainer(tiny_model(), hash_reward, config(shard_base=True), peft_config=lora())
 
 
 def test_quantised_base_is_refused():
@@ -128,7 +179,74 @@ def gradient_errors(whole, sharded):
     return errors
 
 
-def main(folder, machines):
+def trained(folder, *, shard_base, resume=None):
+    """A trainer after three rounds of one teacher and three students, evolution after the second."""
+    args = PopulationSelfPlayConfig(
+        output_dir=folder,
+        num_teachers=1,
+        num_students=3,
+        num_generations=3,
+        per_device_train_batch_size=2,
+        generation_rows=2,
+        max_completion_length=8,
+        prompt_style="compact",
+        num_references=1,
+        num_function_inputs=4,
+        seed_tasks=8,
+        max_steps=3,
+        learning_rate=1e-2,
+        beta=0.1,
+        gradient_checkpointing=True,
+        evolution_interval=2,
+        evolution_operators=["clone"],
+        executor_workers=1,
+        use_cpu=True,
+        bf16=False,
+        save_steps=2,
+        report_to="none",
+        disable_tqdm=True,
+        overwrite_output_dir=True,
+        shard_base=shard_base,
+    )
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    if resume is None:
+        perturb(trainer.population, 0.1)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def train(folder):
+    whole = trained(os.path.join(folder, "whole"), shard_base=False)
+    runs = {
+        "whole": whole,
+        "sharded": trained(os.path.join(folder, "sharded"), shard_base=True),
+        "sharded, resumed from whole": trained(
+            os.path.join(folder, "resumed"), shard_base=True, resume=os.path.join(folder, "whole", "checkpoint-2")
+        ),
+    }
+    weights = {
+        name: [p.detach() for m in run.population for p in run.population.parameters(m)] for name, run in runs.items()
+    }
+    record = {
+        "weight_errors": {
+            name: max(((a - b).norm() / a.norm()).item() for a, b in zip(weights["whole"], own, strict=True))
+            for name, own in weights.items()
+        },
+        "lineage": {name: [event.to_json() for event in run.lineage] for name, run in runs.items()},
+        "texts": {name: [row.completion.text for row in run.source.played.rows] for name, run in runs.items()},
+        "base_is_sharded": all(
+            isinstance(parameter, DTensor)
+            for name, parameter in runs["sharded"].population.base_model.named_parameters()
+            if "lora_" not in name
+        ),
+    }
+    with open(os.path.join(folder, f"rank{dist.get_rank()}.json"), "w", encoding="utf-8") as file:
+        json.dump(record, file)
+
+
+def compare(folder, machines):
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     os.environ["LOCAL_WORLD_SIZE"] = str(world // machines)
@@ -166,4 +284,7 @@ def main(folder, machines):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[1] == "train":
+        train(sys.argv[2])
+    else:
+        compare(sys.argv[2], int(sys.argv[3]))

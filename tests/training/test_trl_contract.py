@@ -12,7 +12,6 @@ from transformers import Trainer
 from trl import GRPOTrainer
 from trl.trainer.base_trainer import _BaseTrainer as BaseTrainer
 
-from tests.tiny import tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayTrainer
 
 
@@ -115,43 +114,3 @@ def test_rollout_function_replaces_generation():
 def test_reference_model_is_used_when_it_is_given():
     source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
     assert "if self.ref_model is not None" in source
-
-
-def test_without_a_population_it_is_grpo_trainer(tmp_path):
-    """Same constructor, same numbers to the bit."""
-    from datasets import Dataset
-    from trl import GRPOConfig
-
-    base, losses = str(tmp_path / "base"), []
-    tiny_model().save_pretrained(base)
-    for trainer_class in (GRPOTrainer, PopulationSelfPlayTrainer):
-        args = GRPOConfig(
-            output_dir=str(tmp_path),
-            per_device_train_batch_size=4,
-            num_generations=2,
-            max_completion_length=6,
-            max_steps=3,
-            learning_rate=0.1,
-            beta=0.1,
-            use_cpu=True,
-            bf16=False,
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        trainer = trainer_class(
-            base,
-            lambda completions, **kwargs: [len(set(c)) / 5 for c in completions],
-            args,
-            Dataset.from_dict({"prompt": ["one", "two", "three", "four"]}),
-            processing_class=tiny_tokenizer(),
-        )
-        trainer.train()
-        losses.append(
-            [
-                {k: v for k, v in log.items() if "loss" in k or "reward" in k or k == "grad_norm"}
-                for log in trainer.state.log_history
-            ]
-        )
-    assert losses[0] == losses[1] and losses[0][0]["grad_norm"] > 0

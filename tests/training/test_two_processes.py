@@ -1,32 +1,45 @@
-"""Two gloo processes train the same population as one process does."""
+"""Two gloo processes train the same population as one process does; what goes wrong on one of them ends all."""
 
 import json
 import os
 import subprocess
 import sys
+import uuid
+from pathlib import Path
 
+import pytest
 import torch
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def run(folder, processes):
-    folder.mkdir()
+def launch(folder, processes, *arguments, **environment):
+    folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes), "--standalone"]
-    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    done = subprocess.run(
-        [*command, os.path.join(ROOT, "tests", "training", "two_processes.py"), str(folder)],
-        env=environment,
+    own = {"PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", **environment}
+    return subprocess.run(
+        [*command, os.path.join(ROOT, "tests", "training", "two_processes.py"), str(folder), *arguments],
+        env={**os.environ, **own},
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
     )
+
+
+def run(folder, processes, *arguments):
+    done = launch(folder, processes, *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
     ranks = range(processes)
     weights = [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in ranks]
     return weights, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks]
+
+
+def close(first, second):
+    for name, parameters in first.items():
+        for a, b in zip(parameters, second[name], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_two_processes_equal_one(tmp_path):
@@ -44,3 +57,40 @@ def test_two_processes_equal_one(tmp_path):
     run_folder = tmp_path / "two" / "run"
     assert (run_folder / "checkpoint-2" / "trainer_state.json").is_file()
     assert len((run_folder / "history.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_resume_with_another_number_of_processes(before, after, tmp_path):
+    """Rows, executor jobs and decisions come from (seed, round), whoever draws them."""
+    (whole,), (record,) = run(tmp_path / "whole", 1, "4", "4")
+    run(tmp_path / "first", before, "4", "4" if before == 1 else "2")
+    checkpoint = str(tmp_path / "first" / "run" / "checkpoint-2")
+    weights, records = run(tmp_path / "second", after, "4", "4" if after == 1 else "2", checkpoint)
+    assert records[0]["texts"] == record["texts"]
+    assert [e["slot"] for e in records[0]["lineage"]] == [e["slot"] for e in record["lineage"]]
+    close(weights[0], whole)
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_the_job_and_leaves_nothing_behind(tmp_path):
+    mark = uuid.uuid4().hex
+    done = launch(tmp_path / "run", 2, "4", "2", "", "dies", POPULORA_TEST_MARK=mark)
+    assert done.returncode != 0
+    assert "SIGKILL" in done.stderr, done.stderr[-2000:]
+    alive = [pid for pid in Path("/proc").glob("[0-9]*") if mark in _environment(pid)]
+    assert not alive, "fork servers or ranks outlived the job"
+
+
+@pytest.mark.slow
+def test_replicas_that_differ_end_the_job_with_the_reason(tmp_path):
+    done = launch(tmp_path / "run", 2, "4", "2", "", "differs")
+    assert done.returncode != 0
+    assert "After step 2 the ranks no longer hold the same weights of student_0" in done.stderr
+
+
+def _environment(process: Path) -> str:
+    try:
+        return (process / "environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,29 +1,48 @@
-"""Run by test_two_processes.py under torch.distributed: trains a tiny population, writes what this rank ended with."""
+"""Run by test_two_processes.py under torch.distributed: trains a tiny population, writes what this rank ended with.
+
+Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), and what goes wrong on
+rank 1 in its second round: "dies", "differs" or nothing.
+"""
 
 import json
 import os
+import signal
 import sys
 
 import torch
+from transformers import TrainerCallback
 
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
-def main(folder: str) -> None:
+class Trouble(TrainerCallback):
+    def __init__(self, kind):
+        self.kind, self.trainer = kind, None
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1 and self.trainer.accelerator.process_index == 1:
+            if self.kind == "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            with torch.no_grad():
+                self.trainer.population.parameters("student_0")[0][0, 0] += 1e-3
+
+
+def main(folder: str, steps: str = "3", batch: str = "2", checkpoint: str = "", trouble: str = "") -> None:
     args = PopulationSelfPlayConfig(
         output_dir=os.path.join(folder, "run"),
         num_teachers=2,
         num_students=2,
         num_generations=2,
-        per_device_train_batch_size=2,
+        per_device_train_batch_size=int(batch),
         max_completion_length=8,
         prompt_style="compact",
         num_references=1,
         num_function_inputs=4,
         seed_tasks=8,
-        max_steps=3,
+        max_steps=int(steps),
+        lr_scheduler_type="constant",
         learning_rate=1e-2,
         optim="sgd",
         evolution_interval=2,
@@ -40,7 +59,11 @@ def main(folder: str) -> None:
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
     )
     perturb(trainer.population, 0.1)
-    trainer.train()
+    if trouble:
+        callback = Trouble(trouble)
+        callback.trainer = trainer
+        trainer.add_callback(callback)
+    trainer.train(resume_from_checkpoint=checkpoint or None)
     rank = trainer.accelerator.process_index
     torch.save(
         {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in trainer.population},
@@ -57,4 +80,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

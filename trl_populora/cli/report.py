@@ -14,7 +14,7 @@ def add_arguments(parser) -> None:
 
 def run(options) -> int:
     from ..reporting import family_tree, read_history, save_plots
-    from ..reporting.tables import event_line, matrix_table, members_table, print_table, round_line
+    from ..reporting.tables import event_line, print_table, round_line, round_tables
 
     history = read_history(options.folder)
     if not history:
@@ -24,12 +24,12 @@ def run(options) -> int:
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(round_line(history[number]))
     print()
-    print_table(members_table(last, plain=True))
-    print()
-    print_table(matrix_table(last, plain=True))
+    for table in round_tables(last, plain=True):
+        print_table(table)
+        print()
     events = [(summary.round, event) for summary in history for event in summary.events]
     if events:
-        print("\nReplacements")
+        print("Replacements")
         for number, event in events:
             print(f"  round {number + 1}: {event_line(event)}")
         print("\nFamily tree (* lives)")

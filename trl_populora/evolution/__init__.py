@@ -18,7 +18,7 @@ from .factors import (
     spectra,
 )
 from .hall_of_fame import Champion, HallOfFame
-from .islands import Migration, migrate
+from .islands import Migration, divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .replacement import Offspring, ask, evolve, remake, tell
@@ -46,6 +46,7 @@ __all__ = [
     "breed",
     "cosine",
     "delta_norm",
+    "divide",
     "effective_rank",
     "evolve",
     "factor_svd",

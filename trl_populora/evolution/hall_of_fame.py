@@ -1,14 +1,17 @@
-"""Frozen champions of the past. Who meets them in a game is not decided here."""
+"""Frozen champions of the past. Which games they play is decided in `self_play`."""
 
 import json
 import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from safetensors.torch import load_file, save_file
 
 from trl_populora.population.factors import Factor, Factors
+
+from .selection import Candidate, ranking
 
 
 TABLE_FILE = "hall_of_fame.json"
@@ -25,6 +28,7 @@ class Champion:
         step (`int`): Training step of the copy.
         fitness (`float`): Its fitness then, relative to the opponents of that time.
         factors (`Factors`): Its weights, on the CPU.
+        temperature (`float`): Its sampling temperature as a multiple of the run's.
     """
 
     name: str
@@ -33,6 +37,12 @@ class Champion:
     step: int
     fitness: float
     factors: Factors
+    temperature: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """Slot and version, such as `"teacher_1@3"`."""
+        return f"{self.name}@{self.version}"
 
 
 class HallOfFame:
@@ -60,7 +70,41 @@ class HallOfFame:
         """Champions of a role, oldest first."""
         return [champion for champion in self._champions if champion.role == role]
 
-    def add(self, name: str, factors: Factors, *, role: str, version: int, step: int, fitness: float) -> Champion:
+    def enter(self, population: Any, ratings: Any, *, step: int) -> list[Champion]:
+        """Takes in a copy of the fittest member of each role, as at every evolution step, before replacement.
+
+        Args:
+            population (`Population`): Members and factors. ratings (`Ratings`): Their fitness.
+            step (`int`): Training step.
+        """
+        entered = []
+        for role in dict.fromkeys(population[name].role for name in population.names()):
+            best = ranking([Candidate(name, ratings.fitness(name)) for name in population.names(role)])[0]
+            member, factors = population[best.name], population.factors(best.name)
+            entered.append(
+                self.add(
+                    best.name,
+                    factors,
+                    role=role,
+                    version=member.version,
+                    step=step,
+                    fitness=best.fitness,
+                    temperature=member.temperature,
+                )
+            )
+        return entered
+
+    def add(
+        self,
+        name: str,
+        factors: Factors,
+        *,
+        role: str,
+        version: int,
+        step: int,
+        fitness: float,
+        temperature: float = 1.0,
+    ) -> Champion:
         """Takes in a copy of an individual.
 
         Raises:
@@ -76,7 +120,7 @@ class HallOfFame:
             path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
             for path, (A, B, scaling) in factors.items()
         }
-        champion = Champion(name, role, version, step, fitness, copy)
+        champion = Champion(name, role, version, step, fitness, copy, temperature)
         self._champions.append(champion)
         if len(others) + 1 > self.capacity:
             steps = [one.step for one in self.of(role)]
@@ -90,7 +134,7 @@ class HallOfFame:
         return rng.choice(champions) if champions else None
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes a table and one safetensors file per champion."""
+        """Writes a table and one safetensors file per champion; files of champions that left go."""
         os.makedirs(folder, exist_ok=True)
         rows = []
         for champion in self._champions:
@@ -107,6 +151,10 @@ class HallOfFame:
         with open(path + ".tmp", "w", encoding="utf-8") as file:
             json.dump({"capacity": self.capacity, "champions": rows}, file, indent=1)
         os.replace(path + ".tmp", path)
+        kept = {_file(row) for row in rows}
+        for name in os.listdir(folder):
+            if name.endswith(".safetensors") and name not in kept:
+                os.remove(os.path.join(folder, name))
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "HallOfFame":

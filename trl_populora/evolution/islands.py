@@ -1,4 +1,4 @@
-"""Migration between populations that evolve apart. Decides only; copying weights is the caller's."""
+"""Islands: parts of a role that evolve apart, and migration between them. Decides only; copying is the caller's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +21,33 @@ class Migration:
     member: str
     target: str
     slot: str
+
+
+def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
+    """Divides the members of one role into islands of equal size, neighbouring slots together.
+
+    Args:
+        names (`Sequence[str]`): Members in the order of slots.
+        islands (`int`): How many; a role of one member, which never evolves, is always one.
+
+    Returns:
+        `dict[str, list[str]]`: Name of each island -> its members, in the order of the ring.
+
+    Raises:
+        ValueError: If the islands would differ in size or hold fewer than two members, of whom none could breed.
+    """
+    if islands < 1:
+        raise ValueError(f"islands counts the parts of a role and is at least 1, got {islands}.")
+    if len(names) < 2 or islands == 1:
+        return {"island_0": list(names)}
+    size, rest = divmod(len(names), islands)
+    if rest or size < 2:
+        fitting = [k for k in range(1, len(names) // 2 + 1) if len(names) % k == 0]
+        raise ValueError(
+            f"islands={islands} does not divide {len(names)} members of a role into equal islands of at least two; "
+            f"choose one of {fitting}."
+        )
+    return {f"island_{k}": list(names[k * size : (k + 1) * size]) for k in range(islands)}
 
 
 def migrate(

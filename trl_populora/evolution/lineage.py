@@ -26,6 +26,8 @@ class EvolutionEvent:
         rating_before (`tuple[float, float]`): mu and sigma of the replaced member.
         rating_after (`tuple[float, float]`): mu and sigma that the child starts with.
         learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
+        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
+        kind (`str`): `"replacement"`, or `"migration"` for a copy that came from another island.
     """
 
     step: int
@@ -39,6 +41,8 @@ class EvolutionEvent:
     rating_before: tuple[float, float]
     rating_after: tuple[float, float]
     learning_rate: float | None = None
+    temperature: float | None = None
+    kind: str = "replacement"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

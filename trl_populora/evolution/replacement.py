@@ -13,13 +13,15 @@ import torch
 from trl_populora.population.factors import Factors
 
 from .inheritance import draw_seed
+from .islands import divide, migrate
 from .lineage import EvolutionEvent
 from .operators import OPERATORS, breed
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings
 
 
-LEARNING_RATE_FACTORS = (0.8, 1.25)
+FACTORS = (0.8, 1.25)  # of a mutated learning rate or temperature
+TEMPERATURES = (0.5, 2.0)  # bounds, relative to the run's
 
 
 class _Population(Protocol):
@@ -35,6 +37,7 @@ class _Population(Protocol):
         parents: Any,
         step: int,
         learning_rate: float | None = None,
+        temperature: float | None = None,
     ) -> Any: ...
 
 
@@ -56,6 +59,8 @@ class Offspring:
         factors (`Factors`): The child.
         fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
         learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
+        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
+        kind (`str`): `"replacement"`, or `"migration"` for a copy from another island.
     """
 
     slot: str
@@ -65,6 +70,8 @@ class Offspring:
     factors: Factors
     fitness: Mapping[str, float]
     learning_rate: float | None = None
+    temperature: float | None = None
+    kind: str = "replacement"
 
 
 def ask(
@@ -74,6 +81,7 @@ def ask(
     *,
     settings: EvolutionSettings | None = None,
     step: int = 0,
+    number: int = 1,
 ) -> list[Offspring]:
     """Decides who is replaced in each role and makes the children. Nothing is written.
 
@@ -83,17 +91,35 @@ def ask(
         rng (`torch.Generator`): CPU generator; the same state gives the same decisions and children on every rank.
         settings (`EvolutionSettings`, *optional*): Who is replaced, and how children are made.
         step (`int`, *optional*, defaults to `0`): Training step, for ages.
+        number (`int`, *optional*, defaults to `1`):
+            Number of this evolution step, from 1: between islands every `migration_interval`-th is a migration.
 
     Returns:
-        `list[Offspring]`: In the order of roles, the one for the worst member first; empty if nobody may be replaced.
-        A role of one member never changes. Hand them, or those that you want, to [`tell`].
+        `list[Offspring]`: In the order of roles and islands, the one for the worst member first; empty if nobody may
+        be replaced. A role of one member never changes. Hand them, or those that you want, to [`tell`].
 
     Raises:
-        ValueError: If a fitness is NaN, or a child is not finite.
+        ValueError: If a fitness is NaN, a child is not finite, or a role cannot be divided into the islands.
     """
     settings = settings or EvolutionSettings()
-    roles = dict.fromkeys(population[name].role for name in population.names())
-    return [child for role in roles for child in _ask_role(population, ratings, rng, role, settings, step)]
+    by_role: dict[str, list[str]] = {}
+    for name in population.names():
+        by_role.setdefault(population[name].role, []).append(name)
+    offspring = []
+    for members in by_role.values():
+        if len(members) < 2:
+            continue
+        fitness = {name: ratings.fitness(name) for name in members}
+        islands = {
+            island: [Candidate(name, fitness[name], step - population[name].born_step) for name in names]
+            for island, names in divide(members, settings.islands).items()
+        }
+        if len(islands) > 1 and number % settings.migration_interval == 0:
+            offspring += _migrants(population, islands, settings, fitness)
+        else:
+            for candidates in islands.values():
+                offspring += _ask_island(population, candidates, rng, settings, fitness)
+    return offspring
 
 
 def tell(
@@ -138,12 +164,14 @@ def evolve(
     settings: EvolutionSettings,
     step: int,
     rng: torch.Generator,
+    number: int = 1,
 ) -> list[EvolutionEvent]:
     """Replaces the worst members of each role by children of the best, in place: [`ask`], then [`tell`].
 
     All children are made before any is written, so that none descends from a sibling of the same event.
     """
-    return tell(population, ratings, ask(population, ratings, rng, settings=settings, step=step), step=step)
+    offspring = ask(population, ratings, rng, settings=settings, step=step, number=number)
+    return tell(population, ratings, offspring, step=step)
 
 
 def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
@@ -153,22 +181,17 @@ def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
     return breed(event.operator, parents, seed=seed, parameters=parameters)
 
 
-def _ask_role(
+def _ask_island(
     population: _Population,
-    ratings: _Ratings,
+    candidates: Sequence[Candidate],
     rng: torch.Generator,
-    role: str,
     settings: EvolutionSettings,
-    step: int,
+    fitness: Mapping[str, float],
 ) -> list[Offspring]:
-    names = population.names(role)
-    if len(names) < 2:
-        return []
     chance = random.Random(draw_seed(rng))
-    operator_for = {name: chance.choice(settings.operators) for name in names}
-    fitness = {name: ratings.fitness(name) for name in names}
+    operator_for = {candidate.name: chance.choice(settings.operators) for candidate in candidates}
     replacements = select(
-        [Candidate(name, fitness[name], step - population[name].born_step) for name in names],
+        candidates,
         rng=chance,
         num_parents={name: OPERATORS[operator].num_parents for name, operator in operator_for.items()},
         fraction=settings.fraction,
@@ -182,6 +205,32 @@ def _ask_role(
         _breed(population, replacement, operator_for[replacement.slot], settings, seed=draw_seed(rng), fitness=fitness)
         for replacement in replacements
     ]
+
+
+def _migrants(
+    population: _Population,
+    islands: Mapping[str, Sequence[Candidate]],
+    settings: EvolutionSettings,
+    fitness: Mapping[str, float],
+) -> list[Offspring]:
+    """Copies of each island's best for the next. They bring their learning rate and temperature where those mutate."""
+    migrants = []
+    for migration in migrate(islands, elites=settings.elites, min_age=settings.min_age):
+        original = population[migration.member]
+        migrants.append(
+            Offspring(
+                slot=migration.slot,
+                operator="clone",
+                parameters={"seed": 0},  # draws nothing
+                parents=((migration.member, original.version),),
+                factors=breed("clone", [population.factors(migration.member)], seed=0),
+                fitness=fitness,
+                learning_rate=original.learning_rate if settings.mutate_learning_rate else None,
+                temperature=original.temperature if settings.mutate_temperature else None,
+                kind="migration",
+            )
+        )
+    return migrants
 
 
 def _breed(
@@ -201,9 +250,12 @@ def _breed(
                 f"The child of {parents} by {operator!r} is not finite at {path}: a parent has diverged. Nothing was "
                 "replaced."
             )
-    learning_rate = None
+    first, learning_rate, temperature = population[parents[0]], None, None
     if settings.mutate_learning_rate:
-        learning_rate = population[parents[0]].learning_rate * random.Random(seed).choice(LEARNING_RATE_FACTORS)
+        learning_rate = first.learning_rate * random.Random(seed).choice(FACTORS)
+    if settings.mutate_temperature:
+        mutated = first.temperature * random.Random(f"temperature:{seed}").choice(FACTORS)
+        temperature = min(max(mutated, TEMPERATURES[0]), TEMPERATURES[1])
     return Offspring(
         slot=replacement.slot,
         operator=operator,
@@ -212,6 +264,7 @@ def _breed(
         factors=factors,
         fitness=fitness,
         learning_rate=learning_rate,
+        temperature=temperature,
     )
 
 
@@ -226,6 +279,7 @@ def _write(population: _Population, ratings: _Ratings, child: Offspring, step: i
         parents=parents,
         step=step,
         learning_rate=child.learning_rate,
+        temperature=child.temperature,
     )
     ratings.inherit(child.slot, parents)
     after = ratings[child.slot]
@@ -241,4 +295,6 @@ def _write(population: _Population, ratings: _Ratings, child: Offspring, step: i
         rating_before=(before.mu, before.sigma),
         rating_after=(after.mu, after.sigma),
         learning_rate=child.learning_rate,
+        temperature=child.temperature,
+        kind=child.kind,
     )

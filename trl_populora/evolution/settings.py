@@ -9,6 +9,7 @@ import torch
 
 from trl_populora.population.factors import Factor
 
+from .islands import divide
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, breed
 from .selection import SELECTIONS
 
@@ -30,6 +31,13 @@ class EvolutionSettings:
             Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
         mutate_learning_rate (`bool`, *optional*, defaults to `False`):
             A child takes the learning rate of its first parent times 0.8 or 1.25; otherwise the slot keeps its own.
+        mutate_temperature (`bool`, *optional*, defaults to `False`):
+            A child takes the sampling temperature of its first parent times 0.8 or 1.25, within half and twice the
+            run's; otherwise the slot keeps its own.
+        islands (`int`, *optional*, defaults to `1`):
+            Parts of each role, by slot, inside which members are replaced and mate.
+        migration_interval (`int`, *optional*, defaults to `4`):
+            Every so many evolution steps nobody breeds: each island sends a copy of its best to the next.
 
     Raises:
         ValueError: If a value is out of range or a name is unknown. Every enabled operator is tried once on a toy
@@ -46,6 +54,9 @@ class EvolutionSettings:
     operators: tuple[str, ...] = (*MUTATIONS, *CROSSOVERS)
     operator_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mutate_learning_rate: bool = False
+    mutate_temperature: bool = False
+    islands: int = 1
+    migration_interval: int = 4
 
     def __post_init__(self):
         object.__setattr__(self, "operators", tuple(self.operators))
@@ -61,6 +72,10 @@ class EvolutionSettings:
             raise ValueError(f"max_age must not be below min_age, got {self.max_age} and {self.min_age}.")
         if self.tournament_size < 1:
             raise ValueError(f"tournament_size is at least 1, got {self.tournament_size}.")
+        if self.islands < 1 or self.migration_interval < 1:
+            raise ValueError(
+                f"islands and migration_interval are at least 1, got {self.islands} and {self.migration_interval}."
+            )
         if not self.operators or len(set(self.operators)) < len(self.operators):
             raise ValueError(f"operators names at least one operator and none twice, got {self.operators}.")
         _known("selection", self.selection, SELECTIONS)
@@ -75,6 +90,11 @@ class EvolutionSettings:
     def parameters(self, operator: str) -> dict[str, Any]:
         """All parameters of an operator: its defaults and what replaces them."""
         return OPERATORS[operator].parameters | dict(self.operator_parameters.get(operator, {}))
+
+    def check_sizes(self, *sizes: int) -> None:
+        """Raises `ValueError` if roles of these sizes cannot be divided into the islands."""
+        for size in sizes:
+            divide([""] * size, self.islands)
 
     def due(self, step: int) -> bool:
         """Whether the population evolves after this many training steps."""

@@ -6,6 +6,7 @@ worth is not known here.
 
 from ..self_play.sampling import Completion, Sampler
 from .transformers_sampler import TransformersSampler
+from .vllm import VLLMSampler
 
 
-__all__ = ["Completion", "Sampler", "TransformersSampler"]
+__all__ = ["Completion", "Sampler", "TransformersSampler", "VLLMSampler"]

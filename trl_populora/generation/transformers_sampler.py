@@ -3,7 +3,6 @@
 Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
-import zlib
 from collections.abc import Sequence
 
 import torch
@@ -13,8 +12,8 @@ from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, T
 
 from ..population import Population
 from ..population.routing import member_order
-from ..self_play.sampling import Completion, Message
-from ..tasks import BASE_STOP, render_prompt
+from ..self_play.sampling import Completion
+from .member_sampler import MemberSampler
 from .noise import gumbel
 
 
@@ -28,7 +27,7 @@ class GumbelMax(LogitsProcessor):
         return scores + gumbel(self.row_seeds, input_ids.shape[1] - self.prompt_length, scores.shape[1])
 
 
-class TransformersSampler:
+class TransformersSampler(MemberSampler):
     """Samples from members with `transformers`, rows of all members in one batch with one KV cache.
 
     Args:
@@ -54,10 +53,9 @@ class TransformersSampler:
         template: str = "chat",
         batch_size: int = 64,
     ):
-        self.population, self.tokenizer, self.template = population, tokenizer, template
+        super().__init__(population, tokenizer, template=template)
         self.temperature, self.batch_size = temperature, batch_size
-        # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
-        self.stop = {"stop_strings": list(BASE_STOP), "tokenizer": tokenizer} if template == "base" else {}
+        self.stop = {"stop_strings": self.stop_strings, "tokenizer": tokenizer} if self.stop_strings else {}
         self.warpers = LogitsProcessorList()
         if temperature not in (0.0, 1.0):
             self.warpers.append(TemperatureLogitsWarper(temperature))
@@ -67,12 +65,10 @@ class TransformersSampler:
             self.warpers.append(TopPLogitsWarper(top_p))
         if min_p is not None:
             self.warpers.append(MinPLogitsWarper(min_p))
-        base = population.base_model
-        declared = base.generation_config.eos_token_id or []
-        declared = [declared] if isinstance(declared, int) else list(declared)
-        self.eos_ids = sorted({tokenizer.eos_token_id, *declared})
         # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
-        base.generation_config = GenerationConfig(eos_token_id=declared or None, pad_token_id=tokenizer.pad_token_id)
+        population.base_model.generation_config = GenerationConfig(
+            eos_token_id=self.declared_eos or None, pad_token_id=tokenizer.pad_token_id
+        )
         self.config = GenerationConfig(
             max_new_tokens=max_completion_length,
             do_sample=False,
@@ -81,23 +77,6 @@ class TransformersSampler:
             bos_token_id=tokenizer.bos_token_id,
             disable_compile=True,
         )
-
-    def __call__(
-        self,
-        prompts: Sequence[list[Message]],
-        members: Sequence[str | None],
-        *,
-        seed: int,
-        streams: Sequence[int] | None = None,
-    ) -> list[Completion]:
-        """Draws one completion per prompt; member `None` is the frozen base (alone in its call).
-
-        Row `i` uses noise stream `(seed, streams[i])`, by default `(seed, i)`, whatever the batch around it: a rank
-        that draws a share of the rows passes their indices and gets what one process would have drawn.
-        """
-        prompt_ids = self._tokenize(prompts)
-        streams = range(len(prompts)) if streams is None else streams
-        return self.draw(prompt_ids, members, [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams])
 
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
@@ -111,23 +90,12 @@ class TransformersSampler:
                 [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
             )
             completions.update(zip(rows, batch, strict=True))
-        return [
-            Completion(self.tokenizer.decode(completions[i], skip_special_tokens=True), list(ids), completions[i])
-            for i, ids in enumerate(prompt_ids)
-        ]
+        return [self._completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
     def _by_member(self, rows: list[int], members: Sequence[str | None]) -> list[int]:
         """The rows in the order in which routing need not move them: it would at every layer of every token."""
-        places = {name: place for place, name in enumerate((None, *self.population))}
+        places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
         return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
-
-    def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
-        unique: dict[str, list[int]] = {}
-        texts = [render_prompt(prompt, self.tokenizer, template=self.template) for prompt in prompts]
-        for text in texts:
-            if text not in unique:
-                unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return [unique[text] for text in texts]
 
     @torch.no_grad()
     def _draw_batch(
@@ -165,7 +133,7 @@ class TransformersSampler:
         """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""
         for i, token in enumerate(ids):
             if token in self.eos_ids:
-                stopped = self.stop and any(stop in self.tokenizer.decode(ids[:i]) for stop in BASE_STOP)
+                stopped = self.stop and any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings)
                 return ids[:i] if i and stopped else ids[: i + 1]
             if i and token == self.tokenizer.pad_token_id:
                 return ids[:i]

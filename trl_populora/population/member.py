@@ -21,6 +21,7 @@ class Member:
         parents (`tuple[str, ...]`): `"name@version"` of the parents, best first; empty for a founder.
         operator (`str`): Variation operator that made it, or `"founder"`.
         learning_rate (`float`): Peak learning rate of this member's optimizer group.
+        temperature (`float`): Its sampling temperature as a multiple of the run's; 1 for a founder.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Member:
     born_step: int = 0
     parents: tuple[str, ...] = ()
     operator: str = "founder"
+    temperature: float = 1.0
 
     def to_json(self) -> dict:
         return asdict(self)

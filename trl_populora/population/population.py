@@ -15,6 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from .factors import Factor, Factors
+from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing
 
@@ -27,7 +28,7 @@ class Population(Mapping[str, Member]):
     """Teachers and students, each a LoRA adapter on one shared frozen base.
 
     A mapping from name to [`Member`]. The model's un-routed forward is the frozen base; inside
-    `population.route(names_per_row)` row `i` runs as member `names_per_row[i]`. All adapters stay trainable.
+    `population.route(names_per_row)` row `i` runs as member `names_per_row[i]`. All members stay trainable.
 
     Args:
         model ([`~transformers.PreTrainedModel`]):
@@ -43,6 +44,12 @@ class Population(Mapping[str, Member]):
             Peak learning rate of all members, or per role (`"teacher"`, `"student"`).
         seed (`int`, *optional*, defaults to `0`):
             Seeds the adapters' initial values, each by its own name: adding members changes nobody else's.
+        num_guests (`int`, *optional*, defaults to `0`):
+            Frozen adapters `"guest_0"`, ... beside the members: rows run through them like through a member's, but
+            they are no members: not in the table, not trained, not saved. [`Population.admit`] says whose weights.
+
+    Attributes:
+        guests (`tuple[str, ...]`): Names of the frozen adapters.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class Population(Mapping[str, Member]):
         shared_member: bool = False,
         learning_rate: float | Mapping[str, float] = 1e-5,
         seed: int = 0,
+        num_guests: int = 0,
     ):
         if isinstance(model, PeftModel):
             raise ValueError(
@@ -62,15 +70,17 @@ class Population(Mapping[str, Member]):
             )
         check_lora_config(lora_config)
         names = member_names(num_teachers, num_students, shared=shared_member)
-        check_names(names, {part for path, _ in model.named_modules() for part in path.split(".")})
+        self.guests = tuple(f"guest_{i}" for i in range(num_guests))
+        adapters = [*names, *self.guests]
+        check_names(adapters, {part for path, _ in model.named_modules() for part in path.split(".")})
         self.teachers = tuple(f"teacher_{i}" for i in range(num_teachers))
         self.students = tuple(f"student_{i}" for i in range(num_students))
         self.shared_member = shared_member
         self.seed = seed
         self._members = {name: self._founder(name, learning_rate) for name in names}
-        self.model = self._add_adapters(model, lora_config, names)
+        self.model = self._add_adapters(model, lora_config, adapters)
         self.model.population = self
-        self.routing = Routing(self.model, names)
+        self.routing = Routing(self.model, adapters)
         if not self.routing.layers:
             raise ValueError(
                 f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing."
@@ -100,12 +110,12 @@ class Population(Mapping[str, Member]):
         return "agent_0" if self.shared_member else player
 
     def parameters(self, name: str) -> list[nn.Parameter]:
-        """Live parameters of one member, in module order, A before B."""
+        """Live parameters of one member or guest, in module order, A before B."""
         layers = self.routing.layers.values()
         return [p for layer in layers for p in (layer.lora_A[name].weight, layer.lora_B[name].weight)]
 
     def factors(self, name: str) -> Factors:
-        """LoRA factors of one member: the live parameters, detached from autograd."""
+        """LoRA factors of one member or guest: the live parameters, detached from autograd."""
         return {
             path: Factor(layer.lora_A[name].weight.detach(), layer.lora_B[name].weight.detach(), layer.scaling[name])
             for path, layer in self.routing.layers.items()
@@ -143,8 +153,12 @@ class Population(Mapping[str, Member]):
         parents: Sequence[str],
         step: int,
         learning_rate: float | None = None,
+        temperature: float | None = None,
     ) -> Member:
-        """Put a child into a slot: new weights in place, version + 1, parentage recorded."""
+        """Put a child into a slot: new weights in place, version + 1, parentage recorded.
+
+        Learning rate and temperature stay those of the slot unless given.
+        """
         self.write(name, factors)
         old = self._members[name]
         self._members[name] = replace(
@@ -154,8 +168,21 @@ class Population(Mapping[str, Member]):
             parents=tuple(f"{parent}@{self._members[parent].version}" for parent in parents),
             operator=operator,
             learning_rate=old.learning_rate if learning_rate is None else learning_rate,
+            temperature=old.temperature if temperature is None else temperature,
         )
+        self.routing.temper(name, self._members[name].temperature)
         return self._members[name]
+
+    def admit(self, guest: str, factors: Factors, *, temperature: float = 1.0) -> None:
+        """Let a guest play with these weights, at a temperature relative to the run's, until others are admitted.
+
+        Raises:
+            ValueError: If there is no such guest, or the factors do not fit.
+        """
+        if guest not in self.guests:
+            raise ValueError(f"{guest!r} is no guest of this population; its guests are {list(self.guests)}.")
+        self.write(guest, factors)
+        self.routing.temper(guest, temperature)
 
     def copy(self, source: str, target: str) -> None:
         """Give `target` the weights of `source` (used by the warm start; no new version)."""
@@ -173,7 +200,7 @@ class Population(Mapping[str, Member]):
         return self.model.get_base_model()
 
     def set_trainable(self) -> None:
-        """All adapters trainable, everything else frozen, PEFT's own adapter path off."""
+        """All members trainable, everything else frozen, PEFT's own adapter path off."""
         self.model.base_model.disable_adapter_layers()
         self.model.requires_grad_(False)
         for name in self:
@@ -199,22 +226,27 @@ class Population(Mapping[str, Member]):
         self.model.save_pretrained(folder, selected_adapters=list(self), save_embedding_layers=False)
         _write_json(os.path.join(folder, POPULATION_FILE), self.table())
 
-    def load(self, folder: str) -> None:
+    def load(self, folder: str, *, names: Sequence[str] | None = None) -> None:
         """Copy a saved population's weights and table into this one, in place.
+
+        Args:
+            folder (`str`): Where [`Population.save`] wrote.
+            names (`Sequence[str]`, *optional*): Members to load; all if unset, and then it must hold no others.
 
         Raises:
             ValueError: If the folder holds no population, or one of another size or other shapes.
         """
         table = read_table(folder)
         members = {row["id"]: Member.from_json(row) for row in table["members"]}
-        if members.keys() != self._members.keys():
+        if names is None and members.keys() != self._members.keys():
             raise ValueError(
                 f"{folder} holds the members {sorted(members)}, but this population has {sorted(self._members)}. Use "
-                "the num_teachers and num_students it was saved with."
+                "the num_teachers and num_students it was saved with, or resume with resize_on_resume=true."
             )
-        for name in self:
+        for name in self if names is None else names:
             self.write(name, self._read_factors(folder, name))
-        self._members = {name: members[name] for name in self._members}
+            self._members[name] = members[name]
+            self.routing.temper(name, members[name].temperature)
 
     @classmethod
     def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":
@@ -265,33 +297,6 @@ class Population(Mapping[str, Member]):
                 else:
                     peft_model.add_adapter(name, config)
         return peft_model
-
-
-def check_lora_config(config: LoraConfig) -> None:
-    """Refuse LoRA settings that routing, operators or multi-LoRA serving cannot honour for every member.
-
-    Raises:
-        ValueError: Naming the setting, its value and what to use.
-    """
-    if not isinstance(config, LoraConfig):
-        raise ValueError(f"A population needs a peft.LoraConfig, got {type(config).__name__}.")
-    if config.r < 1:
-        raise ValueError(f"LoRA rank r={config.r} is not usable; choose at least 1, for example 16.")
-    if config.lora_alpha <= 0:
-        raise ValueError(f"lora_alpha={config.lora_alpha} is not usable; choose a positive value, for example 32.")
-    refused = {
-        "use_dora": (config.use_dora, False),
-        "lora_bias": (config.lora_bias, False),
-        "bias": (config.bias, "none"),
-        "modules_to_save": (config.modules_to_save or None, None),
-        "rank_pattern": (config.rank_pattern or {}, {}),
-        "alpha_pattern": (config.alpha_pattern or {}, {}),
-        "lora_dropout": (config.lora_dropout, 0.0),
-        "target_parameters": (config.target_parameters or None, None),
-    }
-    for name, (value, wanted) in refused.items():
-        if value != wanted:
-            raise ValueError(f"{name}={value!r} is not supported in a population; set it to {wanted!r}.")
 
 
 def read_table(folder: str) -> dict:

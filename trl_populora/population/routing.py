@@ -7,8 +7,10 @@ all members with equally many rows share two batched matmuls. Micro-batches are 
 row in the batch cost nothing.
 
 PEFT's parameters stay the only storage; gradients reach them through the stack, which lives as long as autograd needs
-it. Nothing is patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared,
-because gradient checkpointing runs the hooks again during the backward pass.
+it. Members may have temperatures of their own: their last hidden state is divided by it, which for a linear head is
+the same as dividing their logits, in sampling and in the loss alike. Nothing is patched: hooks are registered once and
+removed by `close()`. The plan stays set until it is cleared, because gradient checkpointing runs the hooks again
+during the backward pass.
 """
 
 from collections import Counter
@@ -18,8 +20,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import torch
+from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
+from transformers.utils import ModelOutput
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,11 @@ class Routing:
     """Adds each row's member contribution to every LoRA layer of `model`.
 
     Args:
-        model (`torch.nn.Module`): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
+        model ([`~peft.PeftModel`]): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
         names (`Sequence[str]`): Adapter names, in the population's order.
     """
 
-    def __init__(self, model: nn.Module, names: Sequence[str]):
+    def __init__(self, model: PeftModel, names: Sequence[str]):
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }
@@ -79,9 +83,13 @@ class Routing:
             layer: [[factors[name].weight for name in names] for factors in (layer.lora_A, layer.lora_B)]
             for layer in self.layers.values()
         }
+        self._base = model.get_base_model()
+        self._temperatures: dict[str, float] = {}
         self._plan: Plan | None = None
+        self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
+        self._handles.append(self._base.base_model.register_forward_hook(self._temper_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:
         """Route the rows of the following forwards; stays until `clear()`.
@@ -94,29 +102,61 @@ class Routing:
             raise ValueError(f"Cannot route rows to {unknown}: the members are {self._names}.")
         device = next(iter(self._factors.values()))[0][0].device
         self._plan, self._cache = make_plan([self._place[name] for name in names_per_row], device), {}
+        self._row_temperatures = self._temperatures_of(names_per_row)
 
     def clear(self) -> None:
         """Following forwards are the frozen base."""
-        self._plan, self._cache = None, {}
+        self._plan, self._row_temperatures, self._cache = None, None, {}
 
     @contextmanager
     def rows(self, names_per_row: Sequence[str]) -> Iterator[None]:
         """Context in which row `i` of every forward (and its backward) runs as `names_per_row[i]`."""
-        before = self._plan
+        before = self._plan, self._row_temperatures
         self.set(names_per_row)
         try:
             yield
         finally:
-            self._plan, self._cache = before, {}
+            (self._plan, self._row_temperatures), self._cache = before, {}
 
     @contextmanager
-    def base(self) -> Iterator[None]:
-        """Context in which forwards are the frozen base; the plan before is restored afterwards."""
-        before, self._plan = self._plan, None
+    def base(self, names_per_row: Sequence[str] = ()) -> Iterator[None]:
+        """Context in which forwards are the frozen base; the plan before is restored afterwards.
+
+        Args:
+            names_per_row (`Sequence[str]`, *optional*):
+                Adapters at whose temperatures the base runs, row by row: the reference that each is compared with.
+        """
+        before = self._plan, self._row_temperatures
+        self._plan, self._row_temperatures = None, self._temperatures_of(names_per_row)
         try:
             yield
         finally:
-            self._plan = before
+            self._plan, self._row_temperatures = before
+
+    def temper(self, name: str, temperature: float) -> None:
+        """Set an adapter's temperature, relative to that by which logits are divided anyway.
+
+        Raises:
+            ValueError: If it is not 1 and the model's head is more than a matrix: its logits are then no multiple of
+                what goes into it.
+        """
+        if temperature == 1.0:
+            self._temperatures.pop(name, None)
+            return
+        if not 0 < temperature < float("inf"):
+            raise ValueError(f"The temperature of {name!r} must be positive and finite, got {temperature}.")
+        self.check_head()
+        self._temperatures[name] = temperature
+
+    def check_head(self) -> None:
+        """Raises `ValueError` where members cannot have temperatures of their own (see [`Routing.temper`])."""
+        base, head = self._base, self._base.get_output_embeddings()
+        softcap = getattr(base.config.get_text_config(), "final_logit_softcapping", None)
+        if base.base_model is base or getattr(head, "bias", None) is not None or softcap:
+            raise ValueError(
+                f"{type(base).__name__} does more between hidden states and logits than multiply by a matrix: "
+                "its members cannot have temperatures of their own. Set evolution_mutate_temperature to false."
+            )
 
     def close(self) -> None:
         for handle in self._handles:
@@ -155,6 +195,19 @@ class Routing:
             delta = torch.cat([_delta(*part, scaling) for part in parts])
         delta = delta if plan.inverse is None else delta.index_select(0, plan.inverse)
         return (output + delta).to(output.dtype)
+
+    def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
+        """Temperature of each row, `(batch, 1, 1)`; `None` where all are 1."""
+        if not any(name in self._temperatures for name in names):
+            return None
+        return torch.tensor([self._temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
+
+    def _temper_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
+        if self._row_temperatures is None:
+            return None
+        hidden = output.last_hidden_state
+        output.last_hidden_state = (hidden / self._row_temperatures.to(hidden.device)).to(hidden.dtype)
+        return output
 
 
 def _delta(x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:

@@ -1,10 +1,33 @@
-"""The family tree of a run, as text, from its `lineage.jsonl`. The layout is the lineage's."""
+"""The family tree of a run: as text from its `lineage.jsonl`, whose layout is the lineage's, and as a picture.
+
+In the picture every slot has a lane and time runs to the right. A lane has the colour of the founder from whom its
+occupant descends through first parents; it may change where a child moves in, and lines lead there from the parents.
+"""
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ..diagnostics import RoundSummary
+from .drawing import COLOURS, new_figure
 
 
 LINEAGE_FILE = "lineage.jsonl"
+MARKERS = {
+    "svd_structured": "o",
+    "layer_gaussian": "v",
+    "component_masking": "s",
+    "gaussian": "^",
+    "neftune": "p",
+    "dare": "X",
+    "layerwise": "D",
+    "svd_subspace": "P",
+    "extrapolative": ">",
+    "average": "h",
+    "clone": "<",
+}
+REST = "#BBBBBB"
+OTHER_MARKER = "*"  # an operator of the user's own
 
 
 def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
@@ -16,3 +39,75 @@ def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
     from ..evolution.lineage import Lineage
 
     return Lineage(os.path.join(folder, LINEAGE_FILE)).family_tree(names)
+
+
+def plot_family_tree(history: Sequence[RoundSummary]):
+    """Lanes of all slots with every replacement, one panel per role; `None` where nobody was replaced.
+
+    A marker at a birth tells the operator. A coloured line comes from the first parent, a thin grey one from every
+    other. Founders with most living descendants have colours, the others share a grey.
+    """
+    births = [(summary.round + 1, event) for summary in history for event in summary.events]
+    if not births:
+        return None
+    numbers = sorted({number for number, _ in births})
+    slant = 0.6 * min([after - before for before, after in zip(numbers, numbers[1:])], default=numbers[0])
+    sides = [side for side in (history[-1].teachers, history[-1].students) if side]
+    height = max(3.2, 0.26 * max(map(len, sides)) + 1.6)
+    width = max(5.4, min(0.28 * len(numbers) + 3, 8.5))
+    figure, axes = new_figure(1, len(sides), size=(width * len(sides), height))
+    for axis, side in zip(axes, sides):
+        own = [(number, event) for number, event in births if event["slot"] in side]
+        _draw_side(axis, side, own, end=history[-1].round + 1, slant=slant)
+    _legend(figure, {event["operator"] for _, event in births})
+    return figure
+
+
+def _draw_side(axis, side: Sequence[str], births: Sequence[tuple[int, Mapping]], *, end: int, slant: float) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    lane = {name: k for k, name in enumerate(side)}
+    founder, latest = _founders(side, births)
+    living = Counter(founder[individual] for individual in latest.items())
+    colour = dict(zip([name for name, _ in living.most_common()], COLOURS))
+    since = dict.fromkeys(side, (0, 0))  # round and version
+    for number, event in births:
+        slot, parents = event["slot"], [tuple(parent) for parent in event["parents"]]
+        own = colour.get(founder[parents[0]], REST)
+        start, version = since[slot]
+        axis.hlines(lane[slot], start, number, color=colour.get(founder[slot, version], REST), linewidth=3)
+        since[slot] = (number, event["version"])
+        for k, (parent, _) in enumerate(parents):
+            ink = {"color": "#999999", "linewidth": 0.6} if k else {"color": own, "linewidth": 1.2}
+            axis.plot([number - slant, number], [lane[parent], lane[slot]], zorder=1, **ink)
+        marker = MARKERS.get(event["operator"], OTHER_MARKER)
+        axis.plot([number], [lane[slot]], marker=marker, color=own, markeredgecolor="black", markersize=6, zorder=3)
+    for name, (start, version) in since.items():
+        axis.hlines(lane[name], start, end, color=colour.get(founder[name, version], REST), linewidth=3)
+    axis.set_yticks(range(len(side)), [f"{name}@{latest[name]}" for name in side], fontsize=7)
+    axis.set_ylim(len(side) - 0.4, -0.6)  # the first slot on top
+    axis.set_xlim(0, end * 1.02)
+    axis.set_title(f"Replacements: {len(births)}. Founders with living descendants: {len(living)}", fontsize=10)
+    axis.set_xlabel("round", fontsize=9)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tuple[dict, dict[str, int]]:
+    """Founder of every individual (slot, version) in the line of first parents, and the version that lives now."""
+    founder, latest = {(name, 0): name for name in side}, dict.fromkeys(side, 0)
+    for _, event in births:
+        founder[event["slot"], event["version"]] = founder[tuple(event["parents"][0])]
+        latest[event["slot"]] = event["version"]
+    return founder, latest
+
+
+def _legend(figure, operators: set[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    known = [name for name in MARKERS if name in operators] + sorted(operators - MARKERS.keys())
+    handles = [
+        Line2D([], [], marker=MARKERS.get(name, OTHER_MARKER), color="white", markeredgecolor="black", label=name)
+        for name in known
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=7, frameon=False)

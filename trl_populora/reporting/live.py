@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from ..diagnostics import RoundSummary
-from .tables import event_line, matrix_table, members_table, phases_line, round_line
+from .tables import event_line, phases_line, round_line, round_tables
 
 
 PLAIN_WIDTH = 119
@@ -112,7 +112,7 @@ class LiveView:
         self.note(round_line(summary, self.rounds))
         final = self.rounds is not None and summary.round + 1 == self.rounds
         if final or summary.round % self.table_every == 0:
-            for table in (members_table(summary, plain=True), matrix_table(summary, plain=True)):
+            for table in round_tables(summary, plain=True):
                 self.console.print(table)
                 self.console.print()
 
@@ -121,8 +121,7 @@ class LiveView:
         if self._last is not None:
             parts += [
                 Text(round_line(self._last, self.rounds, phases=False)),
-                members_table(self._last),
-                matrix_table(self._last),
+                *round_tables(self._last),
             ]
             if self._last.seconds:
                 parts.append(Text(f"seconds: {phases_line(self._last)}", style="dim"))

@@ -1,7 +1,7 @@
 """Pictures of a run, saved as PNG files, from its rounds. Every number in them was computed in `diagnostics`.
 
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; roles have panels of their own, members of
-one role differ in colour and then in line style, and replacements are marked by triangles on the axis.
+Roles have panels of their own, members of one role differ in colour and then in line style, and replacements are
+marked by triangles on the axis.
 """
 
 import os
@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.dynamics import MemberSummary, mean
+from .drawing import COLOURS, STYLES, need_matplotlib, new_figure
+from .family_tree import plot_family_tree
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
-STYLES = ("-", "--", ":", "-.")
 ROLES = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
 MEASURES = {
     "ast_nodes": "AST nodes",
@@ -51,17 +51,11 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
     return paths
 
 
-def need_matplotlib() -> None:
-    """Raises `ValueError`, with the fix, where matplotlib is not installed."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
-
-
 def plot_success(history: Sequence[RoundSummary]):
-    """Validity of the teachers' proposals, and solve rate of the students."""
-    figure, (left, right) = _figure(1, 2)
+    """Validity of the teachers' proposals, and solve rate of the students; nothing where nobody proposed."""
+    if not history[-1].teachers:
+        return None
+    figure, (left, right) = new_figure(1, 2)
     _member_lines(left, history, "teachers", lambda member: member.validity)
     _member_lines(right, history, "students", lambda member: member.solve_rate)
     _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=(-0.03, 1.03))
@@ -71,7 +65,7 @@ def plot_success(history: Sequence[RoundSummary]):
 
 def plot_rewards(history: Sequence[RoundSummary]):
     """Mean reward of every member."""
-    figure, axes = _figure(1, 2)
+    figure, axes = new_figure(1, 2)
     for axis, role in zip(axes, ROLES):
         _member_lines(axis, history, role, lambda member: member.reward)
         _finish(axis, history, title=f"Reward of the {role}", label="mean reward of a row")
@@ -80,7 +74,7 @@ def plot_rewards(history: Sequence[RoundSummary]):
 
 def plot_ratings(history: Sequence[RoundSummary]):
     """TrueSkill mean and one standard deviation of every member."""
-    figure, axes = _figure(1, 2, sharey=True)
+    figure, axes = new_figure(1, 2, sharey=True)
     for axis, role in zip(axes, ROLES):
         for k, (_, points) in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).items()):
             rounds, values = zip(*points)
@@ -93,7 +87,7 @@ def plot_ratings(history: Sequence[RoundSummary]):
 
 def plot_lengths(history: Sequence[RoundSummary]):
     """Mean completion length of every member."""
-    figure, axes = _figure(1, 2)
+    figure, axes = new_figure(1, 2)
     for axis, role in zip(axes, ROLES):
         _member_lines(axis, history, role, lambda member: member.length)
         _finish(axis, history, title=f"Response length of the {role}", label="tokens per completion")
@@ -105,7 +99,7 @@ def plot_complexity(history: Sequence[RoundSummary]):
     measures = [name for name in MEASURES if any(name in summary.complexity for summary in history)]
     if not measures:
         return None
-    figure, axes = _figure(-(-len(measures) // 3), min(len(measures), 3))
+    figure, axes = new_figure(-(-len(measures) // 3), min(len(measures), 3))
     for k, (axis, name) in enumerate(zip(axes, measures)):
         points = [(s.round + 1, s.complexity[name]) for s in history if name in s.complexity]
         _line(axis, points, color=COLOURS[k % len(COLOURS)], label=None)
@@ -120,7 +114,7 @@ def plot_coverage(history: Sequence[RoundSummary]):
     points = [(s.round + 1, s.coverage["filled"]) for s in history if "filled" in s.coverage]
     if not points:
         return None
-    figure, (axis,) = _figure(1, 1)
+    figure, (axis,) = new_figure(1, 1)
     axis.plot(*zip(*points), color="#000000", linewidth=2, label="all")
     for k, name in enumerate(history[-1].teachers):
         own = [(s.round + 1, s.coverage[f"filled/{name}"]) for s in history if f"filled/{name}" in s.coverage]
@@ -131,10 +125,12 @@ def plot_coverage(history: Sequence[RoundSummary]):
 
 
 def plot_matrix(history: Sequence[RoundSummary]):
-    """Solve rate of every pairing of present members, at the end."""
+    """Solve rate of every pairing of present members, at the end; nothing where there are no teachers."""
     last = history[-1]
+    if not last.teachers:
+        return None
     rates = [[float("nan") if rate is None else rate for rate in row] for row in solve_rate_matrix(last)]
-    figure, (axis,) = _figure(1, 1)
+    figure, (axis,) = new_figure(1, 1)
     picture = axis.imshow(rates, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     axis.set_xticks(range(len(last.students)), last.students, rotation=45, ha="right")
     axis.set_yticks(range(len(last.teachers)), last.teachers)
@@ -156,6 +152,7 @@ PLOTS: dict[str, Callable] = {
     "complexity": plot_complexity,
     "coverage": plot_coverage,
     "matrix": plot_matrix,
+    "family_tree": plot_family_tree,
 }
 """File name without suffix -> function from rounds to a figure, or to `None` where the data are missing."""
 
@@ -163,16 +160,6 @@ PLOTS: dict[str, Callable] = {
 def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     """Mean over the last `window` values up to each point."""
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
-
-
-def _figure(rows: int, columns: int, **options):
-    # Without pyplot: it keeps figures in global state and chooses a backend for the whole process.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.4 * columns, 3.7 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
 def _series(history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSummary], object]) -> dict[str, list]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .plots import COLOURS, STYLES, need_matplotlib
+from .drawing import COLOURS, STYLES, need_matplotlib
 
 
 def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:

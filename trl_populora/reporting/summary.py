@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from ..diagnostics import RoundSummary
+from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
 from .tables import percent
 
@@ -27,24 +28,31 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
         best = strongest(last, role)
         if best is not None:
             member = next(member for member in last.members if member.name == best)
-            quality = (
-                f"{percent(member.validity)} of its proposals valid"
-                if role == "teacher"
-                else f"{percent(member.solve_rate)} of its attempts solved"
-            )
-            lines.append(f"{title}: {best} (rating {member.mu:.1f}, {quality} in the last round)")
+            lines.append(f"{title}: {best} ({_quality(member)})")
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
     lines += [
         "Next:",
         f"  populora report {folder}      plots and tables of this run",
-        f"  populora play {folder}        one task proposed, verified and solved, to read",
-        f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
     ]
+    if last.teachers:
+        lines += [
+            f"  populora play {folder}        one task proposed, verified and solved, to read",
+            f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
+        ]
     return "\n".join(lines)
 
 
 def strongest(summary: RoundSummary, role: str) -> str | None:
-    """Member of a role with the highest lower bound of its rating, mu - 3 sigma; `None` if the role is empty."""
+    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if it is empty."""
     own = [member for member in summary.members if member.role == role]
-    return max(own, key=lambda member: member.mu - 3 * member.sigma).name if own else None
+    doubt = 3 if summary.teachers else 0
+    return max(own, key=lambda member: member.mu - doubt * member.sigma).name if own else None
+
+
+def _quality(member: MemberSummary) -> str:
+    if member.validity is not None and member.role == "teacher":
+        return f"rating {member.mu:.1f}, {percent(member.validity)} of its proposals valid in the last round"
+    if member.solve_rate is not None:
+        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of its attempts solved in the last round"
+    return f"mean reward {member.mu:+.2f} over the last rounds"

@@ -11,6 +11,12 @@ from ..diagnostics.dynamics import MemberSummary, RoundSummary, mean, solve_rate
 NOTHING = "-"
 
 
+def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
+    """The members, and, where teachers met students, their games."""
+    tables = [members_table(summary, plain=plain)]
+    return [*tables, matrix_table(summary, plain=plain)] if summary.teachers else tables
+
+
 def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Every member of the round: reward, validity or solve rate, rating, response length."""
     table = _table(plain)
@@ -55,11 +61,12 @@ def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool
     """One line that sums a round up, with the seconds of its phases."""
     teachers = [member for member in summary.members if member.validity is not None]
     students = [member for member in summary.members if member.solve_rate is not None]
-    parts = [
-        f"round {summary.round + 1}" + (f"/{rounds}" if rounds else ""),
-        f"valid {percent(mean(member.validity for member in teachers))}",
-        f"solved {percent(mean(member.solve_rate for member in students))}",
-    ]
+    parts = [f"round {summary.round + 1}" + (f"/{rounds}" if rounds else "")]
+    if summary.teachers:
+        parts.append(f"valid {percent(mean(member.validity for member in teachers))}")
+        parts.append(f"solved {percent(mean(member.solve_rate for member in students))}")
+    else:
+        parts.append(f"reward {signed(mean(member.reward for member in summary.members))}")
     if "filled" in summary.coverage:
         parts.append(f"coverage {summary.coverage['filled']} (+{summary.coverage.get('new', 0)})")
     if "ast_nodes" in summary.complexity:

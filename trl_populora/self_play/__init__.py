@@ -3,16 +3,20 @@
 No tensors and no optimisation live here: a round reads and writes plain data, and is tested with a scripted sampler.
 """
 
+from .guests import Guest, Guests
 from .ratings import Match, Rating, Ratings
 from .records import Attempt, Proposal, RoundRecord
 from .rewards import RewardSettings
-from .round import PlayedRound, RoundSettings, Row, SelfPlay
+from .round import PlayedRound, Row, SelfPlay
 from .sampling import Completion, Sampler
+from .settings import RoundSettings
 
 
 __all__ = [
     "Attempt",
     "Completion",
+    "Guest",
+    "Guests",
     "Match",
     "PlayedRound",
     "Proposal",

@@ -4,7 +4,9 @@ Only the choice of pairs lives here; playing them is the round's business.
 """
 
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -88,6 +90,47 @@ def pair(
         picked = linear_sum_assignment(np.maximum(score, -1e6), maximize=True)
         chosen = [(int(rows[i]), int(columns[j])) for i, j in zip(*picked, strict=True)]
     return [(teachers[t], students[s]) for t, s in sorted(chosen)]
+
+
+class Pairing(NamedTuple):
+    """A teacher and a student in a round.
+
+    Attributes:
+        teacher (`str`), student (`str`): Who meets.
+        slots (`range`): Proposals at stake, counted over all teachers.
+        crossed (`bool`): Whether both meet guests over them instead of each other.
+    """
+
+    teacher: str
+    student: str
+    slots: range
+    crossed: bool
+
+
+def deal(
+    pairs: Sequence[tuple[str, str]],
+    teachers: Sequence[str],
+    *,
+    proposals: int,
+    crossing: float,
+    rng: random.Random,
+) -> list[Pairing]:
+    """Deals every teacher's proposals out among its students, and crosses some of the pairings.
+
+    Args:
+        pairs (`Sequence[tuple[str, str]]`): What [`pair`] gave.
+        teachers (`Sequence[str]`): All teachers, in the order of their proposals.
+        proposals (`int`): Proposals of each teacher; a multiple of its number of students.
+        crossing (`float`): Probability that a pairing is crossed, each for itself.
+        rng (`random.Random`): Draws which.
+    """
+    share = len(pairs) // len(teachers)
+    dealt = []
+    for k, (teacher, student) in enumerate(pairs):
+        first = teachers.index(teacher) * proposals
+        slots = range(first + k % share, first + proposals, share)
+        dealt.append(Pairing(teacher, student, slots, rng.random() < crossing))
+    return dealt
 
 
 def _mix(weights: np.ndarray, floor: float) -> np.ndarray:

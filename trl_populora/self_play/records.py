@@ -31,6 +31,9 @@ COLUMNS: dict[str, type] = {
 }
 """Columns of a row and their types; every one but the first four may be `None`."""
 
+PROPOSALS = ("proposals", "guest_proposals")
+ATTEMPTS = ("attempts", "guest_attempts")
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -82,7 +85,7 @@ class Attempt:
         refusal (`Refusal`, *optional*): Why no answer could be read; such an attempt is never solved.
         opponent (`str`, *optional*):
             Teacher that this attempt is a game against; `None` for a task filled in from the buffer, which is no game
-            and rewards nobody but the student.
+            and rewards nobody but the student. A champion of the past is called by slot and version, `"teacher_1@3"`.
         reward (`float`, *optional*): `None` until rewarded.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
     """
@@ -116,7 +119,9 @@ class RoundRecord:
         step (`int`): Training step at which it was played.
         proposals (`tuple[Proposal, ...]`): In the order of their prompts.
         attempts (`tuple[Attempt, ...]`): In the order of their prompts.
-        matches (`tuple[Match, ...]`): Outcome of each pairing.
+        matches (`tuple[Match, ...]`): Outcome of each pairing of members.
+        guest_proposals (`tuple[Proposal, ...]`): What a champion of the past proposed; nobody learns from it.
+        guest_attempts (`tuple[Attempt, ...]`): A champion's attempts at members' tasks; they reward the teacher only.
     """
 
     round: int
@@ -124,29 +129,31 @@ class RoundRecord:
     proposals: tuple[Proposal, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     matches: tuple[Match, ...] = ()
+    guest_proposals: tuple[Proposal, ...] = ()
+    guest_attempts: tuple[Attempt, ...] = ()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""
         head = {"round": self.round, "step": self.step}
-        for proposal in self.proposals:
+        for proposal in (*self.proposals, *self.guest_proposals):
             own = {"role": "teacher", "type": proposal.type, "opponent": None, "solved": None}
             yield _row(proposal, head | own)
-        for attempt in self.attempts:
+        for attempt in (*self.attempts, *self.guest_attempts):
             own = {"role": "student", "type": attempt.task.type, "opponent": attempt.opponent}
             yield _row(attempt, head | own | {"solved": attempt.solved})
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON. Each task is written once, however often it was attempted."""
-        played = [item.task for item in (*self.proposals, *self.attempts) if item.task is not None]
+        groups = {name: getattr(self, name) for name in (*PROPOSALS, *ATTEMPTS)}
+        played = [item.task for group in groups.values() for item in group if item.task is not None]
         tasks = list(dict.fromkeys(played))
         number = {task: index for index, task in enumerate(tasks)}
         return {
             "round": self.round,
             "step": self.step,
             "tasks": [task.to_json() for task in tasks],
-            "proposals": [_flat(proposal, number) for proposal in self.proposals],
-            "attempts": [_flat(attempt, number) for attempt in self.attempts],
             "matches": [asdict(match) for match in self.matches],
+            **{name: [_flat(item, number) for item in group] for name, group in groups.items()},
         }
 
     @classmethod
@@ -156,8 +163,8 @@ class RoundRecord:
         return cls(
             round=record["round"],
             step=record["step"],
-            proposals=tuple(Proposal(**_deep(item, tasks)) for item in record["proposals"]),
-            attempts=tuple(Attempt(**_deep(item, tasks)) for item in record["attempts"]),
+            **{name: tuple(Proposal(**_deep(item, tasks)) for item in record[name]) for name in PROPOSALS},
+            **{name: tuple(Attempt(**_deep(item, tasks)) for item in record[name]) for name in ATTEMPTS},
             matches=tuple(Match(**match) for match in record["matches"]),
         )
 

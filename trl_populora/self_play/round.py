@@ -6,50 +6,28 @@ engine and no tensors, and it draws every random number from (seed, round): a re
 
 import random
 import time
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..executor import Execution, Job, Status
 from ..tasks import Refusal, Task, TaskBuffer, TaskType
-from .pairing import pair
+from .guests import Guest, Guests
+from .pairing import Pairing, deal, pair
 from .ratings import Ratings
 from .records import Attempt, Proposal, RoundRecord, tally
-from .rewards import RewardSettings, student_reward, teacher_reward
+from .rewards import student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
+from .settings import RoundSettings
 
 
 INFRASTRUCTURE = Refusal(
     "infra_error", "the executor failed, not the program; the row is neither rewarded nor punished"
 )
-
-
-@dataclass(frozen=True)
-class RoundSettings:
-    """Shape of a round.
-
-    Args:
-        prompts_per_teacher (`int`, *optional*, defaults to `1`): Proposal prompts per teacher, P.
-        num_generations (`int`, *optional*, defaults to `8`): Completions per prompt and attempts per task, G.
-        num_references (`int`, *optional*, defaults to `6`): Reference tasks shown to a proposer, K.
-        pairing (`str`, *optional*, defaults to `"variance"`): Method of [`pair`].
-        pairing_floor (`float`, *optional*, defaults to `0.1`): Uniform share in the pairing.
-        rewards ([`RewardSettings`], *optional*): What outcomes are worth.
-        seed (`int`, *optional*, defaults to `0`): Seed of everything random in a round.
-    """
-
-    prompts_per_teacher: int = 1
-    num_generations: int = 8
-    num_references: int = 6
-    pairing: str = "variance"
-    pairing_floor: float = 0.1
-    rewards: RewardSettings = field(default_factory=RewardSettings)
-    seed: int = 0
 
 
 class Row(NamedTuple):
@@ -85,6 +63,11 @@ class _Ask(NamedTuple):
     task: Task | None = None
     opponent: str | None = None
     slot: int | None = None
+    guest: Guest | None = None
+
+    @property
+    def name(self) -> str:
+        return self.guest.name if self.guest else self.player
 
 
 class SelfPlay:
@@ -116,32 +99,54 @@ class SelfPlay:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
 
-    def play(self, sampler: Sampler, *, round: int, step: int) -> PlayedRound:
-        """Play one round, update the ratings and add the new tasks to the buffer."""
+    def play(self, sampler: Sampler, *, round: int, step: int, guests: Guests | None = None) -> PlayedRound:
+        """Play one round, update the ratings and add the new tasks to the buffer.
+
+        With guests, some pairings are crossed (`guest_probability`): the guest student attempts what the teacher
+        proposed there, and the student gets what the guest teacher wrote to the same prompts. Members' rows are as
+        many as ever and nobody learns from a guest's; games with guests are recorded, not rated.
+        """
         G = self.settings.num_generations
+        pairings = self._pair(round, crossing=guests is not None)
+        crossed = [slot for pairing in pairings if pairing.crossed for slot in pairing.slots]
         clock = _Clock()
         with clock("propose"):
             asks = [ask for ask in self._proposal_asks(round) for _ in range(G)]
-            written = self._sample(sampler, asks, self._seed(round, "propose"))
+            own = len(asks)
+            asks += [asks[i]._replace(player=guests.teacher.player, slot=i, guest=guests.teacher) for i in crossed]
+            written = self._sample(sampler, asks, self.settings.seed_for(round, "propose"))
         with clock("verify"):
             proposals = self._verify(asks, written, step)
         with clock("match"):
-            games = [game for game in self._match(proposals, round) for _ in range(G)]
+            games = [game for game in self._match(proposals, pairings, crossed, round) for _ in range(G)]
+            learning = len(games)
+            valid = [i for i in crossed if proposals[i].task is not None]
+            games += [game for i in valid for game in [self._guest_game(proposals[i], i, guests.student)] * G]
         with clock("solve"):
-            answers = self._sample(sampler, games, self._seed(round, "solve"))
+            answers = self._sample(sampler, games, self.settings.seed_for(round, "solve"))
         with clock("judge"):
             attempts = self._judge(games, answers)
-        proposals = self._reward_teachers(proposals, games, attempts)
-        matches = tally(attempt for attempt in attempts if attempt.refusal != INFRASTRUCTURE)
+        proposals = self._reward_teachers(proposals, games, attempts, own)
+        matches = tally(self._rated(attempts[:learning]))
         self.ratings.update(matches)
-        for proposal in proposals:
+        for proposal in proposals[:own]:
             if proposal.task is not None:
                 self.buffer.add(proposal.task)
-        record = RoundRecord(round=round, step=step, proposals=proposals, attempts=attempts, matches=matches)
+        record = RoundRecord(
+            round=round,
+            step=step,
+            proposals=proposals[:own],
+            attempts=attempts[:learning],
+            matches=matches,
+            guest_proposals=proposals[own:],
+            guest_attempts=attempts[learning:],
+        )
+        wrote = zip(asks[:own], written[:own], record.proposals, strict=True)
+        solved = zip(games[:learning], answers[:learning], record.attempts, strict=True)
         rows = [
             Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-            for role, group in (("teacher", (asks, written, proposals)), ("student", (games, answers, attempts)))
-            for ask, completion, item in zip(*group, strict=True)
+            for role, group in (("teacher", wrote), ("student", solved))
+            for ask, completion, item in group
         ]
         return PlayedRound(record, rows, clock.seconds)
 
@@ -153,7 +158,7 @@ class SelfPlay:
         P, K = self.settings.prompts_per_teacher, self.settings.num_references
         for t, teacher in enumerate(self.ratings.teachers):
             for p in range(P):
-                rng = random.Random(self._seed(round, f"ask:{teacher}:{p}"))
+                rng = random.Random(self.settings.seed_for(round, f"ask:{teacher}:{p}"))
                 task_type = types[(round * P + p + t) % len(types)]
                 references = self.buffer.references(task_type.id, max(K, task_type.min_references), rng)
                 yield _Ask(teacher, task_type, task_type.propose_prompt(references, rng), references)
@@ -177,39 +182,53 @@ class SelfPlay:
             if i in executions and executions[i].status is Status.INFRA_ERROR:
                 outcome = INFRASTRUCTURE
             elif i in executions:
-                outcome = ask.type.finish_proposal(draft, executions[i], author=ask.player, step=step)
+                outcome = ask.type.finish_proposal(draft, executions[i], author=ask.name, step=step)
             kind = "refusal" if isinstance(outcome, Refusal) else "task"
             proposals.append(
                 Proposal(
-                    ask.player,
+                    ask.name,
                     ask.type.id,
                     completion.text,
-                    group=i // G,
+                    group=(i if ask.slot is None else ask.slot) // G,
                     tokens=len(completion.ids),
                     **{kind: outcome},
                 )
             )
         return tuple(proposals)
 
-    def _match(self, proposals: Sequence[Proposal], round: int) -> list[_Ask]:
-        """Give every student its tasks: its partners' valid proposals, and buffered tasks where one was invalid."""
-        rng = np.random.default_rng(self._seed(round, "pair"))
-        pairs = pair(self.ratings, method=self.settings.pairing, rng=rng, floor=self.settings.pairing_floor)
-        own = {
-            teacher: [i for i, p in enumerate(proposals) if p.member == teacher] for teacher in self.ratings.teachers
-        }
-        partners = {teacher: [s for t, s in pairs if t == teacher] for teacher in self.ratings.teachers}
+    def _pair(self, round: int, *, crossing: bool) -> list[Pairing]:
+        """The round's pairings. A teacher's proposals are dealt out among its students."""
+        settings, rng = self.settings, np.random.default_rng(self.settings.seed_for(round, "pair"))
+        pairs = pair(self.ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
+        return deal(
+            pairs,
+            self.ratings.teachers,
+            proposals=settings.prompts_per_teacher * settings.num_generations,
+            crossing=settings.guest_probability if crossing else 0.0,
+            rng=random.Random(settings.seed_for(round, "cross")),
+        )
+
+    def _match(
+        self, proposals: Sequence[Proposal], pairings: Sequence[Pairing], crossed: Sequence[int], round: int
+    ) -> list[_Ask]:
+        """Give every student its tasks: what was proposed to it, and buffered tasks where that was invalid."""
+        own = len(proposals) - len(crossed)
+        written = {slot: own + k for k, slot in enumerate(crossed)}  # by the guest, to the same prompt
         slots: dict[str, list[int]] = {student: [] for student in self.ratings.students}
-        for teacher, students in partners.items():
-            for j, student in enumerate(students):
-                slots[student] += own[teacher][j :: len(students)]
+        for pairing in pairings:
+            slots[pairing.student] += [written[slot] if pairing.crossed else slot for slot in pairing.slots]
         return [game for student, indices in slots.items() for game in self._games(student, indices, proposals, round)]
+
+    def _guest_game(self, proposal: Proposal, slot: int, guest: Guest) -> _Ask:
+        task_type = self.task_types[proposal.type]
+        prompt = task_type.solve_prompt(proposal.task)
+        return _Ask(guest.player, task_type, prompt, (), proposal.task, proposal.member, slot, guest)
 
     def _games(self, student: str, slots: list[int], proposals: Sequence[Proposal], round: int) -> Iterator[_Ask]:
         wanted = defaultdict(int)
         for i in slots:
             wanted[proposals[i].type] += proposals[i].task is None
-        rng = random.Random(self._seed(round, f"fill:{student}"))
+        rng = random.Random(self.settings.seed_for(round, f"fill:{student}"))
         taken = {proposals[i].task.id for i in slots if proposals[i].task is not None}
         fill = {name: self.buffer.fill(name, n, rng, exclude=taken) for name, n in wanted.items()}
         for i in slots:
@@ -239,39 +258,41 @@ class SelfPlay:
             reward = student_reward(solved, well_formed=refusal is None, settings=rewards)
             attempts.append(
                 Attempt(
-                    game.player,
+                    game.name,
                     game.task,
                     completion.text,
                     group=i // G,
                     solved=solved,
                     refusal=refusal,
                     opponent=game.opponent,
-                    reward=None if refusal == INFRASTRUCTURE else reward,
+                    reward=None if refusal == INFRASTRUCTURE or game.guest else reward,
                     tokens=len(completion.ids),
                 )
             )
         return tuple(attempts)
 
+    def _rated(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Attempts that count as games of their members: guests have no ratings."""
+        rated = {None, *self.ratings.teachers}
+        return [one for one in attempts if one.refusal != INFRASTRUCTURE and one.opponent in rated]
+
     def _reward_teachers(
-        self, proposals: Sequence[Proposal], games: Sequence[_Ask], attempts: Sequence[Attempt]
+        self, proposals: Sequence[Proposal], games: Sequence[_Ask], attempts: Sequence[Attempt], own: int
     ) -> tuple[Proposal, ...]:
-        """Reward each proposal by the solve rate of the student it was given to."""
+        """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to."""
         outcomes = defaultdict(list)
         for game, attempt in zip(games, attempts, strict=True):
             if attempt.refusal != INFRASTRUCTURE:
                 outcomes[game.slot].append(attempt.solved)
         rewarded = []
-        for i, proposal in enumerate(proposals):
+        for i, proposal in enumerate(proposals[:own]):
             if proposal.refusal == INFRASTRUCTURE or (proposal.task is not None and not outcomes[i]):
                 rewarded.append(proposal)
                 continue
             solve_rate = None if proposal.task is None else float(np.mean(outcomes[i]))
             reward = teacher_reward(solve_rate, settings=self.settings.rewards)
             rewarded.append(replace(proposal, reward=reward))
-        return tuple(rewarded)
-
-    def _seed(self, round: int, purpose: str) -> int:
-        return zlib.crc32(f"{self.settings.seed}:{round}:{purpose}".encode())
+        return (*rewarded, *proposals[own:])
 
 
 class _Clock:

@@ -57,7 +57,10 @@ class RoundCallback(TrainerCallback):
         if step >= trainer.state.max_steps:  # a child that nobody trains would be saved and judged as a member
             return []
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
-        events = evolve(trainer.population, trainer.ratings, settings=settings, step=step, rng=rng)
+        if trainer.source.hall is not None:
+            trainer.source.hall.enter(trainer.population, trainer.ratings, step=step)
+        number = step // trainer.num_iterations // settings.interval
+        events = evolve(trainer.population, trainer.ratings, settings=settings, step=step, rng=rng, number=number)
         for event in events:
             self._start_over(event.slot)
         trainer.lineage.extend(events)

@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from safetensors import SafetensorError
 from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers.trainer_utils import rotate_checkpoints
 from transformers.utils import logging
 
@@ -145,7 +146,8 @@ def fingerprint(base_model: nn.Module) -> str:
     total = 0
     for name, parameter in base_model.named_parameters():
         if "lora_" not in name:
-            head = parameter.detach().reshape(-1)[:256].to("cpu", copy=True).contiguous()
+            whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+            head = whole.detach().reshape(-1)[:256].to("cpu", copy=True).contiguous()
             values = head.float().numpy().tobytes()
             total = zlib.crc32(f"{name}:{tuple(parameter.shape)}".encode() + values, total)
     return f"{total:08x}"

@@ -61,12 +61,28 @@ def check_population(args):
             f"max_steps={args.max_steps} must be a positive multiple of num_iterations={args.num_iterations}"
             + ("." if T else ", or -1 for num_train_epochs.")
         )
+    if args.evolution is not None:
+        args.evolution.check_sizes(T, S)
+    _check_hall_of_fame(args)
     if not 0.0 < args.pairing_floor <= 1.0:
         raise ValueError(f"pairing_floor={args.pairing_floor} must lie in (0, 1].")
     if args.executor_cpu_seconds <= 0 or args.executor_memory_mb < 64:
         raise ValueError(
             f"executor_cpu_seconds={args.executor_cpu_seconds} must be positive and executor_memory_mb="
             f"{args.executor_memory_mb} at least 64."
+        )
+
+
+def _check_hall_of_fame(args):
+    probability = args.hall_of_fame_probability
+    if not 0.0 <= probability <= 1.0:
+        raise ValueError(f"hall_of_fame_probability={probability} must lie in [0, 1]; 0 keeps no champions.")
+    if args.hall_of_fame_size < 2:
+        raise ValueError(f"hall_of_fame_size={args.hall_of_fame_size} must be at least 2.")
+    if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
+        raise ValueError(
+            f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
+            "replacement steps, and play. Set num_teachers and evolution_interval, or the probability to 0."
         )
 
 
@@ -169,10 +185,22 @@ def check_supported(args):
     refuse(args.router_aux_loss_coef, "router_aux_loss_coef couples members")
     refuse(args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)")
     refuse(args.use_vllm, "use_vllm=true: the multi-LoRA engine is not part of this version")
+    refuse(
+        args.shard_base and args.use_vllm and args.vllm_mode == "server",
+        "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",
+    )
     refuse(args.use_transformers_continuous_batching, "continuous batching cannot route rows")
     refuse(args.sync_ref_model, "sync_ref_model=true: the reference is the frozen base")
-    refuse(args.deepspeed is not None, "DeepSpeed rewrites adapters behind the population's back")
-    refuse(bool(args.fsdp), "FSDP shards the adapters")
+    refuse(
+        args.deepspeed is not None or launched_with("DEEPSPEED"),
+        "DeepSpeed partitions adapters and optimizer behind the population's back (launch with distributed_type "
+        "MULTI_GPU; for a base too large for one GPU set shard_base=true)",
+    )
+    refuse(
+        bool(args.fsdp) or launched_with("FSDP"),
+        "FSDP by Trainer or accelerate shards the adapters too (launch with distributed_type MULTI_GPU and set "
+        "shard_base=true, which shards the base alone)",
+    )
     refuse(args.fp16, "fp16=true (use bf16=true)")
     refuse((args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing")
     refuse(args.load_best_model_at_end, "load_best_model_at_end=true: members have no single best")
@@ -204,3 +232,8 @@ def check_supported(args):
     )
     if problems:
         raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")
+
+
+def launched_with(engine: str) -> bool:
+    """Whether `accelerate launch` was told to use this engine; it says so in the environment."""
+    return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")

@@ -45,6 +45,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
             Learning rate of the students; `learning_rate` if unset.
+        shard_base (`bool`, *optional*, defaults to `False`):
+            Divide the frozen base among the processes of each machine (FSDP2), for a base too large for one GPU. Every
+            process still holds all adapters; docs/scaling.md says when it pays.
 
         > Parameters that control the round
 
@@ -120,6 +123,20 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
         evolution_mutate_learning_rate (`bool`, *optional*, defaults to `False`):
             A child takes its first parent's learning rate times 0.8 or 1.25; otherwise the slot keeps its own.
+        evolution_mutate_temperature (`bool`, *optional*, defaults to `False`):
+            A child takes its first parent's sampling temperature times 0.8 or 1.25, within half and twice
+            `temperature`; otherwise the slot keeps its own.
+        evolution_islands (`int`, *optional*, defaults to `1`):
+            Parts of each role, by slot, inside which members are replaced and mate. Games are across all.
+        evolution_migration_interval (`int`, *optional*, defaults to `4`):
+            With islands, every so many replacement steps nobody breeds: each island sends a copy of its best to the
+            next, in place of its worst.
+        hall_of_fame_probability (`float`, *optional*, defaults to `0.0`):
+            Probability that a pairing meets champions of the past instead of each other: the student attempts what a
+            champion teacher proposes, a champion student what the teacher proposed. Nobody learns from champions'
+            rows; those of members stay as many. 0 keeps no champions.
+        hall_of_fame_size (`int`, *optional*, defaults to `8`):
+            Champions kept per role: the fittest at each replacement step, spread over the whole run.
 
         > Parameters that control the run's folder
 
@@ -168,6 +185,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     student_learning_rate: float | None = field(
         default=None, metadata={"help": "Learning rate of the students; learning_rate if unset."}
     )
+    shard_base: bool = field(
+        default=False, metadata={"help": "Divide the frozen base among the processes of each machine (FSDP2)."}
+    )
     prompts_per_teacher: int = field(default=1, metadata={"help": "Proposal prompts per teacher and round, P."})
     task_types: list[str] = field(
         default_factory=lambda: list(TASK_TYPES), metadata={"help": "Task types in play: code_o, code_i, code_f."}
@@ -212,6 +232,17 @@ class PopulationSelfPlayConfig(GRPOConfig):
     evolution_mutate_learning_rate: bool = field(
         default=False, metadata={"help": "Children take a parent's learning rate times 0.8 or 1.25."}
     )
+    evolution_mutate_temperature: bool = field(
+        default=False, metadata={"help": "Children take a parent's sampling temperature times 0.8 or 1.25."}
+    )
+    evolution_islands: int = field(default=1, metadata={"help": "Parts of each role that evolve apart."})
+    evolution_migration_interval: int = field(
+        default=4, metadata={"help": "Replacement steps between migrations of the best to the next island."}
+    )
+    hall_of_fame_probability: float = field(
+        default=0.0, metadata={"help": "Probability that a pairing meets past champions; 0 = off."}
+    )
+    hall_of_fame_size: int = field(default=8, metadata={"help": "Past champions kept per role."})
     overwrite_output_dir: bool = field(
         default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
     )
@@ -233,6 +264,11 @@ class PopulationSelfPlayConfig(GRPOConfig):
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
             self.ddp_find_unused_parameters = True
+
+    @property
+    def place_model_on_device(self) -> bool | None:
+        """`False` with `shard_base`: the base is where it belongs, and no whole one would fit."""
+        return False if self.shard_base else None
 
     # The shape of a round --------------------------------------------------------------------------------------
 
@@ -280,6 +316,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             tournament_size=self.evolution_tournament_size,
             operator_parameters=self.evolution_operator_parameters or {},
             mutate_learning_rate=self.evolution_mutate_learning_rate,
+            mutate_temperature=self.evolution_mutate_temperature,
+            islands=self.evolution_islands,
+            migration_interval=self.evolution_migration_interval,
             **extra,
         )
 

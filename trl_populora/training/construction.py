@@ -15,6 +15,7 @@ from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .ranks import Ranks
 from .self_play_source import SelfPlaySource
+from .sharding import load_sharded
 
 
 def self_play_reward(completions, self_play_reward, **kwargs) -> list[float | None]:
@@ -48,7 +49,13 @@ def refuse_arguments(args: PopulationSelfPlayConfig, given: dict[str, Any]) -> N
 
 
 def make_population(model, args: PopulationSelfPlayConfig, peft_config, quantization_config) -> Population:
-    """The base model and its members."""
+    """The base model and its members; the base is divided among processes if `args.shard_base` says so."""
+    if args.shard_base:
+        return load_sharded(lambda: make_whole_population(model, args, peft_config, quantization_config), args.device)
+    return make_whole_population(model, args, peft_config, quantization_config)
+
+
+def make_whole_population(model, args: PopulationSelfPlayConfig, peft_config, quantization_config) -> Population:
     set_seed(args.seed)
     if isinstance(model, str):
         init_kwargs = dict(args.model_init_kwargs or {})
@@ -64,7 +71,7 @@ def make_population(model, args: PopulationSelfPlayConfig, peft_config, quantiza
         peft_config = LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
-    return Population(
+    population = Population(
         model,
         peft_config,
         num_teachers=args.num_teachers,
@@ -72,7 +79,11 @@ def make_population(model, args: PopulationSelfPlayConfig, peft_config, quantiza
         shared_member=args.shared_member,
         learning_rate=args.player_learning_rates,
         seed=args.seed,
+        num_guests=2 if args.hall_of_fame_probability else 0,
     )
+    if args.evolution_mutate_temperature:
+        population.routing.check_head()
+    return population
 
 
 def make_reward_functions(args: PopulationSelfPlayConfig, functions, classes) -> tuple[list, list | None]:

@@ -33,6 +33,7 @@ class DatasetSource:
     """
 
     columns: dict[str, type] = {}
+    hall = None  # of champions: nobody plays here
 
     def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
         self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks

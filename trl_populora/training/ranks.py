@@ -1,5 +1,6 @@
 """`Ranks`: work is divided among the processes of a run, and what comes of it is known to all."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -37,15 +38,21 @@ class Ranks:
         """Cores that this process may use when all on this machine take an equal share."""
         return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
-    def share(self, items: Sequence[Item], work: Callable[[list[Item], range], list[Result]]) -> list[Result]:
+    def share(
+        self, items: Sequence[Item], work: Callable[[list[Item], list[int]], list[Result]], *, evenly: bool = False
+    ) -> list[Result]:
         """Does every rank's share of a list, and brings all results to every rank, in the order of the items.
 
         Args:
             items (`Sequence`): The same on every rank.
             work (`Callable`): Gets this rank's items and their positions, returns one result for each.
+            evenly (`bool`, *optional*, defaults to `False`):
+                Every rank does equally many: some do the first one too, for nothing. For work that is a collective.
         """
-        mine = range(self.index, len(items), self.accelerator.num_processes)
-        own = work([items[i] for i in mine], mine)
+        mine = list(range(self.index, len(items), self.accelerator.num_processes))
+        short = len(mine) < math.ceil(len(items) / self.accelerator.num_processes)
+        places = [*mine, 0] if evenly and short else mine
+        own = work([items[i] for i in places], places)[: len(mine)]
         results = dict(gather_object(list(zip(mine, own, strict=True))))
         return [results[i] for i in range(len(items))]
 

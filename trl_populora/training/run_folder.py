@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow.parquet
 from datasets import Dataset, Features, Value
 from transformers.utils import logging
 
@@ -39,6 +40,7 @@ class RunFolder:
         self.lineage = os.path.join(path, "lineage.jsonl")
         self.rounds = os.path.join(path, "rounds")
         self.features = Features({name: Value(KINDS[kind]) for name, kind in columns.items()})
+        self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
         self._unwritten: list[Callable[[], None]] = []
 
     def start(self, *, overwrite: bool) -> None:
@@ -47,7 +49,8 @@ class RunFolder:
         Raises:
             ValueError: If the folder holds the record of another run and `overwrite` is false.
         """
-        if os.path.isfile(self.history) and not overwrite:
+        finished = os.path.isfile(os.path.join(self.path, "population.json"))
+        if os.path.isfile(self.history) and not overwrite and (finished or not self.discard_unfinished):
             raise ValueError(
                 f"{self.path} already holds the record of a run ({self.history}). Resume it with "
                 "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
@@ -114,7 +117,8 @@ class RunFolder:
     def _write_table(self, round: int, rows: Sequence[Mapping]) -> None:
         os.makedirs(self.rounds, exist_ok=True)
         path = self._round_file(round)
-        Dataset.from_list(list(rows), features=self.features).to_parquet(path + ".tmp")
+        table = Dataset.from_list(list(rows), features=self.features).data.table
+        pyarrow.parquet.write_table(table, path + ".tmp")  # `to_parquet` would draw a progress bar every round
         os.replace(path + ".tmp", path)
 
     def _round_file(self, round: int) -> str:

@@ -1,13 +1,15 @@
 """`SelfPlaySource`: rows that the members make for each other, round by round."""
 
+import random
 import time
 from collections import Counter
 from typing import Any
 
 from ..diagnostics import Observer, RoundSummary
+from ..evolution import HallOfFame
 from ..executor import Execution, Executor, Job, Limits
 from ..population import Population
-from ..self_play import PlayedRound, Ratings, RoundSettings, SelfPlay
+from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay
 from ..self_play.records import COLUMNS
 from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
 from .config import PopulationSelfPlayConfig
@@ -28,12 +30,14 @@ class SelfPlaySource:
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
         self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
         sampler (`Sampler`): Draws completions. observer ([`Observer`]): Sums rounds up.
+        hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
     """
 
     columns = COLUMNS
 
     def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
         self.population, self.sampler, self.ranks = population, sampler, ranks
+        self.evenly = args.shard_base  # every forward is then a collective
         self.executor = Executor(
             args.executor_workers or ranks.cores,
             Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
@@ -61,10 +65,12 @@ class SelfPlaySource:
                 num_references=args.num_references,
                 pairing=args.pairing,
                 pairing_floor=args.pairing_floor,
+                guest_probability=args.hall_of_fame_probability,
                 rewards=args.rewards,
                 seed=args.seed,
             ),
         )
+        self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.ready_at = 0.0
         self._local_rows = []
 
@@ -77,8 +83,9 @@ class SelfPlaySource:
         Returns:
             `list[dict]` and `list[str]`: This rank's rows as reward functions see them, and the adapter of each.
         """
+        guests = self._invite(round)
         self.sampler.sync()
-        self.played = self.self_play.play(self._sample, round=round, step=step)
+        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests)
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
@@ -136,11 +143,22 @@ class SelfPlaySource:
         self.executor.close()
         self.sampler.close()
 
+    def _invite(self, round: int) -> Guests | None:
+        """The champions of the round, at home in the population's guest adapters; none before there are any."""
+        if not self.hall:
+            return None
+        rng = random.Random(self.self_play.settings.seed_for(round, "guests"))
+        champions = [self.hall.sample(role, rng) for role in ("teacher", "student")]
+        for guest, champion in zip(self.population.guests, champions, strict=True):
+            self.population.admit(guest, champion.factors, temperature=champion.temperature)
+        return Guests(*(Guest(guest, one.title) for guest, one in zip(self.population.guests, champions)))
+
     def _sample(self, prompts, members, *, seed):
         adapters = [self.population.adapter_of(member) for member in members]
         return self.ranks.share(
             list(zip(prompts, adapters, strict=True)),
             lambda own, places: self.sampler([p for p, _ in own], [a for _, a in own], seed=seed, streams=places),
+            evenly=self.evenly,
         )
 
     def _run_many(self, jobs: list[Job]) -> list[Execution]:

@@ -1,4 +1,5 @@
-"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage, in `self_play.json`.
+"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage, in `self_play.json`, and
+the champions in `hall_of_fame/`.
 
 Rounds draw their random numbers from (seed, round), so no generator state has to be kept.
 """
@@ -6,10 +7,11 @@ Rounds draw their random numbers from (seed, round), so no generator state has t
 import json
 import os
 
-from ..evolution import EvolutionEvent, Lineage
+from ..evolution import EvolutionEvent, HallOfFame, Lineage
 
 
 STATE_FILE = "self_play.json"
+HALL_FOLDER = "hall_of_fame"
 
 
 def save_state(trainer, folder: str) -> None:
@@ -26,6 +28,8 @@ def save_state(trainer, folder: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".tmp", path)
+    if trainer.source.hall is not None:
+        trainer.source.hall.save(os.path.join(folder, HALL_FOLDER))
 
 
 def read_state(folder: str) -> dict:
@@ -49,3 +53,10 @@ def load_state(trainer, state: dict) -> None:
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
         trainer.folder.rewind(state["step"] // trainer.num_iterations, list(trainer.lineage))
+
+
+def load_hall(trainer, folder: str) -> None:
+    """Restore the champions of a checkpoint, where the run keeps any and the checkpoint has some."""
+    path = os.path.join(folder, HALL_FOLDER)
+    if trainer.source.hall is not None and os.path.isdir(path):
+        trainer.source.hall = HallOfFame.load(path)

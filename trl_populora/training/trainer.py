@@ -8,6 +8,7 @@ adapter, and each member has its own optimizer group, gradient scale and clippin
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from accelerate.utils import gather_object
@@ -36,7 +37,11 @@ from .guard import Guard
 from .ranks import Ranks
 from .resize import adopt, adopt_optimizer
 from .run_folder import RunFolder
-from .state import load_state, read_state, save_state
+from .sharding import average_gradients, leave_unwrapped
+from .state import load_hall, load_state, read_state, save_state
+
+
+PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
 
 
 class PopulationSelfPlayTrainer(GRPOTrainer):
@@ -77,13 +82,6 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
     """
 
-    _tag_names = ["trl", "grpo", "populora"]
-    _name = "PopuLoRA"
-    _paper = {
-        "title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play",
-        "id": "2605.16727",
-        "citation": "",
-    }
     population: Population | None = None
     _staging: str | None = None  # folder of the checkpoint that is being written
 
@@ -126,6 +124,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 environment_factory,
             )
             return
+        self._tag_names, self._name, self._paper = ["trl", "grpo", "populora"], "PopuLoRA", PAPER
         refuse_arguments(
             args,
             {
@@ -157,6 +156,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.base_model_name = population.base_model.config._name_or_path
         self.ref_model = population.base_model if args.beta else None
         population.set_trainable()
+        if args.shard_base:
+            leave_unwrapped(self.model, self.accelerator)
         self.ranks = Ranks(self.accelerator)
         sampler = make_sampler(args, population, self._tokenizer, self.accelerator)
         self.source = make_source(args, population, sampler, self.ranks)
@@ -173,13 +174,16 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """As in [`~transformers.Trainer`]; `resume_from_checkpoint="auto"` takes the newest whole one, if any."""
         if self.population is None:
             return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
-        checkpoint = choose_checkpoint(
-            resume_from_checkpoint, output_dir=self.args.output_dir, base=fingerprint(self.population.base_model)
-        )
+        checkpoint = self.check_checkpoint(resume_from_checkpoint)
+        self.folder.discard_unfinished = resume_from_checkpoint == "auto"
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self.close()
+
+    def check_checkpoint(self, wanted: str | bool | None) -> str | None:
+        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
+        return choose_checkpoint(wanted, output_dir=self.args.output_dir, base=fingerprint(self.population.base_model))
 
     def close(self) -> None:
         """Ends the processes of executor and engine; both start again when they are needed."""
@@ -224,9 +228,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return output
 
     def _prepare_inputs(self, generation_batch):
+        if self.population is None:
+            return super()._prepare_inputs(generation_batch)
         before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
-        if self.population is None or self._buffered_inputs is before:
+        if self._buffered_inputs is before:
             return inputs
         roles = [member.role for member in self.population.values()]
         self._buffered_inputs = deal(self._buffered_inputs, roles)
@@ -290,18 +296,21 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
 
-    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, *args, batch_size=None, **kwargs):
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, *args, **kwargs
+    ):
         parent = super()._get_per_token_logps_and_entropies
         if self.population is None:
-            return parent(model, input_ids, attention_mask, *args, batch_size=batch_size, **kwargs)
-        if model is self.ref_model:
-            with self.population.routing.base():
-                return parent(model, input_ids, attention_mask, *args, batch_size=batch_size, **kwargs)
-        rows, chunks = len(input_ids), []
+            return parent(model, input_ids, attention_mask, logits_to_keep, batch_size, *args, **kwargs)
+        routing, rows, chunks = self.population.routing, len(input_ids), []
         for start in range(0, rows, batch_size or rows):
             part = slice(start, start + (batch_size or rows))
-            self.population.routing.set(self._row_members[part])
-            chunks.append(parent(model, input_ids[part], attention_mask[part], *args, **kwargs))
+            members = self._row_members[part]
+            routed = routing.base(members) if model is self.ref_model else nullcontext(routing.set(members))
+            with routed:
+                chunks.append(
+                    parent(model, input_ids[part], attention_mask[part], logits_to_keep, None, *args, **kwargs)
+                )
         return tuple(None if parts[0] is None else torch.cat(parts) for parts in zip(*chunks, strict=True))
 
     def _compute_loss(self, model, inputs):
@@ -344,6 +353,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.population is None:
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()
+        if self.args.shard_base:
+            average_gradients(self.population)
         names = list(self.population)
         members = [(i, p) for i, name in enumerate(names) for p in self.population.parameters(name)]
         owners, gradients = zip(*[(i, p.grad) for i, p in members if p.grad is not None], strict=True)
@@ -438,6 +449,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         else:
             self.population.load(resume_from_checkpoint)
             load_state(self, state)
+        load_hall(self, resume_from_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         if self.population is None or checkpoint is None or not self.args.resize_on_resume:

@@ -1,0 +1,191 @@
+"""Tokens per second of the vLLM sampler with no, one and eight adapters, and what bringing new weights costs.
+
+    python benchmarks/generation.py [--json] [--device cpu|cuda] [--model tiny|qwen2.5-7b-shapes|PATH]
+
+Everything is measured in one run with one engine: warm, without the prefix cache, the same prompts and the same number
+of tokens (rows never end early), adapters that all do something. The engine holds all members in one batch.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+
+import torch
+
+
+def main() -> None:
+    args = parse()
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if args.device == "cpu":
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    folder = tempfile.mkdtemp(prefix="populora-benchmark-")
+    try:
+        result = measure(args, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(result, indent=1) if args.json else table(result))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--members", type=int, default=8)
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--rows", type=int, default=64, help="prompts in a call; a multiple of the members")
+    parser.add_argument("--prompt-tokens", type=int, default=64)
+    parser.add_argument("--new-tokens", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs and no compilation")
+    args = parser.parse_args()
+    if args.rows % args.members:
+        parser.error(f"--rows {args.rows} must be a multiple of --members {args.members}")
+    return args
+
+
+def measure(args: argparse.Namespace, folder: str) -> dict:
+    population, tokenizer = make_population(args, folder)
+    sampler, start = timed(lambda: make_sampler(args, population, tokenizer))
+    try:
+        return {
+            "settings": {**vars(args), "torch": torch.__version__, "vllm": vllm_version()},
+            "start_seconds": start,
+            "sync": sync_times(sampler, args.repeats),
+            "generation": generation_rates(args, sampler),
+        }
+    finally:
+        sampler.close()
+
+
+def make_population(args: argparse.Namespace, folder: str):
+    """Population on a base that also lies in a folder, where the engine reads it."""
+    from base_shapes import SHAPES, load
+    from peft import LoraConfig
+    from transformers import LlamaConfig
+
+    from trl_populora.population import Population
+
+    # vLLM's attention on the CPU has no heads smaller than 32.
+    SHAPES["tiny"] = LlamaConfig(**{**SHAPES["tiny"].to_diff_dict(), "head_dim": 32})
+    device, dtype = torch.device(args.device), torch.float32 if args.device == "cpu" else torch.bfloat16
+    model, tokenizer = load(args.model, device, dtype)
+    if args.model in SHAPES:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        model.config.name_or_path = tokenizer.name_or_path = folder
+        model.name_or_path = folder
+    lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
+    teachers = max(1, args.members // 2)
+    population = Population(model, lora, num_teachers=teachers, num_students=max(1, args.members - teachers))
+    for name in population:
+        move(population, name)
+    return population, tokenizer
+
+
+@torch.no_grad()
+def move(population, name: str) -> None:
+    """New weights for one member, of the size that training gives."""
+    for B in population.parameters(name)[1::2]:
+        B.normal_(std=1e-3)
+
+
+def make_sampler(args: argparse.Namespace, population, tokenizer):
+    from trl_populora.generation import VLLMSampler
+
+    return VLLMSampler(
+        population,
+        tokenizer,
+        max_completion_length=args.new_tokens,
+        temperature=1.0,
+        max_model_length=max(512, args.prompt_tokens + args.new_tokens),
+        max_num_seqs=args.rows,
+        gpu_memory_utilization=0.6,
+        llm_kwargs={"enable_prefix_caching": False, "enforce_eager": args.enforce_eager or args.device == "cpu"},
+    )
+
+
+def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
+    """Seconds of a sync of all members, of one and of none; the canary's part by itself."""
+    names, seconds, canary = list(sampler.population), {"all": [], "one": [], "none": []}, []
+    check = sampler.canary.check_members
+
+    def check_members(versions):
+        seen, spent = timed(lambda: check(versions))
+        canary.append(spent)
+        return seen
+
+    sampler.canary.check_members = check_members
+    sampler.sync()  # warm
+    for _ in range(repeats):
+        for what, changed in (("all", names), ("one", names[:1]), ("none", [])):
+            for name in changed:
+                move(sampler.population, name)
+            seconds[what].append(timed(sampler.sync)[1])
+    return {
+        **{what: statistics.median(values) for what, values in seconds.items()},
+        "canary": statistics.median(canary[1:]),
+    }
+
+
+def generation_rates(args: argparse.Namespace, sampler) -> dict[str, float]:
+    """Tokens per second of the same rows answered by the base, by one member and by all; medians, alternating."""
+    sampler.sampling |= {"ignore_eos": True, "stop_token_ids": [], "stop": []}
+    names = list(sampler.population)
+    generator = torch.Generator().manual_seed(0)
+    size = len(sampler.tokenizer)
+    prompts = torch.randint(2, size, (args.rows, args.prompt_tokens), generator=generator).tolist()
+    variants = {
+        "base": [None] * args.rows,
+        "1 adapter": names[:1] * args.rows,
+        f"{len(names)} adapters": [names[i % len(names)] for i in range(args.rows)],
+    }
+    spent = {name: [] for name in variants}
+    for repeat in range(args.repeats + 1):
+        for variant, members in variants.items():
+            seeds = [repeat * args.rows + i for i in range(args.rows)]
+            drawn, seconds = timed(lambda members=members, seeds=seeds: sampler.draw(prompts, members, seeds))
+            assert sum(len(completion.ids) for completion in drawn) == args.rows * args.new_tokens
+            spent[variant].append(seconds)
+    rates = {
+        name: args.rows * args.new_tokens / statistics.median(values[1:]) for name, values in spent.items()
+    }  # the first of each is warm-up
+    _, one, many = rates
+    return {**rates, "many over one": rates[many] / rates[one], "one over base": rates[one] / rates["base"]}
+
+
+def timed(call):
+    synchronize()
+    begin = time.perf_counter()
+    result = call()
+    synchronize()
+    return result, time.perf_counter() - begin
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def vllm_version() -> str:
+    import vllm
+
+    return vllm.__version__
+
+
+def table(result: dict) -> str:
+    lines = [f"{result['settings']['model']} on {result['settings']['device']}, vllm {result['settings']['vllm']}"]
+    lines += [f"{'start':>20} {result['start_seconds']:10.2f} s"]
+    lines += [f"{'sync, ' + name:>20} {seconds:10.3f} s" for name, seconds in result["sync"].items()]
+    for name, value in result["generation"].items():
+        lines.append(f"{name:>20} {value:10.2f}{'' if 'over' in name else ' tokens/s'}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""What the sampler decides, with an engine that PEFT plays; the real engine is in tests/vllm_engine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.generation.vllm_double import EngineDouble, base_model
+from tests.tiny import lora, perturb, tiny_tokenizer
+from trl_populora.generation import TransformersSampler, VLLMSampler
+from trl_populora.generation import vllm as vllm_module
+from trl_populora.generation.vllm_engine import EngineError, LivenessError, ServerLost
+from trl_populora.population import Population
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+PROMPTS = [ask(text) for text in ("one", "two and more", "three", "4")]
+NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
+
+
+def population_of(teachers=2, students=2, *, seed=0, noise=0.3):
+    population = Population(base_model(seed), lora(), num_teachers=teachers, num_students=students)
+    population.base_model.name_or_path = "a folder"
+    perturb(population, noise)
+    return population
+
+
+@pytest.fixture
+def make(monkeypatch, tmp_path):
+    """Samplers on a population of their own, with a double for the engine."""
+    made = []
+
+    def make(population=None, *, faults=None, **settings):
+        monkeypatch.setattr(vllm_module, "ColocateEngine", lambda *args, **kwargs: EngineDouble(**(faults or {})))
+        settings = {"max_completion_length": 6, "temperature": 0.0, "adapter_dir": str(tmp_path / "here")} | settings
+        made.append(VLLMSampler(population or population_of(), tiny_tokenizer(), **settings))
+        return made[-1]
+
+    yield make
+    for sampler in made:
+        sampler.close()
+
+
+def shift(population, name, by=0.2):
+    with torch.no_grad():
+        population.parameters(name)[1].add_(by)
+
+
+def test_answers_are_those_of_the_transformers_sampler(make):
+    sampler = make()
+    sampler.sync()
+    greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6, temperature=0.0)
+    for members in (NAMES, [None] * 4):
+        drawn, expected = sampler(PROMPTS, members, seed=0), greedy(PROMPTS, members, seed=0)
+        assert [(c.text, c.prompt_ids, list(c.ids)) for c in drawn] == [
+            (c.text, c.prompt_ids, list(c.ids)) for c in expected
+        ]
+        assert all(len(c.logprobs) == len(c.ids) and max(c.logprobs) <= 0 for c in drawn)
+
+
+def test_a_row_depends_on_its_stream_alone(make):
+    sampler = make(temperature=1.0)
+    sampler.sync()
+    whole = sampler(PROMPTS, NAMES, seed=3)
+    for rank in range(2):
+        mine = range(rank, 4, 2)
+        assert sampler([PROMPTS[i] for i in mine], [NAMES[i] for i in mine], seed=3, streams=mine) == whole[rank::2]
+    assert sampler(PROMPTS, NAMES, seed=4) != whole
+    assert sampler([], [], seed=0) == []
+
+
+def test_only_changed_adapters_travel_under_fresh_names_and_old_files_stay_one_sync(make):
+    sampler = make()
+    sampler.sync()
+    first = {version.member: version for version in sampler.engine.loaded.values()}
+    assert sorted(first) == sorted(NAMES)
+    sampler.sync()
+    assert {v.member: v for v in sampler.engine.loaded.values()} == first
+    shift(sampler.population, "student_0")
+    sampler.sync()
+    second = {version.member: version for version in sampler.engine.loaded.values()}
+    assert {name for name in NAMES if second[name] != first[name]} == {"student_0"}
+    old, new = first["student_0"], second["student_0"]
+    assert not set(old[1:]) & set(new[1:]) and os.path.isdir(old.path) and os.path.isdir(new.path)
+    sampler.sync()
+    assert not os.path.exists(old.path) and os.path.isdir(new.path)
+    versions = sampler.engine.history
+    assert all(len({version[i] for version in versions}) == len(versions) for i in (1, 2, 3))
+
+
+def test_the_weights_themselves_say_what_changed(make):
+    """Not a version, not a flag, not autograd's counter."""
+    sampler = make()
+    sampler.sync()
+    before = dict(sampler._serving)
+    sampler.population.parameters("teacher_1")[0].data[0, 0] += 0.5
+    sampler.sync()
+    assert [name for name in NAMES if sampler._serving[name] != before[name]] == ["teacher_1"]
+    drawn = sampler(PROMPTS[:1], ["teacher_1"], seed=0)
+    greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6, temperature=0.0)
+    assert list(drawn[0].ids) == list(greedy(PROMPTS[:1], ["teacher_1"], seed=0)[0].ids)
+
+
+def test_base_and_members_never_meet_in_a_call(make):
+    sampler = make()
+    sampler.sync()
+    with pytest.raises(ValueError, match="in one call"):
+        sampler(PROMPTS, [*NAMES[:3], None], seed=0)
+    assert all(len({row.adapter is None for row in rows}) == 1 for rows in sampler.engine.calls)
+
+
+def test_nobody_is_sampled_before_the_first_sync_or_after_a_failed_one(make):
+    sampler = make()
+    with pytest.raises(EngineError, match=r"teacher_0.*Call sync\(\) first"):
+        sampler(PROMPTS, NAMES, seed=0)
+    sampler.sync()
+    sampler.engine.stale = True
+    shift(sampler.population, "student_0")
+    with pytest.raises(LivenessError, match="student_0"):
+        sampler.sync()
+    with pytest.raises(EngineError, match="student_1"):
+        sampler(PROMPTS, ["student_1"] * 4, seed=0)
+
+
+@pytest.mark.parametrize(
+    "faults, said",
+    [
+        ({"swapped": {"teacher_1": "student_0"}}, "'teacher_1' from its current.* looks like 'student_0'"),
+        ({"swapped": {"probe_b": "probe_a"}}, "does not keep adapters apart: probe 1"),
+        ({"deaf": True}, "does not keep adapters apart: probe 0"),
+        ({"stale": True}, "does not keep adapters apart: probe 2"),
+    ],
+)
+def test_wrong_weights_are_named(make, faults, said):
+    with pytest.raises(LivenessError, match=said):
+        make(faults=faults).sync()
+
+
+def test_a_deaf_engine_is_told_from_members_that_do_nothing_yet(make):
+    """All B are zero: members say what the base says, and only the probes can tell."""
+    population = population_of(1, 1, noise=0.0)
+    with pytest.raises(LivenessError, match="probe 0"):
+        make(population, faults={"deaf": True})
+    sampler = make(population)
+    sampler.sync()
+    assert all(seen.error < 1e-4 and seen.effect < 1e-4 for seen in sampler.liveness.values())
+    perturb(population, 0.3)
+    sampler.sync()
+    assert all(seen.error < 1e-4 and seen.effect > 0.1 for seen in sampler.liveness.values())
+
+
+def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch):
+    sampler = make()
+    sampler.sync()
+    sampler.engine.stale = True
+    shift(sampler.population, "student_1")
+    with pytest.raises(LivenessError, match="'student_1' .* nobody's current weights: older ones"):
+        sampler.sync()
+    sampler = make()
+    write, given = sampler.files.write, []
+
+    def swap(member, tensors, config):
+        given.append(tensors)
+        return write(member, given[0] if member == "student_1" else tensors, config)
+
+    monkeypatch.setattr(sampler.files, "write", swap)
+    with pytest.raises(LivenessError, match="'student_1' .* looks like 'teacher_0'"):
+        sampler.sync()
+
+
+def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
+    with pytest.raises(LivenessError, match="frozen base.*Serve the same model"):
+        make(population_of(1, 1, seed=1))
+    with pytest.raises(LivenessError, match="--logprobs-mode processed_logprobs"):
+        make(faults={"raw": True})
+
+
+def test_members_draw_at_their_own_temperature(make):
+    sampler = make(temperature=0.8)
+    sampler.population.routing.temper("teacher_1", 0.5)
+    sampler.sync()
+    sampler(PROMPTS, NAMES, seed=0)
+    assert [row.temperature for row in sampler.engine.calls[-1]] == pytest.approx([0.8, 0.4, 0.8, 0.8])
+    assert sampler.liveness["teacher_1"].error < 1e-4
+
+
+def test_a_restarted_server_gets_its_adapters_back(make):
+    sampler = make()
+    sampler.sync()
+    expected = sampler(PROMPTS, NAMES, seed=0)
+    sampler.engine.loaded.pop(sampler._serving["teacher_0"].name)
+    del sampler.engine.adapters["teacher_0"]
+    sampler.engine.lost = [sampler._serving["teacher_0"].name]
+    generate, failures = sampler.engine.generate, iter([ServerLost("gone")])
+
+    def once(rows, sampling):
+        for error in failures:
+            raise error
+        return generate(rows, sampling)
+
+    sampler.engine.generate = once
+    assert sampler(PROMPTS, NAMES, seed=0) == expected
+    sampler.engine.generate = lambda rows, sampling: (_ for _ in ()).throw(ServerLost("gone for good"))
+    with pytest.raises(ServerLost, match="for good"):
+        sampler(PROMPTS, NAMES, seed=0)
+
+
+def test_files_end_with_the_sampler(make, tmp_path):
+    sampler = make()
+    sampler.sync()
+    assert len(os.listdir(tmp_path / "here")) == 1
+    sampler.close()
+    assert os.listdir(tmp_path / "here") == []
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"mode": "inline"}, "vllm_mode='inline' is unknown"),
+        ({"enable_sleep_mode": True}, "vllm_enable_sleep_mode"),
+        ({"adapter_dir": "/proc/nowhere"}, "adapter_dir='/proc/nowhere' cannot be written"),
+    ],
+)
+def test_bad_settings_are_refused(make, settings, said):
+    with pytest.raises(ValueError, match=said):
+        make(**settings)
+
+
+def test_a_prompt_that_does_not_fit_is_refused(make):
+    sampler = make()
+    sampler.sync()
+    with pytest.raises(ValueError, match="300 tokens and max_completion_length=6 exceed the 256"):
+        sampler.draw([[5] * 300], ["teacher_0"], [0])
+
+
+def test_a_base_without_a_folder_is_refused(make):
+    population = population_of(1, 1)
+    population.base_model.name_or_path = ""
+    with pytest.raises(ValueError, match="made in memory; vLLM needs a folder"):
+        make(population)
+
+
+def test_two_ranks_share_files_and_failures(tmp_path):
+    """Rank 0 writes, both load; rank 1 draws nothing once; its broken engine stops both."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
+    done = subprocess.run(
+        [*command, str(root / "tests" / "generation" / "vllm_two_ranks.py"), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    assert first["loaded"] == second["loaded"] and len({path for _, path in first["loaded"]}) == 6
+    assert first["drawn"] == first["expected"] and second["drawn"] == [] and second["own"] == second["expected"]
+    assert first["failure"].startswith("EngineError: rank 1: the double does not sample 'student_0'")
+    assert second["failure"].startswith("LivenessError: the double does not sample 'student_0'")
+    assert first["server"] == 6 and second["server"] == 0
+    assert first["folders"] == second["folders"] == 0

@@ -1,0 +1,135 @@
+"""Adapter files: what PEFT reads back, when they are written, how long they stay."""
+
+import json
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import PeftModel
+
+from tests.tiny import lora, perturb, tiny_model, tiny_population
+from trl_populora.generation.vllm_adapters import LORA_RANKS, AdapterFiles, adapter_names, pack, round_up_rank
+from trl_populora.population import Population
+
+
+@pytest.fixture
+def files(tmp_path):
+    files = AdapterFiles(tiny_population(noise=0.3), dtype=torch.float32, folder=str(tmp_path))
+    yield files
+    files.close()
+
+
+@given(rank=st.integers(1, 512))
+def test_rank_is_rounded_up_to_the_nearest_that_vllm_has(rank):
+    assert round_up_rank(rank) == min(allowed for allowed in LORA_RANKS if allowed >= rank)
+
+
+def test_a_rank_that_vllm_cannot_serve_is_refused():
+    with pytest.raises(ValueError, match="lora_r=513 .* at most 512"):
+        round_up_rank(513)
+
+
+@pytest.mark.parametrize("rslora", [False, True])
+def test_a_folder_is_a_peft_adapter_with_the_members_weights(tmp_path, rslora):
+    population = tiny_population(1, 1, noise=0.3, lora_config=lora(use_rslora=rslora))
+    files = AdapterFiles(population, dtype=torch.float32, folder=str(tmp_path))
+    tokens = torch.arange(3, 13)[None]
+    for version in files.write_changed():
+        alone = PeftModel.from_pretrained(tiny_model(0), version.path).eval()
+        with torch.no_grad(), population.route([version.member]):
+            torch.testing.assert_close(population.base_model(tokens).logits, alone(tokens).logits)
+    files.close()
+
+
+def test_weights_are_stored_in_the_engines_type(tmp_path):
+    from safetensors.torch import load_file
+
+    population = tiny_population(1, 1, noise=0.3)
+    files = AdapterFiles(population, dtype=torch.bfloat16, folder=str(tmp_path))
+    version = files.write_changed()[0]
+    for path, factor in population.factors(version.member).items():
+        stored = load_file(os.path.join(version.path, "adapter_model.safetensors"))
+        assert torch.equal(stored[f"{path}.lora_A.weight"], factor.A.to(torch.bfloat16))
+        assert torch.equal(stored[f"{path}.lora_B.weight"], factor.B.to(torch.bfloat16))
+    files.close()
+
+
+FACTORS = tiny_population(1, 1, noise=0.3).factors("student_0")
+
+
+@given(data=st.data())
+def test_any_change_of_any_weight_changes_the_digest(data):
+    path = data.draw(st.sampled_from(sorted(FACTORS)))
+    which = data.draw(st.sampled_from("AB"))
+    matrix = getattr(FACTORS[path], which).clone()
+    flat = matrix.view(-1)
+    cell = data.draw(st.integers(0, matrix.numel() - 1))
+    change = data.draw(st.sampled_from(["next", "sign", "rows"]))
+    if change == "next":
+        flat[cell] = torch.nextafter(flat[cell], torch.tensor(torch.inf))
+    elif change == "sign":
+        matrix.neg_()
+    else:
+        matrix = matrix.flip(0)
+    changed = FACTORS | {path: FACTORS[path]._replace(**{which: matrix})}
+    assert pack(changed, torch.float32)[1] != pack(FACTORS, torch.float32)[1]
+    assert pack(dict(FACTORS), torch.float32)[1] == pack(FACTORS, torch.float32)[1]
+
+
+def test_only_changed_members_are_written_and_superseded_files_stay_until_the_next_write(files):
+    first = {version.member: version for version in files.write_changed()}
+    assert sorted(first) == sorted(files.population) and files.write_changed() == []
+    perturb_one(files.population, "student_1")
+    (second,) = files.write_changed()
+    assert second.member == "student_1" and not set(second[1:]) & set(first["student_1"][1:])
+    assert os.path.isdir(first["student_1"].path)
+    perturb_one(files.population, "student_1")
+    (third,) = files.write_changed()
+    assert not os.path.exists(first["student_1"].path)
+    assert os.path.isdir(second.path) and os.path.isdir(third.path)
+    assert sorted(os.listdir(files.folder)) == sorted(
+        v.name for v in (*(first[n] for n in first if n != "student_1"), second, third)
+    )
+
+
+def test_guests_travel_like_members(tmp_path):
+    population = Population(tiny_model(0), lora(), num_teachers=1, num_students=1, num_guests=1)
+    perturb(population, 0.3)
+    files = AdapterFiles(population, dtype=torch.float32, folder=str(tmp_path))
+    assert [version.member for version in files.write_changed()] == adapter_names(population)
+    population.admit("guest_0", population.factors("student_0"))
+    assert [version.member for version in files.write_changed()] == ["guest_0"]
+    files.close()
+
+
+def test_a_scaling_that_no_configuration_tells_is_refused(files):
+    layer = next(iter(files.population.routing.layers.values()))
+    layer.scaling["teacher_0"] *= 2
+    with pytest.raises(ValueError, match="'teacher_0' has rank 4 and scaling 4.0 at .* says 4 and 2.0"):
+        files.write_changed()
+
+
+def test_configuration_on_disk_is_the_members_own(files):
+    version = files.write_changed()[0]
+    with open(os.path.join(version.path, "adapter_config.json")) as file:
+        config = json.load(file)
+    assert (config["r"], config["lora_alpha"], config["use_dora"], config["bias"]) == (4, 8, False, "none")
+
+
+def test_files_end_with_the_process_and_not_with_its_forks(files):
+    assert files._close.atexit
+    child = os.fork()
+    if child == 0:
+        files._close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.path.isdir(files.folder)
+    files.close()
+    assert not os.path.exists(files.folder)
+
+
+@torch.no_grad()
+def perturb_one(population, name):
+    population.parameters(name)[1].add_(0.1)

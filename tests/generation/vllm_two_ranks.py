@@ -1,0 +1,67 @@
+"""Run by test_vllm.py under torch.distributed: a sampler on each of two ranks, and what each saw."""
+
+import json
+import os
+import sys
+
+import torch
+from accelerate import Accelerator
+
+from tests.generation.test_vllm import PROMPTS, population_of
+from tests.generation.vllm_double import EngineDouble
+from tests.tiny import tiny_tokenizer
+from trl_populora.generation import TransformersSampler, VLLMSampler
+from trl_populora.generation import vllm as vllm_module
+from trl_populora.generation.vllm_engine import EngineError
+
+
+def make(population, accelerator, folder, **attributes):
+    engine = EngineDouble()
+    for name, value in attributes.items():
+        setattr(engine, name, value)
+    vllm_module.ColocateEngine = lambda *args, **kwargs: engine
+    return VLLMSampler(
+        population,
+        tiny_tokenizer(),
+        accelerator=accelerator,
+        max_completion_length=4,
+        temperature=0.0,
+        adapter_dir=folder,
+    )
+
+
+def main(folder: str) -> None:
+    accelerator = Accelerator(cpu=True)
+    rank, files = accelerator.process_index, os.path.join(folder, "adapters")
+    os.makedirs(files, exist_ok=True)
+    population = population_of(1, 1)
+    sampler = make(population, accelerator, files)
+    sampler.sync()
+    greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=4, temperature=0.0)
+    names = ["teacher_0", "student_0"]
+    record = {"loaded": [[version.name, version.path] for version in sampler.engine.history]}
+    share = slice(0, 2) if rank == 0 else slice(0, 0)
+    record["drawn"] = [list(c.ids) for c in sampler(PROMPTS[share], names[share], seed=0)]
+    record["own"] = [list(c.ids) for c in sampler(PROMPTS[:2], names, seed=0)]
+    record["expected"] = [list(c.ids) for c in greedy(PROMPTS[:2], names, seed=0)]
+    sampler.engine.stale = rank == 1
+    with torch.no_grad():
+        population.parameters("student_0")[1].add_(0.2)
+    try:
+        sampler.sync()
+        record["failure"] = None
+    except EngineError as error:
+        record["failure"] = f"{type(error).__name__}: {error}"
+    sampler.close()
+    server = make(population, accelerator, files, everywhere=False)
+    server.sync()
+    record["server"] = len(server.engine.history)
+    server.close()
+    accelerator.wait_for_everyone()
+    record["folders"] = len(os.listdir(files))
+    with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
+        json.dump(record, file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

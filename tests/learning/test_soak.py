@@ -1,0 +1,25 @@
+"""Two hundred rounds: memory stays flat, files stay bounded, nothing is left that the documentation does not name.
+
+`python benchmarks/soak.py` runs five hundred; docs/performance.md has the numbers.
+"""
+
+import os
+import sys
+
+import pytest
+
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "benchmarks"))
+from soak import soak  # noqa: E402
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_hundred_rounds(tmp_path):
+    result = soak(200, str(tmp_path / "run"))
+    assert result["memory_growth"] <= 1.02, result["memory_mib"]
+    assert result["undeclared"] == []
+    assert result["checkpoints"] == ["checkpoint-150", "checkpoint-200"]
+    assert max(result["buffers"].values()) <= result["capacity"]
+    assert result["newest_task_step"] > 0, "no proposal was ever valid: nothing was soaked"
+    assert result["largest_file_mb"] < 30

@@ -1,0 +1,81 @@
+"""The picture of the family tree: what it draws, read back from the axes."""
+
+import struct
+
+import pytest
+
+from trl_populora.reporting.drawing import COLOURS
+from trl_populora.reporting.family_tree import MARKERS, REST, plot_family_tree
+
+from tests.reporting.conftest import make_round
+
+
+def birth(slot, version, *parents, operator="clone"):
+    return {"slot": slot, "version": version, "operator": operator, "parents": [list(parent) for parent in parents]}
+
+
+def lanes(axis):
+    """(lane, from, to, colour) of every stretch of life."""
+    from matplotlib.colors import to_hex
+
+    drawn = []
+    for collection in axis.collections:
+        ((start, end),) = collection.get_segments()
+        drawn.append((start[1], start[0], end[0], to_hex(collection.get_color()[0]).upper()))
+    return sorted(drawn)
+
+
+def test_lanes_have_the_colour_of_the_founder():
+    events = {
+        4: [birth("student_1", 1, ("student_0", 0), ("student_1", 0), operator="dare")],
+        8: [birth("student_2", 1, ("student_1", 1)), birth("teacher_0", 1, ("teacher_1", 0))],
+    }
+    history = [make_round(k, size=3, events=tuple(events.get(k, ()))) for k in range(12)]
+    teachers, students = plot_family_tree(history).axes
+    first, rest = COLOURS[0].upper(), REST.upper()
+    assert lanes(students) == [
+        (0, 0, 12, first),
+        (1, 0, 5, rest),
+        (1, 5, 12, first),
+        (2, 0, 9, rest),
+        (2, 9, 12, first),
+    ]
+    assert [label.get_text() for label in students.get_yticklabels()] == ["student_0@0", "student_1@1", "student_2@1"]
+    assert students.get_title() == "Replacements: 2. Founders with living descendants: 1"
+    assert teachers.get_title() == "Replacements: 1. Founders with living descendants: 2"
+    lines = [line.get_xydata().tolist() for line in students.lines if len(line.get_xydata()) == 2]
+    assert [line[1] for line in lines] == [[5, 1], [5, 1], [9, 2]]  # three parents lead to two children
+    assert [line[0][1] for line in lines] == [0, 1, 1] and all(line[0][0] < line[1][0] for line in lines)
+
+
+def test_the_legend_names_the_operators_that_occurred():
+    events = (birth("student_1", 1, ("student_0", 0), operator="mine"), birth("teacher_1", 1, ("teacher_0", 0)))
+    figure = plot_family_tree([make_round(k, events=events if k == 1 else ()) for k in range(3)])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["clone", "mine"]
+    assert len(set(MARKERS.values())) == len(MARKERS)
+
+
+def test_no_replacement_no_picture(rounds):
+    assert plot_family_tree(rounds[:3]) is None
+
+
+@pytest.mark.parametrize(("size", "replaced"), [(8, 2), (64, 16)])
+def test_labels_of_large_populations_do_not_overlap(size, replaced, tmp_path):
+    version = dict.fromkeys((f"student_{i}" for i in range(size)), 0)
+    history = []
+    for k in range(400):
+        events = []
+        if k and k % 20 == 0:
+            for j in range(replaced):
+                slot = f"student_{(k // 20 * replaced + j) % size}"
+                parent = f"student_{(k // 20 * replaced + replaced + j) % size}"
+                version[slot] += 1
+                events.append(birth(slot, version[slot], (parent, version[parent])))
+        history.append(make_round(k, size=size, events=tuple(events)))
+    figure = plot_family_tree(history)
+    figure.savefig(tmp_path / "tree.png", dpi=120)
+    labels = [label.get_window_extent() for label in figure.axes[1].get_yticklabels()]
+    assert all(below.y1 <= above.y0 for above, below in zip(labels, labels[1:]))
+    width, height = struct.unpack(">II", (tmp_path / "tree.png").read_bytes()[16:24])
+    assert width < 2500 and height < 2500

@@ -1,0 +1,185 @@
+"""Checkpoints are whole or do not exist; what is torn or foreign is refused, and the one before is offered."""
+
+import errno
+import os
+import resource
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from transformers import TrainerCallback
+
+from tests.tiny import tiny_model
+from tests.training.test_isolation import member_state
+from tests.training.test_resume import files, outcome
+from trl_populora.training import checkpoint
+from trl_populora.training.checkpoint import MANIFEST, choose_checkpoint, fingerprint, flaw, whole_checkpoints
+
+
+SAVING = dict(max_steps=4, save_strategy="steps", save_steps=2)
+
+
+@contextmanager
+def files_no_larger_than(size):
+    """What a full disk looks like to whoever writes: real errors from the kernel."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def saved(make_trainer):
+    trainer = make_trainer(**SAVING)
+    trainer.train()
+    return trainer.args.output_dir, trainer
+
+
+def refusal(folder, trainer, wanted):
+    with pytest.raises(ValueError) as caught:
+        trainer.train(resume_from_checkpoint=os.path.join(folder, wanted))
+    return str(caught.value)
+
+
+def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved):
+    folder, trainer = saved
+    assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-2", "checkpoint-4"]
+    path = os.path.join(folder, "checkpoint-4", "optimizer.pt")
+    size = os.path.getsize(path)
+    os.truncate(path, size - 1)
+    text = refusal(folder, trainer, "checkpoint-4")
+    assert f"optimizer.pt has {size - 1} bytes instead of {size}" in text and "checkpoint-2: resume" in text
+    os.remove(os.path.join(folder, "checkpoint-4", MANIFEST))
+    assert f"{MANIFEST} is missing" in refusal(folder, trainer, "checkpoint-4")
+    assert choose_checkpoint("auto", output_dir=folder, base=fingerprint(trainer.population.base_model)).endswith("-2")
+    assert "no such folder" in refusal(folder, trainer, "checkpoint-9")
+
+
+def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
+    folder, _ = saved
+    assert "another base model" in refusal(folder, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "trainer_state.json").write_text("{}")
+    assert flaw(str(tmp_path / "other")).startswith(MANIFEST)
+    (tmp_path / "other" / MANIFEST).write_text('{"format": 99, "files": {}}')
+    assert "format 99" in flaw(str(tmp_path / "other"))
+    (tmp_path / "other" / MANIFEST).write_text("[")
+    assert "cannot be read" in flaw(str(tmp_path / "other"))
+
+
+def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
+    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+        make_trainer().train(resume_from_checkpoint=True)
+    make_trainer(max_steps=1).train(resume_from_checkpoint="auto")
+
+
+def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_trainer):
+    trainer = make_trainer(max_steps=2, overwrite_output_dir=False)
+    trainer.train()
+    wanted, wanted_files = outcome(trainer), files(trainer.args.output_dir)
+    with pytest.raises(ValueError, match="already holds the record"):
+        make_trainer(max_steps=2, overwrite_output_dir=False).train()
+    again = make_trainer(max_steps=2, overwrite_output_dir=False)
+    again.train(resume_from_checkpoint="auto")
+    assert outcome(again) == wanted and files(again.args.output_dir) == wanted_files
+    again.save_model()
+    with pytest.raises(ValueError, match="already holds the record"):  # finished: nothing to go on with
+        make_trainer(max_steps=2, overwrite_output_dir=False).train(resume_from_checkpoint="auto")
+
+
+def test_old_checkpoints_go_only_when_the_new_one_is_whole(make_trainer):
+    trainer = make_trainer(**SAVING | dict(max_steps=6, save_total_limit=1))
+    trainer.train()
+    assert [os.path.basename(path) for path in whole_checkpoints(trainer.args.output_dir)] == ["checkpoint-6"]
+    assert not os.path.exists(os.path.join(trainer.args.output_dir, ".saving"))
+
+
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(make_trainer, monkeypatch, caplog):
+    """Files stop growing at 2 kB: adapters cannot be saved, nor rounds recorded; later all is well again."""
+    whole = make_trainer(**SAVING)
+    whole.train()
+    wanted, wanted_files = outcome(whole), files(whole.args.output_dir)
+    folder = whole.args.output_dir
+    kept = os.path.join(folder, "kept")
+    shutil.move(os.path.join(folder, "checkpoint-4"), kept)
+    shutil.rmtree(os.path.join(folder, "checkpoint-2"))
+
+    full = set()
+
+    def limited(write):
+        def attempt(*args):
+            if not full:
+                return write(*args)
+            with files_no_larger_than(2_000):
+                return write(*args)
+
+        return attempt
+
+    def on_round(summary):
+        if summary.round == 0:
+            full.add("disk")
+        if summary.round == 2:
+            full.clear()
+
+    trainer = make_trainer(on_round=on_round, **SAVING)
+    monkeypatch.setattr(trainer.folder, "flush", limited(trainer.folder.flush))
+    monkeypatch.setattr(checkpoint, "_problem", limited(checkpoint._problem))
+    trainer.train()
+    assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-4"]
+    assert outcome(trainer) == wanted and files(folder) == wanted_files, "what could not be written came later"
+    text = caplog.text
+    assert "Step 2 was not saved" in text and "record of the run" in text and "tried again" in text
+    assert sorted(os.listdir(os.path.join(folder, "checkpoint-4"))) == sorted(os.listdir(kept))
+
+
+def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch, caplog):
+    real, calls = checkpoint.os.replace, []
+
+    def replace(source, target):
+        if os.path.basename(target) == "checkpoint-2":
+            calls.append(target)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(source, target)
+
+    monkeypatch.setattr(checkpoint.os, "replace", replace)
+    trainer = make_trainer(**SAVING)
+    trainer.train()
+    assert calls and [os.path.basename(p) for p in whole_checkpoints(trainer.args.output_dir)] == ["checkpoint-4"]
+    assert "No space left on device" in caplog.text
+
+
+@pytest.mark.parametrize(("before", "after"), [((2, 2), (3, 2)), ((2, 3), (2, 2)), ((1, 2), (2, 4))])
+def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, before, after):
+    def sized(teachers, students, **settings):
+        return make_trainer(
+            num_teachers=teachers, num_students=students, prompts_per_teacher=6, per_device_train_batch_size=6,
+            lr_scheduler_type="linear", **SAVING | settings,
+        )  # fmt: skip
+
+    small = sized(*before, max_steps=2)
+    small.train()
+    path = os.path.join(small.args.output_dir, "checkpoint-2")
+    with pytest.raises(ValueError, match="resize_on_resume=true"):
+        sized(*after).train(resume_from_checkpoint=path)
+
+    resized = sized(*after, resize_on_resume=True)
+    seen = {}
+
+    class Look(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            seen.update({name: member_state(resized, name) for name in resized.population})
+            seen["rates"] = [group["lr"] for group in resized.optimizer.param_groups]
+
+    resized.add_callback(Look())
+    resized.train(resume_from_checkpoint=path)
+    for name in resized.population:
+        if name in small.population:
+            assert seen[name] == member_state(small, name), "weights and moments of those who stay"
+            assert resized.population[name].version == 0
+        else:
+            (event,) = [event for event in resized.lineage if event.slot == name]
+            assert event.operator == "clone" and event.step == 2 and resized.population[name].version == 1
+    assert set(seen["rates"]) == {0.01 * 2 / 4}, "half of the linear schedule is over"
+    assert resized.state.global_step == 4

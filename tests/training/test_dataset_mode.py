@@ -1,0 +1,223 @@
+"""A population on the user's own dataset and reward functions: `num_teachers=0`."""
+
+import pytest
+import torch
+from datasets import Dataset, IterableDataset
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from tests.training.test_isolation import member_state
+from tests.training.test_resume import timeless
+from trl_populora.training import PopulationSelfPlayTrainer
+from trl_populora.training.dataset_source import PromptSampler
+from trl_populora.training.reward_ratings import RewardRatings
+
+
+PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six seven".split()]})
+CHAT = Dataset.from_dict({"prompt": [[{"role": "user", "content": f"say {i}"}] for i in range(6)], "answer": range(6)})
+
+
+@pytest.fixture
+def make(config):
+    trainers = []
+
+    def make_trainer(*, train_dataset=PROMPTS, eval_dataset=None, rewards=hash_reward, callbacks=None, **overrides):
+        settings = dict(num_teachers=0, num_students=3, num_generations=2, per_device_train_batch_size=4, max_steps=2)
+        trainer = PopulationSelfPlayTrainer(
+            tiny_model(),
+            rewards,
+            config(**(settings | overrides)),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=tiny_tokenizer(),
+            peft_config=lora(),
+            callbacks=callbacks,
+        )
+        trainers.append(trainer)
+        perturb(trainer.population, 0.1)
+        return trainer
+
+    yield make_trainer
+    for trainer in trainers:
+        trainer.close()
+
+
+def seen_by(rewards):
+    """A reward function that remembers who answered what, round by round."""
+    calls = []
+
+    def function(completions, prompts, player, **columns):
+        calls.append((list(player), [str(prompt) for prompt in prompts], columns))
+        return rewards(completions)
+
+    return function, calls
+
+
+@pytest.mark.parametrize("sharing", ["shared", "split"])
+@pytest.mark.parametrize("dataset", [PROMPTS, CHAT], ids=["text", "chat"])
+def test_members_learn_from_the_dataset(make, sharing, dataset):
+    function, calls = seen_by(hash_reward)
+    trainer = make(train_dataset=dataset, rewards=function, member_prompts=sharing)
+    before = {name: member_weights(trainer, name) for name in trainer.population}
+    trainer.train()
+    assert trainer.args.gradient_accumulation_steps == 3  # 12 rows: two groups of two for each of three members
+    players, prompts, columns = calls[0]
+    assert players == ["student_0"] * 2 + ["student_1"] * 2 + ["student_2"] * 2 + players[6:] and len(players) == 12
+    for start in range(0, 12, 2):
+        assert prompts[start] == prompts[start + 1], "a group is one prompt"
+    different = len(set(prompts))
+    assert different == (2 if sharing == "shared" else 6)
+    assert dataset is PROMPTS or columns["answer"], "the dataset's columns reach reward functions"
+    for name in trainer.population:
+        assert any(not torch.equal(a, b) for a, b in zip(before[name], member_weights(trainer, name), strict=True))
+
+
+def member_weights(trainer, name):
+    return [p.detach().clone() for p in trainer.population.parameters(name)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss_type": "grpo"}], ids=["dapo", "grpo"])
+def test_update_equals_a_trainer_of_one(make, tmp_path, settings):
+    """Each member's update is that of GRPOTrainer with one adapter on the member's rows."""
+    from peft import PeftModel
+
+    recorded = []
+
+    def reward(completions, player, completion_ids, prompts, **kwargs):
+        values = hash_reward(completions)
+        recorded.extend(zip(player, prompts, completion_ids, values, strict=True))
+        return values
+
+    trainer = make(rewards=reward, max_steps=1, **settings)
+    trainer.population.save(str(tmp_path / "start"))
+    trainer.train()
+    name = "student_1"
+    rows = [row for row in recorded if row[0] == name]
+    model = PeftModel.from_pretrained(tiny_model(), str(tmp_path / "start" / name), is_trainable=True)
+
+    def replay(prompts, _):
+        tokenizer = tiny_tokenizer()
+        return {
+            "prompt_ids": [tokenizer(row[1])["input_ids"] for row in rows],
+            "completion_ids": [list(row[2]) for row in rows],
+            "logprobs": None,
+            "value": [row[3] for row in rows],
+        }
+
+    args = GRPOConfig(
+        output_dir=str(tmp_path / "alone"), per_device_train_batch_size=len(rows), num_generations=2,
+        max_completion_length=8, max_steps=1, learning_rate=1e-2, use_cpu=True, bf16=False, save_strategy="no",
+        report_to="none", disable_tqdm=True, **settings,
+    )  # fmt: skip
+    alone = GRPOTrainer(
+        model,
+        lambda completions, value, **kwargs: value,
+        args,
+        train_dataset=PROMPTS,
+        processing_class=tiny_tokenizer(),
+        rollout_func=replay,
+    )
+    alone.train()
+    own = dict(model.named_parameters())
+    for path, factor in trainer.population.factors(name).items():
+        for side, value in zip("AB", factor[:2], strict=True):
+            torch.testing.assert_close(value, own[f"{path}.lora_{side}.default.weight"], rtol=1e-4, atol=1e-6)
+
+
+def test_evolution_goes_by_reward(make):
+    def reward(completions, player, **kwargs):
+        return [float(name[-1]) + len(set(str(c))) / 100 for name, c in zip(player, completions, strict=True)]
+
+    trainer = make(rewards=reward, max_steps=4, evolution_interval=2, evolution_operators=["clone"])
+    trainer.train()
+    (event,) = trainer.lineage
+    assert event.slot == "student_0" and event.parents == (("student_2", 0),)
+    assert event.fitness["student_2"] > event.fitness["student_1"] > event.fitness["student_0"]
+
+
+def test_evaluation_covers_every_member(make):
+    trainer = make(
+        eval_dataset=PROMPTS.select(range(2)),
+        eval_strategy="steps",
+        eval_steps=2,
+        num_generations_eval=2,
+        per_device_eval_batch_size=4,
+    )
+    trainer.train()
+    (log,) = [log for log in trainer.state.log_history if "eval_reward" in log]
+    rewards = [log[f"eval_population/student_{i}/reward"] for i in range(3)]
+    assert sum(rewards) / 3 == pytest.approx(log["eval_reward"])
+
+
+def test_resume_is_exact_in_a_later_epoch(make):
+    """Seven prompts, two a batch, three batches an epoch: the checkpoint lies in the middle of the second one."""
+    settings = dict(max_steps=8, save_strategy="steps", save_steps=4, evolution_interval=2)
+    whole = make(**settings)
+    whole.train()
+    again = make(**settings)
+    perturb(again.population, 0.7)
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-4")
+    assert again.source.state_dict() == whole.source.state_dict() and len(whole.lineage) > 1
+    for name in whole.population:
+        assert member_state(again, name) == member_state(whole, name)
+    assert timeless(again.state.log_history) == timeless(whole.state.log_history)
+
+
+def test_epochs_instead_of_steps(make):
+    trainer = make(max_steps=-1, num_train_epochs=2)
+    trainer.train()
+    assert trainer.state.global_step == 6 and trainer.state.epoch == 2.0
+
+
+def test_prompt_sampler_is_a_function_of_seed_and_epoch():
+    def order(epoch, **kwargs):
+        settings = dict(prompts=2, repeats=3, batches=2, shuffle=True, seed=1) | kwargs
+        sampler = PromptSampler(7, epoch=lambda: epoch, **settings)
+        assert len(list(sampler)) == len(sampler)
+        return list(sampler)
+
+    assert order(0) == order(0) != order(1)
+    assert order(0) != order(0, seed=2)
+    first = order(0)[:6]
+    assert order(0)[6:12] == first == [first[0]] * 3 + [first[3]] * 3
+    assert order(0, shuffle=False)[:12] == [0] * 3 + [1] * 3 + [0] * 3 + [1] * 3
+    assert len(set(order(0))) == 6, "the seventh prompt would make an incomplete batch"
+
+
+def test_reward_ratings():
+    ratings = RewardRatings(["a", "b"], window=3)
+    assert ratings.fitness("a") != ratings.fitness("a"), "nobody has scored it"
+    for value in (9.0, 1.0, 2.0, 3.0):
+        ratings.update({"a": [value, float("nan")], "b": [float("nan")]})
+    assert ratings["a"].mu == 2.0 and ratings["a"].sigma == pytest.approx(1 / 3**0.5)
+    assert ratings.newest("a") == 3.0 and ratings.newest("b") is None
+    assert ratings.inherit("b", ["a"]).mu == 2.0
+    state = ratings.state_dict()
+    other = RewardRatings(["a", "b"], window=3)
+    other.load_state_dict(state)
+    assert other.state_dict() == state
+    with pytest.raises(ValueError, match="same members"):
+        RewardRatings(["a"], window=3).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(train_dataset=None), "pass train_dataset"),
+        (dict(train_dataset=PROMPTS.select([0])), "fewer than the 2"),
+        (dict(train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "a"}]))), "take\\(n\\)"),
+        (dict(train_dataset=Dataset.from_dict({"prompt": ["a"] * 4, "image": [0] * 4})), "image column"),
+        (dict(rewards=None), "reward_funcs is empty"),
+        (dict(num_teachers=2, num_students=2), "num_teachers=0"),
+        (dict(gradient_accumulation_steps=2), "multiple of 3"),
+        (dict(generation_batch_size=24), "generation_batch_size=24"),
+        (dict(member_prompts="mine"), "'shared', 'split'"),
+        (dict(advantage="role_task"), "without self-play"),
+        (dict(num_students=0), "at least one student"),
+        (dict(num_teachers=-1), "num_teachers=-1"),
+    ],
+)
+def test_bad_input_is_refused_with_the_fix(make, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(**arguments)

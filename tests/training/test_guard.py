@@ -1,0 +1,103 @@
+"""A member whose numbers overflow is set back and reported; the others never notice."""
+
+import json
+import math
+import os
+
+import pytest
+import torch
+
+from tests.tiny import tiny_population
+from tests.training.test_isolation import member_state
+from trl_populora.training.guard import PATIENCE, Guard
+
+
+class Poison:
+    """Makes a member's weights NaN in some steps, between sampling and learning."""
+
+    def __init__(self, name, steps):
+        self.name, self.steps = name, set(steps)
+
+    def into(self, trainer):
+        loss = trainer._compute_loss
+
+        def poisoned(model, inputs):
+            if trainer.state.global_step in self.steps:
+                self.steps.remove(trainer.state.global_step)
+                with torch.no_grad():
+                    trainer.population.parameters(self.name)[1].fill_(math.nan)
+            return loss(model, inputs)
+
+        trainer._compute_loss = poisoned
+
+
+def train(make_trainer, poison=None, **settings):
+    rounds = []
+    trainer = make_trainer(
+        on_round=rounds.append,
+        **(dict(max_steps=4, rewards=lambda completions, player, **_: own_reward(completions, player)) | settings),
+    )
+    if poison:
+        poison.into(trainer)
+    trainer.train()
+    return trainer, rounds
+
+
+def own_reward(completions, player):
+    return [len(set(c[0]["content"])) / 4 for c in completions]
+
+
+def test_others_go_on_bit_for_bit(make_trainer):
+    well, _ = train(make_trainer, max_steps=2)
+    sick, rounds = train(make_trainer, Poison("student_1", {1}), max_steps=2)
+    same = {name for name in well.population if member_state(well, name) == member_state(sick, name)}
+    assert same == {"teacher_0", "teacher_1", "student_0"}
+    assert all(torch.isfinite(p).all() for p in sick.population.parameters("student_1"))
+    (alarm,) = [alarm for summary in rounds for alarm in summary.alarms if "student_1" in alarm]
+    assert "set back" in alarm and alarm in rounds[1].alarms
+    summary = {m.name: m for m in rounds[1].members}["student_1"]
+    assert summary.grad_norm is None and {m.name: m for m in rounds[0].members}["student_1"].grad_norm is not None
+
+
+def test_frozen_after_three_rounds_until_replaced(make_trainer):
+    sick = Poison("student_1", range(PATIENCE))
+    trainer, rounds = train(make_trainer, sick, max_steps=5)
+    assert trainer.guard.frozen("student_1")
+    assert any("frozen" in alarm for alarm in rounds[PATIENCE - 1].alarms)
+    assert {m.name: m for m in rounds[-1].members}["student_1"].grad_norm is None
+    trainer, _ = train(make_trainer, Poison("student_1", range(PATIENCE)), max_steps=6, evolution_interval=4)
+    replaced = {event.slot for event in trainer.lineage}
+    assert trainer.guard.frozen("student_1") == ("student_1" not in replaced)
+
+
+def test_what_is_saved_and_logged_is_finite_and_resumes(make_trainer):
+    settings = dict(max_steps=4, save_strategy="steps", save_steps=2)
+    whole, _ = train(make_trainer, Poison("teacher_0", {1, 3}), **settings)
+    state = {name: member_state(whole, name) for name in whole.population}
+    again = make_trainer(rewards=lambda completions, player, **_: own_reward(completions, player), **settings)
+    Poison("teacher_0", {3}).into(again)
+    again.train(resume_from_checkpoint=os.path.join(whole.args.output_dir, "checkpoint-2"))
+    assert {name: member_state(again, name) for name in again.population} == state
+    with open(os.path.join(whole.args.output_dir, "history.jsonl")) as file:
+        for line in file:
+            json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
+
+
+def test_guard_alone():
+    population = tiny_population()
+    guard = Guard(population)
+    guard.remember()
+    before = [p.clone() for p in population.parameters("student_0")]
+    with torch.no_grad():
+        population.parameters("student_0")[0].fill_(math.inf)
+    assert guard.inspect() == ["student_0"] and guard.inspect() == []
+    assert all(torch.equal(a, b) for a, b in zip(before, population.parameters("student_0"), strict=True))
+    norms = dict.fromkeys(population, 1.0) | {"teacher_1": math.nan}
+    assert guard.hold_back(norms) == ["teacher_1"] and guard.strikes == {"teacher_1": 1}
+    assert guard.hold_back(dict.fromkeys(population, 1.0)) == [] and not guard.strikes
+    for _ in range(PATIENCE):
+        guard.hold_back(norms)
+    assert guard.hold_back(dict.fromkeys(population, 1.0)) == ["teacher_1"], "frozen, whatever its gradient"
+    guard.born("teacher_1")
+    assert guard.hold_back(dict.fromkeys(population, 1.0)) == []
+    assert len(guard.take_alarms()) == 2 + PATIENCE and guard.take_alarms() == ()

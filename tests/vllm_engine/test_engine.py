@@ -1,0 +1,198 @@
+"""A real engine in this process: whose weights answer, before and after they change, and what the canary sees."""
+
+import contextlib
+import os
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.vllm_engine.conftest import LLM_KWARGS, population_on
+from trl_populora.generation import TransformersSampler, VLLMSampler
+from trl_populora.generation.vllm_adapters import ADAPTER_FILE
+from trl_populora.generation.vllm_engine import EngineError, LivenessError
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+PROMPTS = [ask(text) for text in ("one", "two and more", "three", "4", "five five", "six", "7", "eight or so")]
+
+
+def ids(completions):
+    return [list(completion.ids) for completion in completions]
+
+
+def expected(sampler, prompts, members):
+    greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=16, temperature=0.0)
+    return ids(greedy(prompts, members, seed=0))
+
+
+def change(population, name, *, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for B in population.parameters(name)[1::2]:
+            B.copy_(0.3 * torch.randn(B.shape, generator=generator))
+
+
+def test_mixed_members_answer_as_the_transformers_sampler_token_by_token(sampler):
+    """8 members in one call of an engine that holds 4 at a time."""
+    sampler.sync()
+    members = list(sampler.population) * 2
+    prompts = PROMPTS + PROMPTS[::-1]
+    drawn = sampler(prompts, members, seed=0)
+    assert ids(drawn) == expected(sampler, prompts, members)
+    assert len({tuple(row) for row in ids(drawn)}) == len(drawn)
+    assert all(seen.error < 1e-4 and seen.effect > 1.0 for seen in sampler.liveness.values()), sampler.liveness
+
+
+def test_the_base_answers_alone(sampler):
+    sampler.sync()
+    sampler(PROMPTS, list(sampler.population), seed=0)  # every slot is taken now
+    assert ids(sampler(PROMPTS, [None] * 8, seed=0)) == expected(sampler, PROMPTS, [None] * 8)
+    with pytest.raises(ValueError, match="in one call"):
+        sampler(PROMPTS[:2], [None, "teacher_0"], seed=0)
+
+
+def test_new_weights_answer_after_a_sync_also_where_the_prefix_was_cached(sampler):
+    sampler.sync()
+    long = ask("the same words over and over " * 10)  # several blocks of the prefix cache
+    members = list(sampler.population)
+    for seed in (1, 2):
+        before = ids(sampler([long] * 8, members, seed=0))
+        change(sampler.population, "student_1", seed=seed)
+        change(sampler.population, "teacher_3", seed=seed + 10)
+        sampler.sync()
+        after = ids(sampler([long] * 8, members, seed=0))
+        assert after == expected(sampler, [long] * 8, members)
+        changed = {name for name, old, new in zip(members, before, after) if old != new}
+        assert changed == {"student_1", "teacher_3"}
+
+
+def test_log_probabilities_are_those_of_the_sampling_policy_and_seeds_repeat(sampler, monkeypatch):
+    sampler.sync()
+    monkeypatch.setattr(sampler, "temperature", 0.7)
+    members = list(sampler.population)
+    drawn = sampler(PROMPTS, members, seed=5)
+    assert drawn == sampler(PROMPTS, members, seed=5)
+    assert ids(drawn) != ids(sampler(PROMPTS, members, seed=6))
+    assert len({tuple(c.ids) for c in sampler([PROMPTS[0]] * 4, ["student_0"] * 4, seed=7)}) == 4
+    for name, completion in zip(members, drawn, strict=True):
+        tokens = torch.tensor([[*completion.prompt_ids, *completion.ids]])
+        with torch.no_grad(), sampler.population.route([name]):
+            logits = sampler.population.base_model(tokens).logits[0, len(completion.prompt_ids) - 1 : -1]
+        policy = torch.log_softmax(logits / 0.7, dim=-1)
+        mine = policy[range(len(completion.ids)), list(completion.ids)]
+        torch.testing.assert_close(torch.tensor(completion.logprobs), mine, atol=1e-4, rtol=0)
+
+
+def test_filters_are_part_of_the_policy(sampler, monkeypatch):
+    sampler.sync()
+    monkeypatch.setattr(sampler, "temperature", 1.0)
+    monkeypatch.setattr(sampler, "sampling", {**sampler.sampling, "top_k": 1})
+    drawn = sampler(PROMPTS, list(sampler.population), seed=5)
+    assert ids(drawn) == expected(sampler, PROMPTS, list(sampler.population))
+    assert all(value == 0.0 for completion in drawn for value in completion.logprobs)
+
+
+def test_stop_strings_end_a_row_as_in_the_transformers_sampler(sampler, monkeypatch):
+    sampler.sync()
+    members = list(sampler.population)
+    free = sampler(PROMPTS, members, seed=0)
+    stop = sampler.tokenizer.decode(free[0].ids[4:6])
+    other = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=16, temperature=0.0)
+    other.stop_strings, other.stop = [stop], {"stop_strings": [stop], "tokenizer": sampler.tokenizer}
+    monkeypatch.setattr(sampler, "sampling", {**sampler.sampling, "stop": [stop]})
+    stopped = sampler(PROMPTS, members, seed=0)
+    assert ids(stopped) == ids(other(PROMPTS, members, seed=0))
+    assert len(stopped[0].ids) < len(free[0].ids)
+
+
+@contextlib.contextmanager
+def recovering(sampler):
+    """What a refused sync leaves behind must not reach the next test: everything is written and loaded again."""
+    try:
+        yield
+    finally:
+        sampler.files._digests.clear()
+        sampler.sync()
+
+
+def test_swapped_files_are_caught(sampler, monkeypatch):
+    sampler.sync()
+    write = sampler.files.write
+    other = load_file(os.path.join(sampler._serving["student_2"].path, ADAPTER_FILE))
+    with recovering(sampler):
+        change(sampler.population, "student_0", seed=20)
+        with monkeypatch.context() as patch:
+            patch.setattr(sampler.files, "write", lambda member, tensors, config: write(member, other, config))
+            with pytest.raises(LivenessError, match="'student_0' .* looks like 'student_2'"):
+                sampler.sync()
+        with pytest.raises(EngineError, match=r"Call sync\(\) first"):
+            sampler(PROMPTS[:1], ["student_0"], seed=0)
+
+
+def test_a_reused_id_is_caught(sampler, monkeypatch):
+    """vLLM goes on with the old weights, without a word."""
+    sampler.sync()
+    request, old = sampler.engine._request, sampler._serving["teacher_2"]
+    engine = sampler.engine.llm.llm_engine
+    with recovering(sampler), monkeypatch.context() as patch:
+        patch.setattr(
+            sampler.engine, "_request", lambda v: request(v._replace(id=old.id) if v.member == old.member else v)
+        )
+        patch.setattr(engine, "add_lora", lambda request: True)
+        change(sampler.population, "teacher_2", seed=21)
+        with pytest.raises(LivenessError, match="'teacher_2' .* nobody's current weights: older ones"):
+            sampler.sync()
+
+
+def test_a_stale_prefix_is_caught(sampler, monkeypatch):
+    """New weights under the old name and path, whose blocks are in the cache: only the prefix is old."""
+    sampler.sync()
+    old, write = sampler._serving["teacher_1"], sampler.files.write
+
+    def overwrite(member, tensors, config):
+        version = write(member, tensors, config)
+        for name in os.listdir(version.path):
+            os.replace(os.path.join(version.path, name), os.path.join(old.path, name))
+        return version._replace(name=old.name, path=old.path)
+
+    with recovering(sampler):
+        change(sampler.population, "teacher_1", seed=22)
+        with monkeypatch.context() as patch:
+            patch.setattr(sampler.files, "write", overwrite)
+            with pytest.raises(LivenessError, match="'teacher_1' .* a cached prefix"):
+                sampler.sync()
+
+
+def test_smollm2_in_a_process_of_its_own(monkeypatch):
+    """A real model with a real tokenizer, and the engine where vLLM puts it by itself."""
+    from transformers import AutoTokenizer
+
+    from trl_populora.integrations.base_models import SMOLLM2, resolve_base
+
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    folder = resolve_base(SMOLLM2)
+    population = population_on(folder, teachers=1, students=2, noise=0.05)
+    sampler = VLLMSampler(
+        population,
+        AutoTokenizer.from_pretrained(folder),
+        max_completion_length=16,
+        temperature=0.0,
+        max_model_length=256,
+        max_num_seqs=8,
+        llm_kwargs=LLM_KWARGS | {"block_size": 32},
+    )
+    try:
+        sampler.sync()
+        prompts, members = PROMPTS[:6], ["teacher_0", "student_0", "student_1"] * 2
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+        assert ids(sampler(prompts, [None] * 6, seed=0)) == expected(sampler, prompts, [None] * 6)
+        change(population, "student_1", seed=3)
+        sampler.sync()
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+        assert all(seen.error < 1e-3 and seen.effect > 0.1 for seen in sampler.liveness.values()), sampler.liveness
+    finally:
+        sampler.close()

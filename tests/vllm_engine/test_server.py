@@ -1,0 +1,127 @@
+"""A real `vllm serve`, which is killed and comes back, and one that cannot hold the members' rank."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.vllm_engine.conftest import population_on
+from tests.vllm_engine.test_engine import PROMPTS, change, expected, ids
+from trl_populora.generation import VLLMSampler
+from trl_populora.generation.vllm_engine import EngineError
+
+
+START_SECONDS = 280.0  # on a busy machine
+
+
+class Server:
+    def __init__(self, model, log):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            self.port = free.getsockname()[1]
+        self.model, self.log, self.process = model, log, None
+
+    def start(self, rank=8):
+        # Not `vllm serve`: that command looks for a distribution of this name, and the CPU build has another.
+        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
+        command += ["--port", self.port]
+        command += "--enable-lora --max-loras 4 --max-cpu-loras 8 --dtype float32 --enforce-eager".split()
+        command += ["--max-lora-rank", rank, "--max-model-len", 512, "--max-num-seqs", 32]
+        command += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
+        self.process = subprocess.Popen(
+            list(map(str, command)),
+            env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def wait(self):
+        """Until it listens, or has failed; later starts are left to the sampler, which is what is tested."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, Path(self.log.name).read_text()[-3000:]
+            with socket.socket() as probe:
+                if probe.connect_ex(("localhost", self.port)) == 0:
+                    return
+            time.sleep(0.5)
+        raise TimeoutError(Path(self.log.name).read_text()[-3000:])
+
+    def kill(self):
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def server(engine_model, tmp_path):
+    with open(tmp_path / "server.log", "w") as log:
+        server = Server(engine_model, log)
+        yield server
+        server.kill()
+
+
+@pytest.mark.timeout(1200)
+def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer):
+    population = population_on(engine_model, teachers=3, students=3)
+    server.start()
+    server.wait()
+    sampler = VLLMSampler(
+        population,
+        tokenizer,
+        mode="server",
+        server_base_url=f"http://localhost:{server.port}",
+        server_timeout=START_SECONDS,
+        max_completion_length=16,
+        temperature=0.0,
+    )
+    members = list(population)
+    prompts = PROMPTS[: len(members)]
+    try:
+        sampler.sync()
+        assert sampler.engine.block_size == 128
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+        assert ids(sampler(prompts, [None] * 6, seed=0)) == expected(sampler, prompts, [None] * 6)
+        change(population, "student_2", seed=1)
+        sampler.sync()
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+
+        server.kill()
+        server.start()
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+        assert len(sampler.engine._models()) == 1 + len(members)
+
+        server.kill()
+        server.start()
+        change(population, "teacher_0", seed=2)
+        sampler.sync()  # notices what is missing, besides what has changed
+        assert ids(sampler(prompts, members, seed=0)) == expected(sampler, prompts, members)
+
+        server.kill()
+        sampler.engine.timeout = 0.5
+        with pytest.raises(EngineError, match=r"does not answer after 0.5 s .*vllm serve MODEL --enable-lora"):
+            sampler(prompts, members, seed=0)
+    finally:
+        sampler.engine.timeout = 0.5
+        sampler.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_server_that_cannot_hold_the_rank_is_refused(server, engine_model, tokenizer):
+    server.start(rank=1)
+    server.wait()
+    with pytest.raises(EngineError, match="max_lora_rank.* a --max-lora-rank that holds"):
+        VLLMSampler(
+            population_on(engine_model, teachers=1, students=1),
+            tokenizer,
+            mode="server",
+            server_base_url=f"http://localhost:{server.port}",
+            server_timeout=START_SECONDS,
+            max_completion_length=16,
+        )

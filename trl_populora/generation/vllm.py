@@ -1,0 +1,304 @@
+"""`VLLMSampler`: one vLLM engine serves the whole population; every row is answered with its member's adapter.
+
+The base is loaded once and never again. `sync` brings the adapters whose weights changed to the engine and lets the
+canary prove that they are what is sampled; nothing can be drawn from a member whose proof is missing.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list, gather_object
+from transformers import PreTrainedTokenizerBase
+
+from ..population import Population
+from ..self_play.sampling import Completion
+from .member_sampler import MemberSampler
+from .vllm_adapters import AdapterFiles, AdapterVersion, adapter_names, round_up_rank, temperature_of
+from .vllm_colocate import ColocateEngine
+from .vllm_engine import Drawn, Engine, EngineError, EngineRow, ServerLost
+from .vllm_liveness import TOKENS, TOLERANCES, Canary, Liveness, canary_prompt
+from .vllm_server import ServerEngine
+
+
+logger = logging.getLogger(__name__)
+
+RESTARTS = 3  # of a server during one draw
+
+
+class VLLMSampler(MemberSampler):
+    """Samples from members with vLLM's multi-LoRA batches.
+
+    Every rank calls `sync` and `draw` together, each with its own rows (or none).
+
+    Args:
+        population ([`Population`]): Members and their model.
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
+        accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
+        mode (`str`, *optional*, defaults to `"colocate"`):
+            `"colocate"`: an engine in this process. `"server"`: `vllm serve` (docs/vllm.md has its command line).
+        max_completion_length (`int`): Most tokens to draw.
+        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
+        top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `vllm.SamplingParams`; off by default.
+        template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
+        server_base_url (`str`), server_host (`str`), server_port (`int`), server_timeout (`float`):
+            Where the server is, and for how many seconds to wait for it, at the start and whenever it vanishes.
+        tensor_parallel_size, gpu_memory_utilization, max_model_length, max_num_seqs, enable_sleep_mode, model_impl,
+        trust_remote_code:
+            As the `vllm_` settings of [`~trl.GRPOConfig`]; for an engine of this process.
+        max_loras (`int`, *optional*): Distinct adapters in one batch; all, if unset. Fewer save memory.
+        adapter_dir (`str`, *optional*):
+            Where adapters are handed over. Default: memory of this machine. Engines on other machines need a shared
+            file system.
+        dtype (`torch.dtype`, *optional*):
+            Type of the engine's weights. Default: bfloat16 under bf16 mixed precision, else that of the base.
+        llm_kwargs (`dict`, *optional*): Further arguments of `vllm.LLM`, for an engine of this process.
+
+    Attributes:
+        liveness (`dict[str, Liveness]`): What the last canary saw of each member.
+
+    Raises:
+        ValueError: If a setting is unknown or contradicts another.
+        EngineError: If the engine cannot be reached or refuses adapters.
+        LivenessError: If the engine answers with other weights than the trainer's.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        accelerator=None,
+        mode: str = "colocate",
+        max_completion_length: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float | None = None,
+        template: str = "chat",
+        server_base_url: str | None = None,
+        server_host: str = "0.0.0.0",
+        server_port: int = 8000,
+        server_timeout: float = 240.0,
+        tensor_parallel_size: int = 1,
+        gpu_memory_utilization: float = 0.3,
+        max_model_length: int | None = None,
+        max_num_seqs: int | None = None,
+        enable_sleep_mode: bool = False,
+        model_impl: str = "auto",
+        trust_remote_code: bool = False,
+        max_loras: int | None = None,
+        adapter_dir: str | None = None,
+        dtype: torch.dtype | None = None,
+        llm_kwargs: dict | None = None,
+    ):
+        super().__init__(population, tokenizer, template=template)
+        if mode not in ("colocate", "server"):
+            raise ValueError(f"vllm_mode={mode!r} is unknown; choose 'colocate' or 'server'.")
+        if enable_sleep_mode and (mode == "server" or not torch.cuda.is_available()):
+            raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
+        names = adapter_names(population)
+        max_rank = max(population.model.peft_config[name].r for name in names)
+        self.accelerator, self.max_completion_length = accelerator, max_completion_length
+        self.temperature = temperature
+        self.dtype = dtype or _engine_dtype(population, accelerator)
+        self.liveness: dict[str, Liveness] = {}
+        self._serving: dict[str, AdapterVersion] = {}
+        self.sampling = {
+            "max_tokens": max_completion_length,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p or 0.0,
+            "stop": self.stop_strings,
+            "include_stop_str_in_output": True,
+            "stop_token_ids": self.eos_ids,
+            "skip_special_tokens": False,
+            "logprobs": 0,
+        }
+        self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir) if self._main else None
+        self.engine: Engine
+        base_name = population.base_model.name_or_path
+        if mode == "server":
+            url = server_base_url or f"http://{server_host}:{server_port}"
+            self.engine = ServerEngine(url, timeout=server_timeout)
+        else:
+            if not base_name:
+                raise ValueError("The base was made in memory; vLLM needs a folder. Save it and load it from there.")
+            self.engine = ColocateEngine(
+                base_name,
+                tokenizer.name_or_path or base_name,
+                dtype=self.dtype,
+                max_lora_rank=round_up_rank(max_rank),
+                max_loras=max_loras or len(names),
+                max_cpu_loras=max(2 * len(names), max_loras or 0, 4),
+                accelerator=accelerator,
+                tensor_parallel_size=tensor_parallel_size,
+                enable_sleep_mode=enable_sleep_mode,
+                gpu_memory_utilization=gpu_memory_utilization,
+                max_model_len=max_model_length,
+                max_num_seqs=max_num_seqs,
+                model_impl=model_impl,
+                trust_remote_code=trust_remote_code,
+                **(llm_kwargs or {}),
+            )
+        self.canary = Canary(
+            population,
+            self.engine,
+            self._canary_prompt(),
+            dtype=self.dtype,
+            temperature=temperature,
+            autocast=accelerator.autocast if accelerator else nullcontext,
+        )
+        self._together(self.canary.check_base, here=self._feeds)
+        probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
+        self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+
+    def sync(self) -> None:
+        """Brings every adapter whose weights changed to the engine, and every one that the engine lost.
+
+        Raises:
+            EngineError: If an adapter cannot be written or loaded.
+            LivenessError: If a member is not sampled from its current weights.
+        """
+        self.engine.wake()
+        changed = self._share(self._together(lambda: self.files.write_changed(), here=self._main))
+        lost = self._share(self._together(lambda: self.engine.missing(self._kept(changed)), here=self._main))
+        if not changed and not lost:
+            return
+        outdated = [self._serving[version.member] for version in changed if version.member in self._serving]
+        target = self._serving | {version.member: version for version in changed}
+        self._serving = {}  # nobody can be sampled until the canary has seen everybody
+        self._together(lambda: self._bring([*changed, *lost], target), here=self._feeds)
+        self._together(lambda: self._unload(outdated), here=self._feeds)
+        self._serving = target
+
+    def draw(
+        self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
+    ) -> list[Completion]:
+        """Draws completions for tokenised prompts with explicit 32-bit row seeds, all in one call of the engine.
+
+        Raises:
+            ValueError: If a prompt is too long, or the base and members are asked in one call.
+            EngineError: If a member has not been brought to the engine, or the engine cannot be reached.
+        """
+        self._check_rows(prompt_ids, members)
+        self.engine.wake()
+        rows = [
+            EngineRow(
+                ids,
+                None if name is None else self._serving[name],
+                seed & 0xFFFFFFFF,
+                self.temperature * temperature_of(self.population, name),
+            )
+            for ids, name, seed in zip(prompt_ids, members, row_seeds, strict=True)
+        ]
+        drawn = self._generate(rows)
+        self.engine.sleep()
+        return [
+            self._completion(ids, answer.ids, answer.logprobs) for ids, answer in zip(prompt_ids, drawn, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Ends the engine of this process, or takes the members off the server, and removes the files."""
+        self._unload(self._serving.values() if self._feeds and not self.engine.everywhere else ())
+        self._serving = {}
+        self.engine.close()
+        if self.files:
+            self.files.close()
+
+    # One step of a sync or a draw ------------------------------------------------------------------------------
+
+    def _kept(self, changed: list[AdapterVersion]) -> list[AdapterVersion]:
+        new = {version.member for version in changed}
+        return [version for name, version in self._serving.items() if name not in new]
+
+    def _bring(self, versions: list[AdapterVersion], target: dict[str, AdapterVersion]) -> None:
+        for version in versions:
+            self.engine.load(version)
+        self.liveness = self.canary.check_members(list(target.values()))
+
+    def _unload(self, versions: Iterable[AdapterVersion]) -> None:
+        for version in versions:
+            self.engine.unload(version)
+
+    def _generate(self, rows: list[EngineRow]) -> list[Drawn]:
+        """All rows, again from the start if a server went away: a row's tokens depend on its seed alone."""
+        for attempt in range(RESTARTS + 1):
+            try:
+                if attempt:
+                    serving = list(self._serving.values())
+                    self._bring(self.engine.missing(serving), self._serving)
+                return self.engine.generate(rows, self.sampling)
+            except ServerLost as error:
+                if attempt == RESTARTS:
+                    raise
+                logger.warning("%s. Waiting for it, then drawing the rows again.", error)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_rows(self, prompt_ids: Sequence[list[int]], members: Sequence[str | None]) -> None:
+        unknown = sorted({name for name in members if name is not None and name not in self._serving})
+        if unknown:
+            raise EngineError(
+                f"{unknown} cannot be sampled: {self.engine.where} serves {sorted(self._serving)}. Call sync() first, "
+                "and again whenever it has failed."
+            )
+        longest = max(map(len, prompt_ids), default=0)
+        if longest + self.max_completion_length > self.engine.max_model_length:
+            raise ValueError(
+                f"A prompt of {longest} tokens and max_completion_length={self.max_completion_length} exceed the "
+                f"{self.engine.max_model_length} tokens of {self.engine.where}; raise vllm_max_model_length."
+            )
+
+    def _canary_prompt(self) -> list[int]:
+        special = {*self.tokenizer.all_special_ids, *self.eos_ids}
+        size = min(len(self.tokenizer), self.population.base_model.config.vocab_size)
+        length = min(self.engine.block_size + TOKENS, self.engine.max_model_length - TOKENS)
+        return canary_prompt([token for token in range(size) if token not in special], length)
+
+    # Ranks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _main(self) -> bool:
+        return self.accelerator is None or self.accelerator.is_main_process
+
+    @property
+    def _feeds(self) -> bool:
+        """Whether this rank loads adapters and runs the canary: each with an engine of its own, else the main one."""
+        return self.engine.everywhere or self._main
+
+    @property
+    def _alone(self) -> bool:
+        return self.accelerator is None or self.accelerator.num_processes == 1
+
+    def _together(self, work: Callable[[], Any], *, here: bool) -> Any:
+        """Do `work` on the ranks where `here`; if one fails, all raise instead of waiting for it."""
+        if self._alone:
+            return work()
+        result, problem = None, None
+        if here:
+            try:
+                result = work()
+            except Exception as error:
+                problem = error
+        failures = gather_object([problem and f"rank {self.accelerator.process_index}: {problem}"])
+        if problem:
+            raise problem
+        if any(failures):
+            raise EngineError(next(filter(None, failures)))
+        return result
+
+    def _share(self, value: Any) -> Any:
+        """What the main process has."""
+        return value if self._alone else broadcast_object_list([value])[0]
+
+
+def _engine_dtype(population: Population, accelerator) -> torch.dtype:
+    """bfloat16 under bf16 mixed precision, else the base's own type: what the trainer's forward pass computes in."""
+    if accelerator is not None and accelerator.mixed_precision == "bf16":
+        return torch.bfloat16
+    dtype = population.base_model.dtype
+    if dtype not in TOLERANCES:
+        raise ValueError(f"The base has type {dtype}; an engine serves float32, bfloat16 or float16.")
+    return dtype

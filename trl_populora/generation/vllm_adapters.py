@@ -1,0 +1,165 @@
+"""Adapters on their way to an engine: one PEFT folder per member and version, written only when the weights changed.
+
+vLLM reads adapters from files. Whether a member has changed is asked of its weights, not of whoever changed them: a
+hash of the bytes that a file would hold. Every version has a name, an id and a path that were never used before,
+because vLLM goes on answering with the old weights under a known id, and may reuse cached prefixes of a known name.
+Nothing here imports vllm.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+import weakref
+from typing import NamedTuple
+
+import torch
+import xxhash
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..population import Population
+from ..population.factors import Factors
+
+
+ADAPTER_FILE = "adapter_model.safetensors"
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+MEMORY_FOLDER = "/dev/shm"
+
+
+class AdapterVersion(NamedTuple):
+    """One state of one member's adapter, as an engine knows it.
+
+    Attributes:
+        member (`str`): Adapter name in the population.
+        name (`str`): Name that the engine knows it by; never reused.
+        id (`int`): Number that the engine knows it by, from 1; never reused.
+        path (`str`): PEFT folder; never reused.
+    """
+
+    member: str
+    name: str
+    id: int
+    path: str
+
+
+def round_up_rank(rank: int) -> int:
+    """Smallest `max_lora_rank` that vLLM accepts and that holds `rank`.
+
+    Raises:
+        ValueError: If the rank is larger than all of them.
+    """
+    for allowed in LORA_RANKS:
+        if rank <= allowed:
+            return allowed
+    raise ValueError(f"lora_r={rank} is more than vLLM serves; choose at most {LORA_RANKS[-1]}.")
+
+
+def adapter_names(population: Population) -> list[str]:
+    """Names of all adapters on the model: the members, and whoever else lives there."""
+    return list(population.model.peft_config)
+
+
+def temperature_of(population: Population, name: str | None) -> float:
+    """Sampling temperature of an adapter as a multiple of the run's; 1 for the base."""
+    return 1.0 if name is None else population.routing._temperatures.get(name, 1.0)
+
+
+class AdapterFiles:
+    """Writes changed adapters and removes files that no engine needs any more.
+
+    Args:
+        population ([`Population`]): Members and their model.
+        dtype (`torch.dtype`): Type of the stored weights: the engine's.
+        folder (`str`, *optional*):
+            Where the files go; every engine must see it under this path. Default: a folder in memory (`/dev/shm`), or
+            where there is none, for temporary files. A sub-folder of its own is made, and removed by `close()` or
+            when the process ends.
+    """
+
+    def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None):
+        self.population, self.dtype = population, dtype
+        self.run = secrets.token_hex(4)
+        parent = folder or (MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else tempfile.gettempdir())
+        try:
+            os.makedirs(parent, exist_ok=True)
+            self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
+        except OSError as error:
+            raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
+        os.chmod(self.folder, 0o755)  # a server may run as somebody else
+        self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
+        self._digests: dict[str, bytes] = {}
+        self._current: dict[str, AdapterVersion] = {}
+        self._superseded: list[AdapterVersion] = []
+        self._written = 0
+
+    def write_changed(self) -> list[AdapterVersion]:
+        """Write a new version of every adapter whose weights differ from those written last.
+
+        Files of a superseded version stay until the next call: an engine may still have them open or unread.
+
+        Raises:
+            ValueError: If an adapter's scaling is not what its configuration says.
+        """
+        for old in self._superseded:
+            shutil.rmtree(old.path, ignore_errors=True)
+        self._superseded = []
+        versions = []
+        for name in adapter_names(self.population):
+            tensors, digest = pack(self.population.factors(name), self.dtype)
+            if digest == self._digests.get(name):
+                continue
+            version = self.write(name, tensors, self.config_of(name))
+            if name in self._current:
+                self._superseded.append(self._current[name])
+            self._current[name], self._digests[name] = version, digest
+            versions.append(version)
+        return versions
+
+    def write(self, member: str, tensors: dict[str, Tensor], config) -> AdapterVersion:
+        """Write one PEFT folder under a fresh name; it appears whole or not at all."""
+        self._written += 1
+        name = f"{member}-{self.run}-{self._written}"
+        version = AdapterVersion(member, name, self._written, os.path.join(self.folder, name))
+        scratch = os.path.join(self.folder, f".{name}")
+        os.mkdir(scratch)
+        save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
+        config.save_pretrained(scratch)
+        os.rename(scratch, version.path)
+        return version
+
+    def config_of(self, name: str):
+        """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
+        config = self.population.model.peft_config[name]
+        stated = config.lora_alpha / (config.r**0.5 if config.use_rslora else config.r)
+        for path, factor in self.population.factors(name).items():
+            if abs(factor.scaling - stated) > 1e-9 * stated or factor.A.shape[0] != config.r:
+                raise ValueError(
+                    f"Adapter {name!r} has rank {factor.A.shape[0]} and scaling {factor.scaling} at {path}, but its "
+                    f"configuration says {config.r} and {stated}; an engine would serve the latter."
+                )
+        return config
+
+    def close(self) -> None:
+        self._close()
+
+
+def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes]:
+    """Factors under PEFT's names on the host, views of one buffer, and the digest of their bytes.
+
+    One transfer and one hash for the whole adapter, whatever the number of its matrices.
+    """
+    parts = {
+        f"{path}.lora_{letter}.weight": matrix
+        for path, factor in factors.items()
+        for letter, matrix in (("A", factor.A), ("B", factor.B))
+    }
+    flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()]).cpu()
+    digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy())
+    pieces = flat.split([matrix.numel() for matrix in parts.values()])
+    return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child ends too, and these are not its files
+        shutil.rmtree(folder, ignore_errors=True)

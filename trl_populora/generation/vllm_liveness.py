@@ -1,0 +1,270 @@
+"""The canary: proof that an engine answers each member's rows with the weights the trainer has now (invariant 4).
+
+An engine holds copies of the adapters. Stale copies, a mixed-up slot or a cached prefix of other weights raise no
+error anywhere; they train the population on somebody else's completions. So every member of a changed population draws
+a few tokens in one mixed batch, and the log-probabilities that the engine reports for them and for their likeliest
+alternatives must be those of the trainer's own routed forward pass. The prompt is the same for all members and for all
+versions and longer than a block of the prefix cache, so that a block of other weights, if one were reused, is under
+the drawn tokens.
+
+Members whose adapters do hardly anything yet (B = 0 at the start) cannot be told from the base or from each other by
+what they say. That the engine keeps adapters and versions apart is therefore shown once, at the start, with probes:
+random adapters that do much.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..population import Population
+from ..population.factors import Factor, Factors
+from .vllm_adapters import AdapterFiles, AdapterVersion, adapter_names, pack, temperature_of
+from .vllm_engine import Drawn, Engine, EngineRow, LivenessError
+
+
+TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
+LIKELIEST = 5
+# Largest root mean square of the differences, in nats. Rounding of matrix products in another order, measured on two
+# models (docs/vllm.md), is at least ten times smaller in float32 and three times smaller in bfloat16.
+TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
+PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
+
+
+class Liveness(NamedTuple):
+    """What the canary saw of one member.
+
+    Attributes:
+        error (`float`): Root mean square of engine minus trainer over the compared log-probabilities, in nats.
+        effect (`float`): The same of engine minus frozen base: how far the adapter can be told from no adapter.
+    """
+
+    error: float
+    effect: float
+
+
+class Canary:
+    """Compares an engine with the trainer's model on a fixed prompt.
+
+    Args:
+        population ([`Population`]): Members and their model.
+        engine ([`Engine`]): Engine under test.
+        prompt_ids (`list[int]`): The prompt; longer than `engine.block_size`.
+        dtype (`torch.dtype`): The engine's type, which decides the tolerance.
+        temperature (`float`): The run's; 0 is tested at 1.
+        autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        engine: Engine,
+        prompt_ids: list[int],
+        *,
+        dtype: torch.dtype,
+        temperature: float,
+        autocast=nullcontext,
+    ):
+        self.population, self.engine, self.prompt_ids, self.autocast = population, engine, prompt_ids, autocast
+        self.dtype, self.temperature = dtype, temperature or 1.0
+        self.sampling = {
+            "max_tokens": TOKENS,
+            "logprobs": LIKELIEST,
+            "ignore_eos": True,
+            "stop": [],
+        }
+
+    def tolerance(self, member: str | None) -> float:
+        """Largest root mean square difference, in nats; a temperature below 1 magnifies rounding as well."""
+        return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
+
+    # Checks ----------------------------------------------------------------------------------------------------
+
+    def check_members(self, versions: Sequence[AdapterVersion]) -> dict[str, Liveness]:
+        """Every version draws in one mixed batch and must agree with the trainer's own weights of its member.
+
+        Raises:
+            LivenessError: Naming the member, the difference, and whose weights the answer looks like.
+        """
+        members = [version.member for version in versions]
+        drawn = self._draw(versions)
+        own, base = self._reference(members, drawn), self._reference(members, drawn, base=True)
+        seen = {
+            member: Liveness(distance(answer, mine), distance(answer, without))
+            for member, answer, mine, without in zip(members, drawn, own, base, strict=True)
+        }
+        for version, answer in zip(versions, drawn, strict=True):
+            if not seen[version.member].error <= self.tolerance(version.member):
+                raise LivenessError(self._explain(version, answer, seen[version.member]))
+        return seen
+
+    def check_base(self) -> None:
+        """The base, alone in its call, must be the trainer's.
+
+        Raises:
+            LivenessError: If it is another model, or reports log-probabilities before temperature and filters.
+        """
+        (certain,) = self._draw([None], top_k=1)  # there is one token to draw, so its probability is 1
+        if min(certain.logprobs) < -1e-3:
+            raise LivenessError(
+                f"{self.engine.where} reports log-probabilities before temperature and filters: "
+                f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode processed_logprobs`."
+            )
+        (answer,) = self._draw([None])
+        error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
+        if not error <= tolerance:
+            raise LivenessError(
+                f"{self.engine.where} does not answer like the trainer's frozen base: log-probabilities differ by "
+                f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
+                f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
+            )
+
+    def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
+        """Write the probes' files: two states of each of two adapters that no member owns."""
+        config = files.config_of(adapter_names(self.population)[0])
+        members = ("probe_a", "probe_b", "probe_a", "probe_b")
+        states = [pack(self._probe(seed), files.dtype)[0] for seed in range(4)]
+        return [files.write(member, state, config) for member, state in zip(members, states, strict=True)]
+
+    def check_mechanism(self, probes: Sequence[AdapterVersion]) -> None:
+        """Two strong random adapters in one batch, then new weights for both: all are told apart, and from the base.
+
+        Raises:
+            LivenessError: Naming the probe, and whose weights the answer looks like.
+        """
+        states, tolerance = [self._probe(seed) for seed in range(4)], self.tolerance(None)
+        for first in (0, 2):
+            pair = [first, first + 1]
+            for i in pair:
+                self.engine.load(probes[i])
+            drawn = self._draw([probes[i] for i in pair * 2])
+            base = self._reference([None] * len(drawn), drawn, base=True)
+            said = {"the base": [distance(*each) for each in zip(drawn, base, strict=True)]}
+            for j, state in enumerate(states):
+                said[f"probe {j}"] = self._errors_of_probe(state, drawn)
+            for row, i in enumerate(pair * 2):
+                errors = {name: values[row] for name, values in said.items()}
+                own = errors.pop(f"probe {i}")
+                nearest = min(errors, key=errors.__getitem__)
+                if not own <= tolerance or errors[nearest] <= 2 * tolerance:
+                    raise LivenessError(
+                        f"{self.engine.where} does not keep adapters apart: probe {i} differs from what it should say "
+                        f"by {own:.3g} (tolerance {tolerance:.3g}), and from {nearest} by {errors[nearest]:.3g}."
+                    )
+        for version in probes:
+            self.engine.unload(version)
+        self.check_base()
+
+    # What the engine says, what the trainer says ----------------------------------------------------------------
+
+    def _draw(self, versions: Sequence[AdapterVersion | None], **filters) -> list[Drawn]:
+        temperatures = [temperature_of(self.population, version and version.member) for version in versions]
+        rows = [
+            EngineRow(self.prompt_ids, version, seed, self.temperature * temperatures[seed])
+            for seed, version in enumerate(versions)
+        ]
+        return self.engine.generate(rows, self.sampling | filters)
+
+    def _reference(self, members: Sequence[str | None], drawn: Sequence[Drawn], *, base: bool = False) -> Tensor:
+        """The trainer's log-probabilities `(rows, tokens, vocabulary)` at the drawn positions.
+
+        `base` leaves the adapters out and keeps their temperatures.
+        """
+        routing, names = self.population.routing, [member or "" for member in members]  # "": at temperature 1
+        with routing.base(names) if base else routing.rows(names):
+            return self._forward(drawn)
+
+    @torch.no_grad()
+    def _forward(self, drawn: Sequence[Drawn]) -> Tensor:
+        model = self.population.base_model
+        ids = torch.tensor([self.prompt_ids + answer.ids[:-1] for answer in drawn], device=model.device)
+        training = model.training
+        if training:
+            model.eval()
+        try:
+            with self.autocast():
+                logits = model(input_ids=ids, logits_to_keep=TOKENS, use_cache=False).logits
+        finally:
+            if training:
+                model.train()
+        return torch.log_softmax(logits.float() / self.temperature, dim=-1).cpu()
+
+    # Explanations ----------------------------------------------------------------------------------------------
+
+    def _explain(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> str:
+        tolerance, candidates = self.tolerance(version.member), {"the frozen base, without any adapter": seen.effect}
+        for other in adapter_names(self.population):
+            if other != version.member:
+                candidates[repr(other)] = distance(answer, self._reference([other], [answer])[0])
+        nearest = min(candidates, key=candidates.__getitem__)
+        if candidates[nearest] > tolerance:
+            nearest = "nobody's current weights: older ones, another file, or a cached prefix of other weights"
+        return (
+            f"{self.engine.where} does not sample {version.member!r} from its current weights: log-probabilities "
+            f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; file {version.path}). "
+            f"The answer looks like {nearest}."
+        )
+
+    # Probes ----------------------------------------------------------------------------------------------------
+
+    def _probe(self, seed: int) -> Factors:
+        """Random factors whose weight change is `PROBE_STRENGTH` of each adapted matrix."""
+        generator = torch.Generator().manual_seed(seed)
+        name, factors = adapter_names(self.population)[0], {}
+        for path, (A, B, scaling) in self.population.factors(name).items():
+            layer = self.population.model.get_submodule(path)
+            weight = layer.get_base_layer().weight
+            spread = weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
+            size = PROBE_STRENGTH * spread / (scaling * math.sqrt(A.shape[0]))
+            a = torch.randn(A.shape, generator=generator)
+            b = torch.randn(B.shape, generator=generator) * size
+            factors[path] = Factor(a.to(A.device), b.to(B.device), scaling)
+        return factors
+
+    def _errors_of_probe(self, factors: Factors, drawn: Sequence[Drawn]) -> list[float]:
+        with self.population.routing.base(), added(self.population.model, factors):
+            reference = self._forward(drawn)
+        return [distance(*each) for each in zip(drawn, reference, strict=True)]
+
+
+def distance(answer: Drawn, reference: Tensor) -> float:
+    """Root mean square difference of the log-probabilities that an answer reports from `reference`, in nats.
+
+    Args:
+        answer ([`Drawn`]): What the engine reported.
+        reference (`torch.Tensor` of shape `(tokens, vocabulary)`): Log-probabilities of the same contexts.
+    """
+    squares = [
+        (logprob - reference[position, token].item()) ** 2
+        for position, reported in enumerate(answer.likeliest)
+        for token, logprob in reported.items()
+    ]
+    return math.sqrt(sum(squares) / len(squares))
+
+
+@contextmanager
+def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
+    """Context in which the forward of each module in `factors` has their contribution added."""
+
+    def hook(factor: Factor):
+        def add(module, args, output):
+            x = args[0].to(factor.A.dtype)
+            return output + (factor.scaling * (x @ factor.A.T) @ factor.B.T).to(output.dtype)
+
+        return add
+
+    handles = [model.get_submodule(path).register_forward_hook(hook(factor)) for path, factor in factors.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def canary_prompt(vocabulary: Sequence[int], length: int) -> list[int]:
+    """The fixed prompt: ordinary tokens in a random order that never changes."""
+    picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
+    return [vocabulary[pick] for pick in picks]

@@ -1,0 +1,67 @@
+"""The user's own prompts and reward functions, by name, as a recipe gives them."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+
+
+FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+def load_prompts(name: str, *, config: str | None = None, split: str = "train") -> Dataset:
+    """A dataset with a `prompt` column.
+
+    Args:
+        name (`str`): Hub id, a file (`.jsonl`, `.json`, `.parquet`, `.csv`), or a folder of `Dataset.save_to_disk`.
+        config (`str`, *optional*): Configuration of a Hub dataset.
+        split (`str`, *optional*, defaults to `"train"`): Split.
+
+    Raises:
+        ValueError: If it cannot be loaded or has no prompts.
+    """
+    kind = FILES.get(os.path.splitext(name)[1])
+    try:
+        if kind is not None:
+            dataset = load_dataset(kind, data_files=name, split="train")
+        elif os.path.isfile(os.path.join(name, "state.json")) or os.path.isfile(
+            os.path.join(name, "dataset_dict.json")
+        ):
+            dataset = load_from_disk(name)
+        else:
+            dataset = load_dataset(name, config, split=split)
+    except (OSError, ValueError, ConnectionError) as error:
+        raise ValueError(f"dataset_name={name!r} cannot be loaded: {' '.join(str(error).split())}") from None
+    if isinstance(dataset, DatasetDict):
+        if split not in dataset:
+            raise ValueError(f"dataset_split={split!r} is not in {name!r}, which has {sorted(dataset)}.")
+        dataset = dataset[split]
+    if "prompt" not in dataset.column_names:
+        raise ValueError(f"dataset_name={name!r} has no column 'prompt', only {dataset.column_names}.")
+    return dataset
+
+
+def load_rewards(names: Sequence[str]) -> list[Callable]:
+    """Reward functions by name: `module.function` from the path or the working folder, or a function of `trl.rewards`.
+
+    Raises:
+        ValueError: If there is no such function.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    functions = []
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        try:
+            function = getattr(import_module(module or "trl.rewards"), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(
+                f"reward_funcs: {name!r} cannot be imported ({error}). Give 'module.function', with the module in the "
+                "working folder or installed, or the name of a function in trl.rewards."
+            ) from None
+        if not callable(function):
+            raise ValueError(f"reward_funcs: {name!r} is a {type(function).__name__}, not a function.")
+        functions.append(function)
+    return functions

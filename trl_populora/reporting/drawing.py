@@ -1,0 +1,26 @@
+"""What all pictures share: colours, line styles and figures that need no display.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart.
+"""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+STYLES = ("-", "--", ":", "-.")
+
+
+def need_matplotlib() -> None:
+    """Raises `ValueError`, with the fix, where matplotlib is not installed."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+
+
+def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = None, **options):
+    """A figure and its axes in reading order; `size` in inches."""
+    # Without pyplot: it keeps figures in global state and chooses a backend for the whole process.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size or (5.4 * columns, 3.7 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
