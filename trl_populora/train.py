@@ -324,6 +324,7 @@ def finish(run: RunArguments, args, trainer, view) -> None:
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
     if args.push_to_hub:
         trainer.push_to_hub()
+    trainer.close()
     trainer.accelerator.end_training()
 
 

@@ -152,6 +152,11 @@ def test_a_server_is_waited_for_with_a_limit(server):
     ServerEngine(server.url, timeout=2.0).close()
     assert [path for path, _ in server.asked].count("/v1/models") == 3
     with pytest.raises(EngineError, match=r"does not answer after 0.1 s .*Start it with `VLLM_ALLOW_RUNTIME"):
+        hanging = threading.Event()
+        server.answers["/v1/models"] = lambda body: (hanging.wait(5.0), models)[1]
+        ServerEngine(server.url, timeout=0.1)
+    hanging.set()
+    with pytest.raises(EngineError, match=r"does not answer after 0.1 s .*Start it with `VLLM_ALLOW_RUNTIME"):
         ServerEngine("http://localhost:9", timeout=0.1)
 
 

@@ -4,10 +4,9 @@ import struct
 
 import pytest
 
+from tests.reporting.conftest import make_round
 from trl_populora.reporting.drawing import COLOURS
 from trl_populora.reporting.family_tree import MARKERS, REST, plot_family_tree
-
-from tests.reporting.conftest import make_round
 
 
 def birth(slot, version, *parents, operator="clone"):
@@ -54,6 +53,17 @@ def test_the_legend_names_the_operators_that_occurred():
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["clone", "mine"]
     assert len(set(MARKERS.values())) == len(MARKERS)
+
+
+def test_members_that_came_or_went_with_a_resume_have_lanes():
+    before = [make_round(k, size=2) for k in range(3)]
+    event = birth("student_0", 1, ("student_2", 1))  # whose own birth is in no round
+    after = [make_round(k, size=3, events=(event,) if k == 4 else ()) for k in range(3, 6)]
+    students = plot_family_tree(before + after).axes[1]
+    assert students.get_title() == "Replacements: 1. Founders with living descendants: 2"
+    shrunk = [make_round(k, size=1) for k in range(6, 8)]
+    labels = [label.get_text() for label in plot_family_tree(after + shrunk).axes[1].get_yticklabels()]
+    assert labels == ["student_0@1", "student_1@0", "student_2@0"]
 
 
 def test_no_replacement_no_picture(rounds):

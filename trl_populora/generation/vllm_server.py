@@ -131,7 +131,7 @@ class ServerEngine:
         deadline = time.monotonic() + self.timeout
         while True:
             try:
-                status, answer = self._ask("GET", "/v1/models")
+                status, answer = self._ask("GET", "/v1/models", limit=self.timeout)
                 if status == 200:
                     return json.loads(answer)["data"]
                 problem = f"status {status}: {_message(answer)}"
@@ -144,16 +144,21 @@ class ServerEngine:
                 )
             time.sleep(min(RETRY_SECONDS, self.timeout / 10))
 
-    def _ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, str]:
+    def _ask(self, method: str, path: str, body: dict | None = None, *, limit: float | None = None) -> tuple[int, str]:
         """Status and text of one request, over this thread's own connection, made anew if the server closed it.
+
+        A row may wait long for its turn, so an answer is waited for without limit unless one is given (in seconds); a
+        machine that is gone is noticed by the connection's keep-alive.
 
         Raises:
             ServerLost: If there is no server.
         """
         kept = getattr(self._local, "connection", None)
-        for attempt in (0, 1) if kept else (1,):
+        usable = kept is not None and kept.sock is not None  # None: the server announced that it would close
+        for attempt in (0, 1) if usable else (1,):
             try:
-                connection = kept if attempt == 0 and kept else self._connect()
+                connection = kept if attempt == 0 else self._connect()
+                connection.sock.settimeout(limit)
                 connection.request(
                     method,
                     self._parsed.path + path,
@@ -175,8 +180,6 @@ class ServerEngine:
         connection = kind(self._parsed.hostname, self._parsed.port)
         connection.timeout = self.timeout
         connection.connect()
-        # A row may wait long for its turn, so there is no limit on an answer; a machine that is gone is noticed here.
-        connection.sock.settimeout(None)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):

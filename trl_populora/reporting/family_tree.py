@@ -6,7 +6,7 @@ occupant descends through first parents; it may change where a child moves in, a
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..diagnostics import RoundSummary
 from .drawing import COLOURS, new_figure
@@ -52,7 +52,8 @@ def plot_family_tree(history: Sequence[RoundSummary]):
         return None
     numbers = sorted({number for number, _ in births})
     slant = 0.6 * min([after - before for before, after in zip(numbers, numbers[1:])], default=numbers[0])
-    sides = [side for side in (history[-1].teachers, history[-1].students) if side]
+    sides = [dict.fromkeys(name for s in history for name in getattr(s, role)) for role in ("teachers", "students")]
+    sides = [list(side) for side in sides if side]  # also of members that a resumed run has left behind
     height = max(3.2, 0.26 * max(map(len, sides)) + 1.6)
     width = max(5.4, min(0.28 * len(numbers) + 3, 8.5))
     figure, axes = new_figure(1, len(sides), size=(width * len(sides), height))
@@ -68,14 +69,18 @@ def _draw_side(axis, side: Sequence[str], births: Sequence[tuple[int, Mapping]],
 
     lane = {name: k for k, name in enumerate(side)}
     founder, latest = _founders(side, births)
-    living = Counter(founder[individual] for individual in latest.items())
-    colour = dict(zip([name for name, _ in living.most_common()], COLOURS))
+    living = Counter(founder(*individual) for individual in latest.items())
+    palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
+
+    def colour(name: str, version: int) -> str:
+        return palette.get(founder(name, version), REST)
+
     since = dict.fromkeys(side, (0, 0))  # round and version
     for number, event in births:
         slot, parents = event["slot"], [tuple(parent) for parent in event["parents"]]
-        own = colour.get(founder[parents[0]], REST)
+        own = colour(*parents[0])
         start, version = since[slot]
-        axis.hlines(lane[slot], start, number, color=colour.get(founder[slot, version], REST), linewidth=3)
+        axis.hlines(lane[slot], start, number, color=colour(slot, version), linewidth=3)
         since[slot] = (number, event["version"])
         for k, (parent, _) in enumerate(parents):
             ink = {"color": "#999999", "linewidth": 0.6} if k else {"color": own, "linewidth": 1.2}
@@ -83,7 +88,7 @@ def _draw_side(axis, side: Sequence[str], births: Sequence[tuple[int, Mapping]],
         marker = MARKERS.get(event["operator"], OTHER_MARKER)
         axis.plot([number], [lane[slot]], marker=marker, color=own, markeredgecolor="black", markersize=6, zorder=3)
     for name, (start, version) in since.items():
-        axis.hlines(lane[name], start, end, color=colour.get(founder[name, version], REST), linewidth=3)
+        axis.hlines(lane[name], start, end, color=colour(name, version), linewidth=3)
     axis.set_yticks(range(len(side)), [f"{name}@{latest[name]}" for name in side], fontsize=7)
     axis.set_ylim(len(side) - 0.4, -0.6)  # the first slot on top
     axis.set_xlim(0, end * 1.02)
@@ -93,13 +98,18 @@ def _draw_side(axis, side: Sequence[str], births: Sequence[tuple[int, Mapping]],
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tuple[dict, dict[str, int]]:
-    """Founder of every individual (slot, version) in the line of first parents, and the version that lives now."""
-    founder, latest = {(name, 0): name for name in side}, dict.fromkeys(side, 0)
+def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tuple[Callable, dict[str, int]]:
+    """Founder of an individual (slot, version) in the line of first parents, and the version that lives in each slot.
+
+    An individual whose birth is not among `births`, as after a resume with more members, counts as a founder.
+    """
+    latest = dict.fromkeys(side, 0)
+    known: dict[tuple[str, int], str] = {}
     for _, event in births:
-        founder[event["slot"], event["version"]] = founder[tuple(event["parents"][0])]
+        first, version = event["parents"][0]
+        known[event["slot"], event["version"]] = known.get((first, version), first)
         latest[event["slot"]] = event["version"]
-    return founder, latest
+    return lambda name, version: known.get((name, version), name), latest
 
 
 def _legend(figure, operators: set[str]) -> None:

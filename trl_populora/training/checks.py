@@ -184,7 +184,19 @@ def check_supported(args):
     refuse(args.top_entropy_quantile < 1.0, f"top_entropy_quantile={args.top_entropy_quantile} couples members")
     refuse(args.router_aux_loss_coef, "router_aux_loss_coef couples members")
     refuse(args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)")
-    refuse(args.use_vllm, "use_vllm=true: the multi-LoRA engine is not part of this version")
+    refuse(
+        args.use_vllm and args.vllm_structured_outputs_regex,
+        "vllm_structured_outputs_regex: members write programs and answers of their own form",
+    )
+    refuse(
+        args.use_vllm
+        and args.vllm_importance_sampling_correction
+        and args.loss_type == "vespo"
+        and args.vllm_importance_sampling_mode not in ("token_truncate", "token_mask"),
+        f"loss_type='vespo' with vllm_importance_sampling_mode={args.vllm_importance_sampling_mode!r} (use "
+        "'token_truncate' or 'token_mask')",
+    )
+    refuse(args.vllm_max_loras is not None and args.vllm_max_loras < 1, f"vllm_max_loras={args.vllm_max_loras} (< 1)")
     refuse(
         args.shard_base and args.use_vllm and args.vllm_mode == "server",
         "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",

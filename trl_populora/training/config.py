@@ -146,6 +146,14 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Resume from a checkpoint of another number of members: those that both have go on, new ones start as
             copies, the others are left behind. Otherwise such a checkpoint is refused.
 
+        > Parameters that control the vLLM engine (`use_vllm=True`), beside GRPOConfig's
+
+        vllm_max_loras (`int`, *optional*):
+            Distinct adapters in one batch of the engine; all of them if unset. Fewer save GPU memory.
+        vllm_adapter_dir (`str`, *optional*):
+            Folder through which adapters reach the engine; memory of this machine if unset. A server on another
+            machine needs a shared one.
+
         > Parameters that control the executor
 
         executor_workers (`int`, *optional*):
@@ -248,6 +256,12 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
     resize_on_resume: bool = field(
         default=False, metadata={"help": "Resume also from a checkpoint of another number of members."}
+    )
+    vllm_max_loras: int | None = field(
+        default=None, metadata={"help": "Distinct adapters in one batch of the vLLM engine; all if unset."}
+    )
+    vllm_adapter_dir: str | None = field(
+        default=None, metadata={"help": "Folder through which adapters reach vLLM; memory of this machine if unset."}
     )
     executor_workers: int | None = field(default=None, metadata={"help": "Parallel sandboxes; all cores if unset."})
     executor_cpu_seconds: float = field(default=0.5, metadata={"help": "CPU limit of one program, in seconds."})

@@ -159,7 +159,30 @@ def make_sampler(args: PopulationSelfPlayConfig, population: Population, tokeniz
         min_p=args.min_p,
         template=args.prompt_template,
     )
-    return TransformersSampler(population, tokenizer, batch_size=args.generation_rows, **settings)
+    if not args.use_vllm:
+        return TransformersSampler(population, tokenizer, batch_size=args.generation_rows, **settings)
+    from ..generation.vllm import VLLMSampler
+
+    return VLLMSampler(
+        population,
+        tokenizer,
+        accelerator=accelerator,
+        mode=args.vllm_mode,
+        server_base_url=args.vllm_server_base_url,
+        server_host=args.vllm_server_host,
+        server_port=args.vllm_server_port,
+        server_timeout=args.vllm_server_timeout,
+        tensor_parallel_size=args.vllm_tensor_parallel_size,
+        gpu_memory_utilization=args.vllm_gpu_memory_utilization,
+        max_model_length=args.vllm_max_model_length,
+        max_num_seqs=args.rows_per_round,
+        enable_sleep_mode=args.vllm_enable_sleep_mode,
+        model_impl=args.vllm_model_impl,
+        trust_remote_code=args.trust_remote_code,
+        max_loras=args.vllm_max_loras,
+        adapter_dir=args.vllm_adapter_dir,
+        **settings,
+    )
 
 
 def make_source(args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):

@@ -127,8 +127,7 @@ class DatasetSource:
         self.ratings.load_state_dict(state["ratings"])
 
     def close(self) -> None:
-        """Ends the engine, if there is one; it starts again when it is needed."""
-        self.sampler.close()
+        """Nothing to end."""
 
 
 class PromptSampler(Sampler[int]):

@@ -139,9 +139,8 @@ class SelfPlaySource:
         self.observer.load_state_dict(state["observer"])
 
     def close(self) -> None:
-        """Ends the processes of executor and engine; both start again when they are needed."""
+        """Ends the executor's processes; they start again when they are needed."""
         self.executor.close()
-        self.sampler.close()
 
     def _invite(self, round: int) -> Guests | None:
         """The champions of the round, at home in the population's guest adapters; none before there are any."""

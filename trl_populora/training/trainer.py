@@ -179,15 +179,16 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
-            self.close()
+            self.source.close()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
         return choose_checkpoint(wanted, output_dir=self.args.output_dir, base=fingerprint(self.population.base_model))
 
     def close(self) -> None:
-        """Ends the processes of executor and engine; both start again when they are needed."""
+        """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
         self.source.close()
+        self.source.sampler.close()
 
     # The rows of a generation phase ------------------------------------------------------------------------------
 
@@ -212,6 +213,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         training, step = self.model.training, self.state.global_step
         if not training and self.args.num_teachers:
             raise ValueError("Self-play has no evaluation loop inside training. Use `populora evaluate`.")
+        self._last_loaded_step = step  # the source brings weights to the engine; TRL would merge and push them all
         inputs, self._row_members = self.source.begin(inputs, round=step // self.num_iterations, step=step)
         output = super()._generate_and_score_completions(inputs)
         names = list(self.population)
