@@ -17,7 +17,9 @@ from typing import get_args, get_type_hints
 
 
 RUN_FILE = "run.json"
-LEFTOVERS = ("history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "rounds", "plots", ".saving")
+LEFTOVERS = (
+    "history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "hall_of_fame", "rounds", "plots", ".saving",
+)  # fmt: skip
 
 
 @dataclass

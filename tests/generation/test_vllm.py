@@ -225,7 +225,8 @@ def test_files_end_with_the_sampler(make, tmp_path):
     [
         ({"mode": "inline"}, "vllm_mode='inline' is unknown"),
         ({"enable_sleep_mode": True}, "vllm_enable_sleep_mode"),
-        ({"adapter_dir": "/proc/nowhere"}, "adapter_dir='/proc/nowhere' cannot be written"),
+        ({"max_loras": 0}, "vllm_max_loras=0 must be at least 1"),
+        ({"adapter_dir": "/proc/nowhere"}, "vllm_adapter_dir='/proc/nowhere' cannot be written"),
     ],
 )
 def test_bad_settings_are_refused(make, settings, said):

@@ -119,7 +119,7 @@ def test_a_server_that_fails_is_told_from_one_that_refuses(server, answer, error
         (404, {"detail": "Not Found"}, "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve"),
         (500, {"error": {"message": "LoRA rank 16 is greater than max_lora_rank 8."}}, "a --max-lora-rank that holds"),
         (500, {"error": {"message": "LoRA is not enabled."}}, "serves no LoRA.*--enable-lora"),
-        (404, {"error": {"message": "No adapter found for /dev/shm/x"}}, "does not see /dev/shm/x.*adapter_dir"),
+        (404, {"error": {"message": "No adapter found for /dev/shm/x"}}, "does not see /dev/shm/x.*vllm_adapter_dir"),
         (503, "overloaded", "status 503: overloaded"),
     ],
 )

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-import safetensors.torch
+import peft.peft_model
 import torch
 
 import trl_populora
@@ -27,7 +27,7 @@ POINTS = {
     "optimizer step": (torch.optim.AdamW, "step"),
     "evolution": (Population, "replace"),
     "after evolution": (replacement, "tell"),
-    "adapter file": (safetensors.torch, "save_file"),
+    "adapter file": (peft.peft_model, "safe_save_file"),
     "torch file": (torch, "save"),
     "rename": (os, "replace"),
     "flush to disk": (os, "fsync"),

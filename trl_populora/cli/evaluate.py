@@ -61,7 +61,9 @@ def buffered_ids(folder: str) -> set[str]:
     if not os.path.isfile(path):
         return set()
     with open(path, encoding="utf-8") as file:
-        state = json.load(file)["buffer"]
+        state = json.load(file)["source"].get("buffer")
+    if state is None:  # trained on a dataset
+        return set()
     buffer = TaskBuffer()
     buffer.load_state_dict(state)
     return {task.id for name in ("code_o", "code_i", "code_f") for task in buffer.tasks(name)}

@@ -99,6 +99,8 @@ class VLLMSampler(MemberSampler):
             raise ValueError(f"vllm_mode={mode!r} is unknown; choose 'colocate' or 'server'.")
         if enable_sleep_mode and (mode == "server" or not torch.cuda.is_available()):
             raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
+        if max_loras is not None and max_loras < 1:
+            raise ValueError(f"vllm_max_loras={max_loras} must be at least 1, or unset for all adapters.")
         names = adapter_names(population)
         max_rank = max(population.model.peft_config[name].r for name in names)
         self.accelerator, self.max_completion_length = accelerator, max_completion_length

@@ -85,7 +85,9 @@ class AdapterFiles:
             os.makedirs(parent, exist_ok=True)
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
         except OSError as error:
-            raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
+            raise ValueError(
+                f"vllm_adapter_dir={parent!r} cannot be written ({error}); choose another folder."
+            ) from error
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
         self._digests: dict[str, bytes] = {}

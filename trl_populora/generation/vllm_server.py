@@ -221,5 +221,5 @@ def _why(status: int, answer: str, version: AdapterVersion) -> str:
     if "LoRA is not enabled" in said or "enable_lora" in said:
         return f"it serves no LoRA ({said}). Start it with `{START}`."
     if status == 404:
-        return f"it does not see {version.path}. Set adapter_dir to a folder that both machines share. ({said})"
+        return f"it does not see {version.path}. Set vllm_adapter_dir to a folder that both machines share. ({said})"
     return f"status {status}: {said}"
