@@ -4,6 +4,9 @@
 
 Everything is measured in one run with one engine: warm, without the prefix cache, the same prompts and the same number
 of tokens (rows never end early), adapters that all do something. The engine holds all members in one batch.
+
+The last part are whole steps of the trainer with that engine, each in a process of its own: one agent, and all
+members, with as many rows in all. Rows end where they end there, and the second and later steps count.
 """
 
 import argparse
@@ -11,6 +14,8 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -25,10 +30,12 @@ def main() -> None:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     folder = tempfile.mkdtemp(prefix="populora-benchmark-")
     try:
-        result = measure(args, folder)
+        result = {"steps": step_seconds(args, folder)} if args.steps_of else measure(args, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(result, indent=1) if args.json else table(result))
+    if not args.steps_of:
+        result["whole step"] = whole_steps(args)
+    print(json.dumps(result, indent=None if args.steps_of else 1) if args.json else table(result))
 
 
 def parse() -> argparse.Namespace:
@@ -43,6 +50,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--new-tokens", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs and no compilation")
+    parser.add_argument("--steps", type=int, default=3, help="optimizer steps of each whole-step run")
+    parser.add_argument("--steps-of", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rows % args.members:
         parser.error(f"--rows {args.rows} must be a multiple of --members {args.members}")
@@ -65,11 +74,23 @@ def measure(args: argparse.Namespace, folder: str) -> dict:
 
 def make_population(args: argparse.Namespace, folder: str):
     """Population on a base that also lies in a folder, where the engine reads it."""
-    from base_shapes import SHAPES, load
     from peft import LoraConfig
-    from transformers import LlamaConfig
 
     from trl_populora.population import Population
+
+    model, tokenizer = save_base(args, folder)
+    lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
+    teachers = max(1, args.members // 2)
+    population = Population(model, lora, num_teachers=teachers, num_students=max(1, args.members - teachers))
+    for name in population:
+        move(population, name)
+    return population, tokenizer
+
+
+def save_base(args: argparse.Namespace, folder: str):
+    """The base and its tokenizer; one of random weights is saved, because the engine reads it from a folder."""
+    from base_shapes import SHAPES, load
+    from transformers import LlamaConfig
 
     # vLLM's attention on the CPU has no heads smaller than 32.
     SHAPES["tiny"] = LlamaConfig(**{**SHAPES["tiny"].to_diff_dict(), "head_dim": 32})
@@ -80,12 +101,7 @@ def make_population(args: argparse.Namespace, folder: str):
         tokenizer.save_pretrained(folder)
         model.config.name_or_path = tokenizer.name_or_path = folder
         model.name_or_path = folder
-    lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
-    teachers = max(1, args.members // 2)
-    population = Population(model, lora, num_teachers=teachers, num_students=max(1, args.members - teachers))
-    for name in population:
-        move(population, name)
-    return population, tokenizer
+    return model, tokenizer
 
 
 @torch.no_grad()
@@ -159,6 +175,77 @@ def generation_rates(args: argparse.Namespace, sampler) -> dict[str, float]:
     return {**rates, "many over one": rates[many] / rates[one], "one over base": rates[one] / rates["base"]}
 
 
+def whole_steps(args: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a step of all members and of the single agent, and their ratio."""
+    seconds = {}
+    for members in (1, args.members):
+        command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--json", "--steps-of", str(members)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"The run of {members} member(s) failed:\n{done.stderr[-3000:]}")
+        steps = json.loads(done.stdout.splitlines()[-1])["steps"]
+        seconds[members] = statistics.median(steps[1:])
+    return {
+        "1 agent": seconds[1],
+        f"{args.members} members": seconds[args.members],
+        "members over agent": seconds[args.members] / seconds[1],
+    }
+
+
+def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
+    """Wall-clock of each step of a trainer that samples from vLLM: a round, the update, new weights in the engine."""
+    from base_shapes import SHAPES
+    from member_steps import Steps
+    from peft import LoraConfig
+    from transformers import AutoTokenizer, PrinterCallback
+
+    from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+
+    save_base(args, folder)
+    base = folder if args.model in SHAPES else args.model
+    teachers = 1 if args.steps_of == 1 else args.steps_of // 2
+    config = PopulationSelfPlayConfig(
+        output_dir=os.path.join(folder, "run"),
+        num_teachers=teachers,
+        num_students=teachers,
+        shared_member=args.steps_of == 1,
+        prompts_per_teacher=args.members // 2 // teachers,
+        num_generations=2,
+        per_device_train_batch_size=args.members // 2,
+        max_completion_length=args.new_tokens,
+        prompt_style="compact",
+        num_references=1,
+        seed_tasks=8,
+        evolution_interval=0,
+        max_steps=args.steps,
+        learning_rate=1e-5,
+        use_cpu=args.device == "cpu",
+        bf16=args.device == "cuda",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_vllm=True,
+        vllm_max_model_length=2048,
+        vllm_gpu_memory_utilization=0.4,
+        model_init_kwargs={"dtype": "float32" if args.device == "cpu" else "bfloat16"},
+    )
+    trainer = PopulationSelfPlayTrainer(
+        base,
+        lambda completions, **columns: [len(str(completion)) % 7 / 7 for completion in completions],
+        config,
+        processing_class=AutoTokenizer.from_pretrained(base),
+        peft_config=LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear"),
+    )
+    steps = Steps({})
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(steps)
+    try:
+        trainer.train()
+    finally:
+        trainer.close()
+    return [seconds for seconds, _ in steps.steps]
+
+
 def timed(call):
     synchronize()
     begin = time.perf_counter()
@@ -182,6 +269,7 @@ def table(result: dict) -> str:
     lines = [f"{result['settings']['model']} on {result['settings']['device']}, vllm {result['settings']['vllm']}"]
     lines += [f"{'start':>20} {result['start_seconds']:10.2f} s"]
     lines += [f"{'sync, ' + name:>20} {seconds:10.3f} s" for name, seconds in result["sync"].items()]
+    lines += [f"{'step, ' + name:>20} {value:10.3f}" for name, value in result["whole step"].items()]
     for name, value in result["generation"].items():
         lines.append(f"{name:>20} {value:10.2f}{'' if 'over' in name else ' tokens/s'}")
     return "\n".join(lines)

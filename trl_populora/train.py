@@ -17,9 +17,8 @@ from typing import get_args, get_type_hints
 
 
 RUN_FILE = "run.json"
-LEFTOVERS = (
-    "history.jsonl", "lineage.jsonl", "self_play.json", "population.json", "hall_of_fame", "rounds", "plots", ".saving",
-)  # fmt: skip
+RECORD = ("history.jsonl", "lineage.jsonl", "rounds", "plots")
+STATE = ("self_play.json", "population.json", "hall_of_fame", ".saving")
 
 
 @dataclass
@@ -210,7 +209,7 @@ def prepare_output(args) -> str | None:
                 "checkpoint-N folder, or use 'auto'."
             )
         return wanted
-    used = [name for name in (*LEFTOVERS, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
+    used = [name for name in (*RECORD, *STATE, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
     finished = "population.json" in used
     if used and not args.overwrite_output_dir and (finished or not auto):
         raise ValueError(

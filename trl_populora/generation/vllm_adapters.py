@@ -62,7 +62,7 @@ def adapter_names(population: Population) -> list[str]:
 
 def temperature_of(population: Population, name: str | None) -> float:
     """Sampling temperature of an adapter as a multiple of the run's; 1 for the base."""
-    return 1.0 if name is None else population.routing._temperatures.get(name, 1.0)
+    return 1.0 if name is None else population.routing.temperatures.get(name, 1.0)
 
 
 class AdapterFiles:

@@ -84,7 +84,7 @@ class Routing:
             for layer in self.layers.values()
         }
         self._base = model.get_base_model()
-        self._temperatures: dict[str, float] = {}
+        self.temperatures: dict[str, float] = {}  # of adapters that have one of their own
         self._plan: Plan | None = None
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
@@ -141,12 +141,12 @@ class Routing:
                 what goes into it.
         """
         if temperature == 1.0:
-            self._temperatures.pop(name, None)
+            self.temperatures.pop(name, None)
             return
         if not 0 < temperature < float("inf"):
             raise ValueError(f"The temperature of {name!r} must be positive and finite, got {temperature}.")
         self.check_head()
-        self._temperatures[name] = temperature
+        self.temperatures[name] = temperature
 
     def check_head(self) -> None:
         """Raises `ValueError` where members cannot have temperatures of their own (see [`Routing.temper`])."""
@@ -198,9 +198,9 @@ class Routing:
 
     def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
         """Temperature of each row, `(batch, 1, 1)`; `None` where all are 1."""
-        if not any(name in self._temperatures for name in names):
+        if not any(name in self.temperatures for name in names):
             return None
-        return torch.tensor([self._temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
+        return torch.tensor([self.temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
 
     def _temper_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
         if self._row_temperatures is None:
