@@ -69,6 +69,26 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "cannot be read" in flaw(str(tmp_path / "other"))
 
 
+def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(make_trainer, caplog):
+    """The one that was given up would otherwise be what `auto` takes, should the run be stopped again."""
+    trainer = make_trainer(**SAVING)
+    trainer.train()
+    folder = trainer.args.output_dir
+    again = make_trainer(**SAVING | dict(max_steps=3))
+    again.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
+    assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-2", "checkpoint-3"]
+    assert "checkpoint-4 is removed" in caplog.text
+
+
+def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
+    folder, _ = saved
+    for change, words in (
+        (dict(num_iterations=2), "num_iterations=1, not 2"),
+        (dict(task_types=["code_o"]), "task_types"),
+    ):
+        assert words in refusal(folder, make_trainer(**SAVING | change), "checkpoint-2")
+
+
 def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
     with pytest.raises(ValueError, match="holds no whole checkpoint"):
         make_trainer().train(resume_from_checkpoint=True)

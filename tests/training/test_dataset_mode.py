@@ -1,5 +1,7 @@
 """A population on the user's own dataset and reward functions: `num_teachers=0`."""
 
+import json
+
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
@@ -136,6 +138,37 @@ def test_evolution_goes_by_reward(make):
     assert event.fitness["student_2"] > event.fitness["student_1"] > event.fitness["student_0"]
 
 
+def test_members_that_nobody_scored_are_not_replaced(make):
+    """One function scores two of three members, and gives one of them a reward that is not finite."""
+
+    def reward(completions, player, **kwargs):
+        worth = {"student_0": None, "student_1": 1.5, "student_2": float("inf")}
+        return [worth[name] for name in player]
+
+    rounds = []
+    trainer = make(rewards=reward, max_steps=2, evolution_interval=1)
+    trainer.on_round = rounds.append
+    trainer.train()
+    assert not trainer.lineage and any("scored student_0, student_2" in alarm for alarm in rounds[0].alarms)
+    assert [member.reward for member in rounds[0].members] == [None, 1.5, None]
+    with open(f"{trainer.args.output_dir}/history.jsonl") as file:
+        for line in file:
+            json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
+
+
+def test_a_finished_run_is_not_trained_on(make):
+    settings = dict(max_steps=2, save_strategy="steps", save_steps=2)
+    whole = make(**settings)
+    whole.train()
+    again = make(**settings)
+    perturb(again.population, 0.5)
+    output = again.train(resume_from_checkpoint="auto")
+    assert output.global_step == 2 and again.state.log_history == whole.state.log_history[:-1]
+    for name in whole.population:
+        for mine, theirs in zip(member_weights(again, name), member_weights(whole, name), strict=True):
+            assert torch.equal(mine, theirs)
+
+
 def test_evaluation_covers_every_member(make):
     trainer = make(
         eval_dataset=PROMPTS.select(range(2)),
@@ -191,7 +224,8 @@ def test_reward_ratings():
     for value in (9.0, 1.0, 2.0, 3.0):
         ratings.update({"a": [value, float("nan")], "b": [float("nan")]})
     assert ratings["a"].mu == 2.0 and ratings["a"].sigma == pytest.approx(1 / 3**0.5)
-    assert ratings.newest("a") == 3.0 and ratings.newest("b") is None
+    ratings.update({"a": [float("inf")]})
+    assert ratings["a"].mu == 2.0, "what is not finite does not count"
     assert ratings.inherit("b", ["a"]).mu == 2.0
     state = ratings.state_dict()
     other = RewardRatings(["a", "b"], window=3)
@@ -208,6 +242,10 @@ def test_reward_ratings():
         (dict(train_dataset=PROMPTS.select([0])), "fewer than the 2"),
         (dict(train_dataset=IterableDataset.from_generator(lambda: iter([{"prompt": "a"}]))), "take\\(n\\)"),
         (dict(train_dataset=Dataset.from_dict({"prompt": ["a"] * 4, "image": [0] * 4})), "image column"),
+        (dict(train_dataset=PROMPTS.add_column("player", ["student_0"] * 7)), "column 'player'"),
+        (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval has a column 'player'"),
+        (dict(remove_unused_columns=True), "remove_unused_columns"),
+        (dict(max_steps=-1, logging_steps=0.05), "share of max_steps=-1"),
         (dict(rewards=None), "reward_funcs is empty"),
         (dict(num_teachers=2, num_students=2), "num_teachers=0"),
         (dict(gradient_accumulation_steps=2), "multiple of 3"),

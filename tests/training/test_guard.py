@@ -92,12 +92,19 @@ def test_guard_alone():
         population.parameters("student_0")[0].fill_(math.inf)
     assert guard.inspect() == ["student_0"] and guard.inspect() == []
     assert all(torch.equal(a, b) for a, b in zip(before, population.parameters("student_0"), strict=True))
-    norms = dict.fromkeys(population, 1.0) | {"teacher_1": math.nan}
-    assert guard.hold_back(norms) == ["teacher_1"] and guard.strikes == {"teacher_1": 1}
-    assert guard.hold_back(dict.fromkeys(population, 1.0)) == [] and not guard.strikes
+    (alarm,) = guard.end_round()
+    assert "student_0: weights that are not finite" in alarm and guard.strikes == {"student_0": 1}
+    well = dict.fromkeys(population, 1.0)
+    norms = well | {"teacher_1": math.nan}
+    for _ in range(PATIENCE):  # several optimizer steps of one round count once
+        assert guard.hold_back(norms) == ["teacher_1"]
+    guard.end_round()
+    assert guard.strikes == {"teacher_1": 1}
+    assert guard.hold_back(well) == [] and guard.end_round() == () and not guard.strikes
     for _ in range(PATIENCE):
-        guard.hold_back(norms)
-    assert guard.hold_back(dict.fromkeys(population, 1.0)) == ["teacher_1"], "frozen, whatever its gradient"
+        assert guard.hold_back(norms) == ["teacher_1"]
+        alarms = guard.end_round()
+    assert len(alarms) == 2 and "frozen after 3" in alarms[1]
+    assert guard.hold_back(well) == ["teacher_1"], "frozen, whatever its gradient"
     guard.born("teacher_1")
-    assert guard.hold_back(dict.fromkeys(population, 1.0)) == []
-    assert len(guard.take_alarms()) == 2 + PATIENCE and guard.take_alarms() == ()
+    assert guard.hold_back(well) == [] and guard.end_round() == ()

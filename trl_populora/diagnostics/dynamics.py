@@ -56,7 +56,7 @@ class RoundSummary:
 
     Attributes:
         round (`int`): Number of the round, from 0.
-        step (`int`): Optimizer step after the round.
+        step (`int`): Optimizer step at which the round was played.
         members (`tuple[MemberSummary, ...]`): Every member, teachers first.
         teachers, students (`tuple[str, ...]`): Players, in the order of the matrix' rows and columns.
         games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Unit games between the present occupants of two

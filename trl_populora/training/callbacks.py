@@ -1,5 +1,6 @@
 """What happens between rounds: the replacement step, and the round's summary."""
 
+import math
 import zlib
 from dataclasses import replace
 
@@ -38,11 +39,11 @@ class RoundCallback(TrainerCallback):
         if state.global_step % trainer.num_iterations:
             return
         summary = trainer.source.observe(grad_norms=trainer.member_grad_norms)  # before evolution: as they played
-        events = self._evolve(state.global_step)
+        events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
             {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step
         )
-        alarms = trainer.guard.take_alarms()
+        alarms += trainer.guard.end_round()
         if trainer.accelerator.is_main_process:
             for alarm in alarms:
                 logger.warning(alarm)
@@ -50,12 +51,16 @@ class RoundCallback(TrainerCallback):
             replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
         )
 
-    def _evolve(self, step: int) -> list[EvolutionEvent]:
+    def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
+        """Events of the replacement step, if this is one, and alarms."""
         trainer, settings = self.trainer, self.trainer.args.evolution
         if settings is None or step // trainer.num_iterations % settings.interval:
-            return []
+            return [], ()
         if step >= trainer.state.max_steps:  # a child that nobody trains would be saved and judged as a member
-            return []
+            return [], ()
+        unrated = [name for name in trainer.population if math.isnan(trainer.source.fitness(name))]
+        if unrated:
+            return [], (f"nobody was replaced: no reward function has scored {', '.join(unrated)} yet",)
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
         if trainer.source.hall is not None:
             trainer.source.hall.enter(trainer.population, trainer.ratings, step=step)
@@ -66,7 +71,7 @@ class RoundCallback(TrainerCallback):
         trainer.lineage.extend(events)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_events(events)
-        return events
+        return events, ()
 
     def _start_over(self, name: str) -> None:
         """A child starts without optimizer moments, at its own learning rate, and the same on every rank."""
@@ -85,7 +90,9 @@ class RoundCallback(TrainerCallback):
         trainer = self.trainer
         for name, value in round_metrics(summary).items():
             values = trainer._metrics["train"][name]
-            if name.rsplit("/", 1)[-1] in STATES:  # TRL logs means; of a state the last value is meant
+            if name.rsplit("/", 1)[-1] in STATES or name.startswith(
+                "coverage/filled/"
+            ):  # TRL logs means; of a state the last value is meant
                 values.clear()
             values.append(value)
         if trainer.accelerator.is_main_process:

@@ -72,13 +72,21 @@ def write_checkpoint(
     return not problems
 
 
-def whole_checkpoints(output_dir: str) -> list[str]:
-    """Checkpoints in a folder that hold all their files, oldest first."""
+def checkpoints(output_dir: str) -> list[str]:
+    """All `checkpoint-N` of a folder, whole or not, oldest first."""
     if not os.path.isdir(output_dir):
         return []
     names = (n for n in os.listdir(output_dir) if n.startswith("checkpoint-") and n.rsplit("-", 1)[1].isdigit())
-    folders = [os.path.join(output_dir, name) for name in sorted(names, key=lambda name: int(name.rsplit("-", 1)[1]))]
-    return [folder for folder in folders if flaw(folder) is None]
+    return sorted((os.path.join(output_dir, name) for name in names), key=checkpoint_step)
+
+
+def checkpoint_step(folder: str) -> int:
+    return int(folder.rsplit("-", 1)[1])
+
+
+def whole_checkpoints(output_dir: str) -> list[str]:
+    """Checkpoints in a folder that hold all their files, oldest first."""
+    return [folder for folder in checkpoints(output_dir) if flaw(folder) is None]
 
 
 def flaw(folder: str) -> str | None:
@@ -104,7 +112,9 @@ def flaw(folder: str) -> str | None:
     return None
 
 
-def choose_checkpoint(wanted: str | bool | None, *, output_dir: str, base: str) -> str | None:
+def choose_checkpoint(
+    wanted: str | bool | None, *, output_dir: str, base: str, fixed: dict | None = None
+) -> str | None:
     """The checkpoint to resume from.
 
     Args:
@@ -113,6 +123,7 @@ def choose_checkpoint(wanted: str | bool | None, *, output_dir: str, base: str) 
             must exist; `None` or `False` for none.
         output_dir (`str`): Folder of the run.
         base (`str`): Fingerprint of the base model, see [`fingerprint`].
+        fixed (`dict`, *optional*): Settings that a run cannot change on its way.
 
     Raises:
         ValueError: If the checkpoint is torn, misses files, or was made on another base model; the text offers the
@@ -130,10 +141,14 @@ def choose_checkpoint(wanted: str | bool | None, *, output_dir: str, base: str) 
     problem = flaw(wanted)
     if problem is None:
         with open(os.path.join(wanted, MANIFEST), encoding="utf-8") as file:
-            saved = json.load(file).get("base")
-        if saved == base:
+            saved = json.load(file)
+        before = saved.get("fixed", {})
+        changed = {name: value for name, value in (fixed or {}).items() if name in before and before[name] != value}
+        if saved.get("base") == base and not changed:
             return wanted
-        problem = f"it was saved on another base model (fingerprint {saved}; this one has {base})"
+        problem = f"it was saved on another base model (fingerprint {saved.get('base')}; this one has {base})"
+        if changed:
+            problem = "; ".join(f"it was saved with {n}={before[n]!r}, not {v!r}" for n, v in changed.items())
         others = []
     else:
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))

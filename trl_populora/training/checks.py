@@ -64,6 +64,12 @@ def check_population(args):
     if args.evolution is not None:
         args.evolution.check_sizes(T, S)
     _check_hall_of_fame(args)
+    for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
+        rate = getattr(args, name)
+        if rate is not None and not 0.0 <= rate < math.inf:
+            raise ValueError(f"{name}={rate} must be a number that is not negative.")
+    if args.executor_workers is not None and args.executor_workers < 1:
+        raise ValueError(f"executor_workers={args.executor_workers} must be at least 1, or unset for all cores.")
     if not 0.0 < args.pairing_floor <= 1.0:
         raise ValueError(f"pairing_floor={args.pairing_floor} must lie in (0, 1].")
     if args.executor_cpu_seconds <= 0 or args.executor_memory_mb < 64:
@@ -222,28 +228,57 @@ def check_supported(args):
     refuse(T and args.eval_strategy != "no", f"eval_strategy={args.eval_strategy!r} (use `populora evaluate`)")
     refuse(not T and args.advantage != "group", f"advantage={args.advantage!r} without self-play (num_teachers=0)")
     refuse(not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play")
-    save_every, log_every = (
-        every if every >= 1 else math.ceil(every * args.max_steps) for every in (args.save_steps, args.logging_steps)
+    refuse(
+        not T and args.remove_unused_columns, "remove_unused_columns=true: the column that names the member would go"
     )
     refuse(
+        args.save_strategy == "best" or args.metric_for_best_model is not None,
+        "save_strategy='best' and metric_for_best_model: members have no single best (use save_strategy='steps')",
+    )
+    refuse(
+        args.save_strategy == "epoch" or (args.save_strategy == "steps" and args.logging_strategy != "steps"),
+        f"save_strategy={str(args.save_strategy)!r} with logging_strategy={str(args.logging_strategy)!r} (use 'steps' "
+        "for both: what is logged after a resume would be averaged over other steps)",
+    )
+    refuse(args.save_only_model, "save_only_model=true: such a checkpoint cannot be resumed exactly")
+    refuse(args.ignore_data_skip, "ignore_data_skip=true: a resumed run would see other prompts")
+    refuse(args.enable_jit_checkpoint, "enable_jit_checkpoint=true: it saves in the middle of a round")
+    refuse(
+        args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
+        f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have schedules of their own, by step",
+    )
+    fractions = [name for name in ("save_steps", "logging_steps") if getattr(args, name) < 1]
+    if fractions and args.max_steps < 1:
+        raise ValueError(
+            f"{fractions[0]}={getattr(args, fractions[0])} is a share of max_steps={args.max_steps}. Give a number."
+        )
+    save_every, log_every = (
+        int(every) if every >= 1 else math.ceil(every * args.max_steps)
+        for every in (args.save_steps, args.logging_steps)
+    )
+    unit = math.lcm(args.num_iterations, log_every if args.logging_strategy == "steps" else 1)
+    fitting = f"(set save_steps to {math.ceil(save_every / unit) * unit})"
+    refuse(
         args.save_strategy == "steps" and save_every % args.num_iterations,
-        f"save_steps={args.save_steps} is not a multiple of num_iterations={args.num_iterations}",
+        f"save_steps={args.save_steps} is not a multiple of num_iterations={args.num_iterations} {fitting}",
     )
     refuse(
         args.save_strategy == "steps" and args.logging_strategy == "steps" and save_every % log_every,
-        f"save_steps={args.save_steps} is not a multiple of logging_steps={args.logging_steps} (what is logged after "
-        "a resume would be averaged over other steps)",
+        f"save_steps={args.save_steps} is not a multiple of logging_steps={args.logging_steps} {fitting}: what is "
+        "logged after a resume would be averaged over other steps",
     )
     refuse(args.generation_kwargs, f"generation_kwargs={args.generation_kwargs}")
     refuse(args.cache_implementation, f"cache_implementation={args.cache_implementation!r}")
-    refuse(args.temperature <= 0, f"temperature={args.temperature} (sampling needs a positive one)")
+    refuse(not 0 < args.temperature < math.inf, f"temperature={args.temperature} (sampling needs a positive one)")
     refuse(args.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows")
     refuse(
         args.mask_truncated_completions and args.prompt_template == "base",
         "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
     )
     if problems:
-        raise ValueError("Not supported with a population: " + "; ".join(problems) + ". Remove these settings.")
+        raise ValueError(
+            "Not supported with a population: " + "; ".join(problems) + ". Change or remove these settings."
+        )
 
 
 def launched_with(engine: str) -> bool:

@@ -30,7 +30,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
         > Parameters that control the population
 
         num_teachers (`int`, *optional*, defaults to `4`):
-            Number of teachers, T. 0 trains the students on a dataset instead of self-play.
+            Number of teachers, T. 0 trains the students on a dataset instead of self-play; `max_steps=-1` then trains
+            for `num_train_epochs`.
         num_students (`int`, *optional*, defaults to `4`):
             Number of students, S.
         shared_member (`bool`, *optional*, defaults to `False`):
@@ -306,6 +307,15 @@ class PopulationSelfPlayConfig(GRPOConfig):
     @property
     def rounds(self) -> int:
         return self.max_steps // self.num_iterations
+
+    @property
+    def fixed_settings(self) -> dict:
+        """What a run cannot change on its way: rounds are counted by it, and buffers filled."""
+        return {
+            "num_iterations": self.num_iterations,
+            "task_types": list(self.task_types) if self.num_teachers else [],
+            "self_play": self.num_teachers > 0,
+        }
 
     @property
     def player_learning_rates(self) -> dict[str, float]:

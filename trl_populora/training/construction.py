@@ -119,8 +119,11 @@ def make_datasets(args: PopulationSelfPlayConfig, population: Population, train_
                 f"{name} streams, and a stream cannot be resumed exactly. Load it without streaming, or take(n) rows "
                 "into a Dataset."
             )
-        if dataset is not None and {"image", "images"} & set(dataset.column_names):
+        columns = set() if dataset is None else set(dataset.column_names)
+        if columns & {"image", "images"}:
             raise ValueError(f"{name} has an image column: a population trains on text only.")
+        if "player" in columns:
+            raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
     if len(train_dataset) < args.prompts_per_batch:
         raise ValueError(
             f"train_dataset has {len(train_dataset)} prompts, fewer than the {args.prompts_per_batch} of one "

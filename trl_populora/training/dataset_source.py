@@ -3,6 +3,7 @@
 There are no teachers, no executor and no games: members are compared by the reward they earn.
 """
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch.utils.data import Sampler
 
 from ..diagnostics import RoundSummary
-from ..diagnostics.dynamics import MemberSummary
+from ..diagnostics.dynamics import MemberSummary, mean
 from ..population import Population
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
@@ -41,20 +42,23 @@ class DatasetSource:
         self._members: list[str] = []
         self._seeds: list[int] = []
         self._table: dict[str, tuple[list[float], list[int]]] = {}
-        self._round = self._step = 0
+        self._round = self._step = self._evaluated = 0
         self._ready_at = self._sample_seconds = 0.0
 
     def begin(self, inputs: list[dict[str, Any]], *, round: int, step: int) -> tuple[list[dict[str, Any]], list[str]]:
         """Says which member answers which of this rank's rows."""
         start, names, G = self.ranks.index * len(inputs), list(self.population), self.args.num_generations
         if "player" in inputs[0]:  # evaluation: every member answers every prompt
-            members = [row["player"] for row in inputs]
+            members, purpose = [row["player"] for row in inputs], "evaluate"
+            start += self._evaluated
+            self._evaluated += len(inputs) * self.ranks.accelerator.num_processes
         else:
-            members = [names[(start + i) // G % len(names)] for i in range(len(inputs))]
-            self._round, self._step = round, step
+            members, purpose = [names[(start + i) // G % len(names)] for i in range(len(inputs))], "train"
+            self._round, self._step, self._evaluated = round, step, 0
         self._members = members
         self._seeds = [
-            zlib.crc32(f"{self.args.seed}:{step}:dataset:{start + i}".encode()) - (1 << 31) for i in range(len(inputs))
+            zlib.crc32(f"{self.args.seed}:{step}:{purpose}:{start + i}".encode()) - (1 << 31)
+            for i in range(len(inputs))
         ]
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
 
@@ -94,10 +98,10 @@ class DatasetSource:
                     name=member.id,
                     role=member.role,
                     version=member.version,
-                    reward=self.ratings.newest(member.id),
+                    reward=mean(reward for reward in rewards if math.isfinite(reward)),
                     validity=None,
                     solve_rate=None,
-                    mu=rating.mu,
+                    mu=0.0 if math.isnan(rating.mu) else rating.mu,  # JSON has no NaN; `reward` is null then
                     sigma=rating.sigma,
                     length=sum(tokens) / max(len(tokens), 1),
                     rows=len(rewards),
@@ -115,6 +119,10 @@ class DatasetSource:
             wins=(),
             seconds={"sample": self._sample_seconds, "learn": time.perf_counter() - self._ready_at},
         )
+
+    def fitness(self, name: str) -> float:
+        """What selection goes by."""
+        return self.ratings.fitness(name)
 
     def rows(self) -> list[dict[str, Any]]:
         """Nothing: completions of a dataset are TRL's to log (`log_completions`)."""

@@ -1,6 +1,8 @@
 """`Guard`: one member whose numbers overflow is stopped and set back; the others go on."""
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -28,15 +30,16 @@ class Guard:
         self.population = population
         self.strikes: Counter[str] = Counter()
         self.alarms: list[str] = []
+        self._struck: set[str] = set()  # in this round
         self._good: dict[str, list[Tensor]] = {}
 
     def frozen(self, name: str) -> bool:
         return self.strikes[name] >= PATIENCE
 
-    def remember(self, names=None) -> None:
+    def remember(self, names: Iterable[str] | None = None) -> None:
         """Keeps copies, on the host, of the weights of members that are well."""
         for name in self.population if names is None else names:
-            if not self.strikes[name]:
+            if not self.strikes[name] and name not in self._struck:
                 self._good[name] = [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
 
     def born(self, name: str) -> None:
@@ -46,16 +49,10 @@ class Guard:
 
     def hold_back(self, norms: dict[str, float]) -> list[str]:
         """Members that take no step now: those whose gradient norm is not finite, and the frozen."""
-        held = []
         for name, norm in norms.items():
-            if self.frozen(name):
-                held.append(name)
-            elif norm - norm != 0:
-                held.append(name)
-                self._strike(name, f"gradient norm {norm}")
-            else:
-                self.strikes.pop(name, None)
-        return held
+            if not math.isfinite(norm) and not self.frozen(name):
+                self._set_back(name, f"gradient norm {norm}")
+        return [name for name, norm in norms.items() if self.frozen(name) or not math.isfinite(norm)]
 
     @torch.no_grad()
     def inspect(self) -> list[str]:
@@ -64,14 +61,21 @@ class Guard:
             *[(n, p) for n in self.population for p in self.population.parameters(n)], strict=True
         )
         norms = torch.stack(torch._foreach_norm(parameters, ord=float("inf"))).cpu().tolist()
-        broken = list(dict.fromkeys(name for name, norm in zip(owners, norms, strict=True) if norm - norm != 0))
+        broken = list(dict.fromkeys(n for n, norm in zip(owners, norms, strict=True) if not math.isfinite(norm)))
         for name in broken:
-            self._strike(name, "weights that are not finite")
+            self._set_back(name, "weights that are not finite")
         return broken
 
-    def take_alarms(self) -> tuple[str, ...]:
-        """What happened since the last call, in words."""
-        alarms, self.alarms = tuple(self.alarms), []
+    def end_round(self) -> tuple[str, ...]:
+        """Counts the round for or against each member; returns what happened in it, in words."""
+        for name in self.population:
+            if name in self._struck:
+                self.strikes[name] += 1
+                if self.frozen(name):
+                    self.alarms.append(f"{name} is frozen after {PATIENCE} such rounds, until evolution replaces it")
+            elif not self.frozen(name):
+                self.strikes.pop(name, None)
+        alarms, self.alarms, self._struck = tuple(self.alarms), [], set()
         return alarms
 
     def state_dict(self) -> dict:
@@ -84,12 +88,10 @@ class Guard:
             for name in self.population
         }
 
-    def _strike(self, name: str, seen: str) -> None:
-        self.strikes[name] += 1
+    def _set_back(self, name: str, seen: str) -> None:
         with torch.no_grad():
             for parameter, good in zip(self.population.parameters(name), self._good[name], strict=True):
                 parameter.copy_(good)
-        text = f"{name}: {seen}; set back to the weights of its birth or last checkpoint"
-        if self.frozen(name):
-            text += f", and frozen after {PATIENCE} rounds in a row until evolution replaces it"
-        self.alarms.append(text)
+        if name not in self._struck:
+            self._struck.add(name)
+            self.alarms.append(f"{name}: {seen}; set back to the weights of its birth or last checkpoint")

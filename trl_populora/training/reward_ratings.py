@@ -31,17 +31,13 @@ class RewardRatings:
         return Rating(mu, sigma)
 
     def fitness(self, name: str) -> float:
-        """Mean reward; NaN for a member that no reward function has scored yet, which selection refuses."""
+        """Mean reward; NaN for a member that no reward function has scored yet."""
         return self[name].mu
 
-    def newest(self, name: str) -> float | None:
-        """Mean reward of the newest round that scored it."""
-        return self._rewards[name][-1] if self._rewards[name] else None
-
     def update(self, rewards: Mapping[str, Sequence[float]]) -> None:
-        """Adds a round: the rewards of each member's rows. NaN (no function scored the row) does not count."""
+        """Adds a round: the rewards of each member's rows. What is not finite (NaN: not scored) does not count."""
         for name, values in rewards.items():
-            scored = [value for value in values if not math.isnan(value)]
+            scored = [value for value in values if math.isfinite(value)]
             if scored:
                 self._rewards[name].append(fmean(scored))
 

@@ -16,7 +16,7 @@ from ..diagnostics.dynamics import RoundSummary
 from ..evolution import EvolutionEvent
 from ..reporting.history import read_history
 from ..reporting.model_card import model_card, versions
-from .checkpoint import staging_folder
+from .checkpoint import checkpoint_step, checkpoints, staging_folder
 
 
 logger = logging.get_logger(__name__)
@@ -50,12 +50,13 @@ class RunFolder:
             ValueError: If the folder holds the record of another run and `overwrite` is false.
         """
         finished = os.path.isfile(os.path.join(self.path, "population.json"))
-        if os.path.isfile(self.history) and not overwrite and (finished or not self.discard_unfinished):
+        used = [path for path in (self.history, *checkpoints(self.path)) if os.path.exists(path)]
+        if used and not overwrite and (finished or not self.discard_unfinished):
             raise ValueError(
-                f"{self.path} already holds the record of a run ({self.history}). Resume it with "
+                f"{self.path} already holds the record of a run ({used[0]}). Resume it with "
                 "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
             )
-        self.rewind(0, [])
+        self.rewind(0, 0, [])
 
     def append_round(self, summary: RoundSummary, rows: Sequence[Mapping]) -> None:
         """Add a round: its summary, and its completions as rows of `columns`."""
@@ -89,9 +90,16 @@ class RunFolder:
         except OSError as error:
             logger.warning(f"The model card in {self.path} was not written: {error}.")
 
-    def rewind(self, round: int, events: Sequence[EvolutionEvent]) -> None:
-        """Drop what lies at or after `round`, so that a resumed run leaves the same files as one never stopped."""
+    def rewind(self, step: int, round: int, events: Sequence[EvolutionEvent]) -> None:
+        """Drop what lies after `step`, so that a resumed run leaves the same files as one never stopped.
+
+        That includes later checkpoints: they belong to a past that did not happen, and `auto` would take them.
+        """
         self._unwritten = []
+        for folder in checkpoints(self.path):
+            if checkpoint_step(folder) > step:
+                logger.warning(f"{folder} is removed: the run goes on from step {step}.")
+                shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(staging_folder(self.path), ignore_errors=True)
         if os.path.isfile(self.history):
             with open(self.history, encoding="utf-8") as file:

@@ -122,6 +122,10 @@ class SelfPlaySource:
             grad_norms=grad_norms,
         )
 
+    def fitness(self, name: str) -> float:
+        """What selection goes by."""
+        return self.ratings.fitness(name) if name in self.population.teachers + self.population.students else 0.0
+
     def rows(self) -> list[dict[str, Any]]:
         """The newest round as a table, one row per completion, with the keys of `columns`."""
         return list(self.played.record.rows())

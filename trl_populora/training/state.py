@@ -52,11 +52,13 @@ def load_state(trainer, state: dict) -> None:
     trainer.lineage = Lineage()
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
-        trainer.folder.rewind(state["step"] // trainer.num_iterations, list(trainer.lineage))
+        trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, list(trainer.lineage))
 
 
 def load_hall(trainer, folder: str) -> None:
     """Restore the champions of a checkpoint, where the run keeps any and the checkpoint has some."""
     path = os.path.join(folder, HALL_FOLDER)
     if trainer.source.hall is not None and os.path.isdir(path):
+        capacity = trainer.source.hall.capacity
         trainer.source.hall = HallOfFame.load(path)
+        trainer.source.hall.capacity = capacity

@@ -12,6 +12,9 @@ from contextlib import nullcontext
 
 import torch
 from accelerate.utils import gather_object
+from transformers import TrainerState
+from transformers.trainer_utils import TrainOutput
+from transformers.utils import logging
 from trl import GRPOTrainer
 
 from ..diagnostics import RoundSummary
@@ -20,7 +23,7 @@ from ..population import Population
 from ..self_play.rewards import advantages
 from .batching import deal
 from .callbacks import RoundCallback
-from .checkpoint import choose_checkpoint, fingerprint, staging_folder, write_checkpoint
+from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
 from .checks import TOKEN_LOSSES
 from .config import PopulationSelfPlayConfig
 from .construction import (
@@ -40,6 +43,8 @@ from .run_folder import RunFolder
 from .sharding import average_gradients, leave_unwrapped
 from .state import load_hall, load_state, read_state, save_state
 
+
+logger = logging.get_logger(__name__)
 
 PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
 
@@ -176,14 +181,30 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             return super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
+        if checkpoint is not None and (done := self._finished(checkpoint)):
+            return done
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self.source.close()
 
+    def _finished(self, checkpoint: str) -> TrainOutput | None:
+        """Loads a checkpoint of the last step, where there is nothing left to train: Trainer would go one step on."""
+        state = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json"))
+        if state.global_step < (self.args.max_steps if self.args.max_steps > 0 else state.max_steps):
+            return None
+        self._load_from_checkpoint(checkpoint)
+        self.state = state
+        return TrainOutput(state.global_step, 0.0, {})
+
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
-        return choose_checkpoint(wanted, output_dir=self.args.output_dir, base=fingerprint(self.population.base_model))
+        return choose_checkpoint(
+            wanted,
+            output_dir=self.args.output_dir,
+            base=fingerprint(self.population.base_model),
+            fixed=self.args.fixed_settings,
+        )
 
     def close(self) -> None:
         """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
@@ -242,8 +263,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.population is not None:
-            self._rewards_per_func = rewards
+        if self.population is None:
+            return rewards
+        if self.args.num_teachers:  # no reward of any kind for a row that the executor failed to run
+            rewards[rewards[:, 0].isnan()] = torch.nan
+        self._rewards_per_func = rewards
         return rewards
 
     def _total_rewards(self) -> torch.Tensor:
@@ -416,6 +440,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 about={
                     "base": fingerprint(self.population.base_model),
                     "processes": self.accelerator.num_processes,
+                    "fixed": self.args.fixed_settings,
                 },
                 save_total_limit=self.args.save_total_limit,
             )
@@ -428,7 +453,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self._staging is not None:  # it is not whole yet
             return
         if self.population is not None and self.args.hub_strategy != "end":
-            self._save(self.args.output_dir)  # the upload takes the adapters from there
+            try:
+                self._save(self.args.output_dir)  # the upload takes the adapters from there
+            except WRITE_ERRORS as error:
+                logger.warning(f"Nothing is uploaded from {self.args.output_dir}: {error}.")
+                return
         super()._push_from_checkpoint(checkpoint_folder)
 
     def create_model_card(self, model_name=None, dataset_name=None, tags=None):
