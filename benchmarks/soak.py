@@ -4,7 +4,8 @@
 
 Plays real rounds (proposals, executor, replacement every ten rounds, a checkpoint every fifty) and reports resident
 memory and CPU seconds of a round early and late, the sizes of what the run leaves, and what it should not have left.
-Memory is that of this process and its children, after a garbage collection, in MiB.
+Memory is after a garbage collection, in MiB: of this process, and of the executor's, which start a second set of fork
+servers when a program first keeps the first ones waiting, and never more.
 """
 
 import argparse
@@ -29,8 +30,8 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
     """Runs that many rounds and says what grew.
 
     Returns:
-        `dict`: `memory_growth` and `step_time_growth` (late / early, 1 is flat), `memory_mib`, `undeclared` files,
-        `largest_file_mb`, `checkpoint_mb`, and the fullness of the buffers.
+        `dict`: `memory_growth` and `step_time_growth` (late / early, 1 is flat), `memory_mib` and `executor_mib` every
+        ten rounds, `undeclared` files, `largest_file_mb`, `checkpoint_mb`, and the fullness of the buffers.
     """
     from transformers import PrinterCallback
 
@@ -43,7 +44,7 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
         clocks.append(time.process_time())
         if (summary.round + 1) % 10 == 0:
             gc.collect()
-            memory.append((summary.round + 1, resident_mib()))
+            memory.append((summary.round + 1, *resident_mib()))
 
     args = PopulationSelfPlayConfig(
         output_dir=folder, num_teachers=2, num_students=2, num_generations=2, per_device_train_batch_size=12,
@@ -58,8 +59,8 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
     trainer.save_model()
     trainer.create_model_card()
     steps = [after - before for before, after in zip(clocks, clocks[1:])]
-    early = [mib for number, mib in memory if WARM <= number < WARM + 50]
-    late = [mib for number, mib in memory if number > rounds - 50]
+    early = [mib for number, mib, _ in memory if WARM <= number < WARM + 50]
+    late = [mib for number, mib, _ in memory if number > rounds - 50]
     names = set(os.listdir(folder))
     members = set(trainer.population)
     undeclared = {n for n in names - DECLARED - members if not n.startswith("checkpoint-")}
@@ -67,7 +68,8 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
     return {
         "rounds": rounds,
         "memory_growth": statistics.median(late) / statistics.median(early),
-        "memory_mib": [round(mib) for _, mib in memory],
+        "memory_mib": [round(mib) for _, mib, _ in memory],
+        "executor_mib": [round(mib) for *_, mib in memory],
         "step_time_growth": statistics.median(steps[-50:]) / statistics.median(steps[WARM : WARM + 50]),
         "cpu_seconds_per_round": statistics.median(steps),
         "undeclared": sorted(undeclared),
@@ -84,9 +86,10 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
     }
 
 
-def resident_mib() -> float:
+def resident_mib() -> tuple[float, float]:
     own = psutil.Process()
-    return sum(process.memory_info().rss for process in [own, *own.children(recursive=True)]) / 2**20
+    children = sum(process.memory_info().rss for process in own.children(recursive=True))
+    return own.memory_info().rss / 2**20, children / 2**20
 
 
 def sizes(folder: str) -> list[int]:
@@ -109,7 +112,7 @@ def main() -> None:
             json.dump(result, file, indent=1)
             file.write("\n")
     for name, value in result.items():
-        if options.json != "-" and name != "memory_mib":
+        if options.json != "-" and not name.endswith("_mib"):
             print(f"{name:22} {value:.4g}" if isinstance(value, float) else f"{name:22} {value}")
 
 

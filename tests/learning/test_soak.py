@@ -18,6 +18,7 @@ from soak import soak  # noqa: E402
 def test_two_hundred_rounds(tmp_path):
     result = soak(200, str(tmp_path / "run"))
     assert result["memory_growth"] <= 1.02, result["memory_mib"]
+    assert max(result["executor_mib"]) <= 2.2 * result["executor_mib"][0], "more than a second set of fork servers"
     assert result["undeclared"] == []
     assert result["checkpoints"] == ["checkpoint-150", "checkpoint-200"]
     assert max(result["buffers"].values()) <= result["capacity"]
