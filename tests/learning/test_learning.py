@@ -59,8 +59,8 @@ def shuffle_rewards(trainer):
     """Control: within each round the rewards are dealt to random rows of the same role."""
     play = trainer.source.self_play.play
 
-    def shuffled(sampler, *, round, step):
-        played = play(sampler, round=round, step=step)
+    def shuffled(sampler, *, round, **settings):
+        played = play(sampler, round=round, **settings)
         rng = random.Random(round)
         rows = []
         for role in ("teacher", "student"):
