@@ -4,11 +4,12 @@
 
 Plays real rounds (proposals, executor, replacement every ten rounds, a checkpoint every fifty) and reports resident
 memory and CPU seconds of a round early and late, the sizes of what the run leaves, and what it should not have left.
-Memory is after a garbage collection, in MiB: of this process, and of the executor's, which start a second set of fork
-servers when a program first keeps the first ones waiting, and never more.
+Memory is after a garbage collection and without free heap, in MiB: of this process, and of the executor's, which start
+a second set of fork servers when a program first keeps the first ones waiting, and never more.
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -44,6 +45,7 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
         clocks.append(time.process_time())
         if (summary.round + 1) % 10 == 0:
             gc.collect()
+            ctypes.CDLL(None).malloc_trim(0)  # what is free is not counted: the heap's holes are no leak
             memory.append((summary.round + 1, *resident_mib()))
 
     args = PopulationSelfPlayConfig(
