@@ -80,6 +80,16 @@ def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(make_trainer, c
     assert "checkpoint-4 is removed" in caplog.text
 
 
+def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
+    folder, _ = saved
+    other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other")))
+    other.train()
+    before = sorted(os.listdir(other.args.output_dir))
+    again = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), overwrite_output_dir=False))
+    assert "holds another run" in refusal(folder, again, "checkpoint-2")
+    assert sorted(os.listdir(other.args.output_dir)) == before
+
+
 def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
     folder, _ = saved
     for change, words in (

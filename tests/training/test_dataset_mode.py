@@ -226,6 +226,9 @@ def test_reward_ratings():
     assert ratings["a"].mu == 2.0 and ratings["a"].sigma == pytest.approx(1 / 3**0.5)
     ratings.update({"a": [float("inf")]})
     assert ratings["a"].mu == 2.0, "what is not finite does not count"
+    ratings.inherit("a", ["b"])
+    assert ratings.state_dict()["rewards"]["a"] == [], "nobody has scored the parent: there is nothing to inherit"
+    ratings.update({"a": [2.0]})
     assert ratings.inherit("b", ["a"]).mu == 2.0
     state = ratings.state_dict()
     other = RewardRatings(["a", "b"], window=3)

@@ -108,3 +108,20 @@ def test_guard_alone():
     assert guard.hold_back(well) == ["teacher_1"], "frozen, whatever its gradient"
     guard.born("teacher_1")
     assert guard.hold_back(well) == [] and guard.end_round() == ()
+
+
+def test_a_child_is_not_blamed_for_its_predecessor():
+    """Struck and replaced in the same round: the child is remembered as it was born, and counts no strike."""
+    population = tiny_population()
+    guard = Guard(population)
+    guard.remember()
+    guard.hold_back(dict.fromkeys(population, 1.0) | {"student_0": math.nan})
+    population.write("student_0", population.factors("student_1"))
+    guard.born("student_0")
+    guard.end_round()
+    assert not guard.strikes
+    with torch.no_grad():
+        population.parameters("student_0")[1].fill_(math.inf)
+    assert guard.inspect() == ["student_0"]
+    pairs = zip(population.parameters("student_0"), population.parameters("student_1"), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)

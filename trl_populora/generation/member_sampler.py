@@ -1,6 +1,7 @@
 """What every sampler of members does alike: prompts become tokens, rows get seeds, completions end the same way."""
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
@@ -10,7 +11,7 @@ from ..self_play.sampling import Completion, Message
 from ..tasks import BASE_STOP, render_prompt
 
 
-class MemberSampler:
+class MemberSampler(ABC):
     """Base of the samplers; a subclass draws in `draw`.
 
     Args:
@@ -44,16 +45,16 @@ class MemberSampler:
         streams = range(len(prompts)) if streams is None else streams
         return self.draw(prompt_ids, members, [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams])
 
+    @abstractmethod
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
         """Draws completions for tokenised prompts with explicit 32-bit row seeds."""
-        raise NotImplementedError
 
-    def sync(self) -> None:
+    def sync(self) -> None:  # noqa: B027 (most samplers have nothing to do)
         """Brings changed weights to where they are sampled from: nothing to do where the model itself is sampled."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:

@@ -90,9 +90,8 @@ class RoundCallback(TrainerCallback):
         trainer = self.trainer
         for name, value in round_metrics(summary).items():
             values = trainer._metrics["train"][name]
-            if name.rsplit("/", 1)[-1] in STATES or name.startswith(
-                "coverage/filled/"
-            ):  # TRL logs means; of a state the last value is meant
+            # TRL logs means; of a state the last value is meant.
+            if name.rsplit("/", 1)[-1] in STATES or name.startswith("coverage/filled/"):
                 values.clear()
             values.append(value)
         if trainer.accelerator.is_main_process:

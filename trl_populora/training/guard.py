@@ -45,6 +45,7 @@ class Guard:
     def born(self, name: str) -> None:
         """A child has taken the slot: what its predecessor did counts no more."""
         self.strikes.pop(name, None)
+        self._struck.discard(name)
         self.remember([name])
 
     def hold_back(self, norms: dict[str, float]) -> list[str]:

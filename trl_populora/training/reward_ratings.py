@@ -42,9 +42,9 @@ class RewardRatings:
                 self._rewards[name].append(fmean(scored))
 
     def inherit(self, child: str, parents: Sequence[str]) -> Rating:
-        """Gives the new occupant of a slot the mean of its parents as its only observation."""
-        mu = fmean(self[parent].mu for parent in parents)
-        self._rewards[child] = deque([mu], maxlen=self.window)
+        """Gives the new occupant of a slot the mean of its scored parents as its only observation, if there is one."""
+        known = [self[parent].mu for parent in parents if self._rewards[parent]]
+        self._rewards[child] = deque([fmean(known)] if known else [], maxlen=self.window)
         return self[child]
 
     def state_dict(self) -> dict:

@@ -58,6 +58,21 @@ class RunFolder:
             )
         self.rewind(0, 0, [])
 
+    def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
+        """Refuse to go on from elsewhere where another run has left its record, which would be cut off and mixed.
+
+        Raises:
+            ValueError: If there is one, and `overwrite` is false.
+        """
+        if os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(self.path) or overwrite:
+            return
+        used = [path for path in (self.history, *checkpoints(self.path)) if os.path.exists(path)]
+        if used:
+            raise ValueError(
+                f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
+                "overwrite_output_dir=true to discard what is there."
+            )
+
     def append_round(self, summary: RoundSummary, rows: Sequence[Mapping]) -> None:
         """Add a round: its summary, and its completions as rows of `columns`."""
         if rows:

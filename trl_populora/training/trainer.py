@@ -199,12 +199,15 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
-        return choose_checkpoint(
+        checkpoint = choose_checkpoint(
             wanted,
             output_dir=self.args.output_dir,
             base=fingerprint(self.population.base_model),
             fixed=self.args.fixed_settings,
         )
+        if checkpoint is not None:
+            self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
+        return checkpoint
 
     def close(self) -> None:
         """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
