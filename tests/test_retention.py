@@ -29,6 +29,14 @@ def test_back_means_within_one_standard_error_or_above():
     assert curve((0, (0, 0, 0, 0)), (2, (0, 0, 0, 0))).steps_to_recover is None
 
 
+def test_answers_that_nobody_could_judge_are_left_out_of_the_pairs():
+    nan = float("nan")
+    own = curve((0, (0, nan, 0, 1)), parent=(1, 1, nan, 1))
+    assert own.difference == [-0.5] and own.pass_at_1 == [0.5] and own.spared == [2]
+    with pytest.raises(ValueError, match="all but 1 of 4 tasks"):
+        curve((0, (0, nan, nan, nan)))
+
+
 def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     output = tmp_path / "retention"

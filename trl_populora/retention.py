@@ -29,6 +29,8 @@ class RetentionCurve:
         pass_at_1 (`list[float]`): Its greedy pass@1 there.
         difference (`list[float]`): That minus the parent's, the mean over tasks.
         standard_error (`list[float]`): Of the difference, over tasks.
+        spared (`list[int]`): Tasks left out there, because the executor failed to judge the child's answer or the
+            parent's.
     """
 
     operator: str
@@ -38,6 +40,7 @@ class RetentionCurve:
     pass_at_1: list[float] = field(default_factory=list)
     difference: list[float] = field(default_factory=list)
     standard_error: list[float] = field(default_factory=list)
+    spared: list[int] = field(default_factory=list)
 
     @property
     def steps_to_recover(self) -> int | None:
@@ -48,8 +51,16 @@ class RetentionCurve:
         return None
 
     def add(self, step: int, child: np.ndarray, parent: np.ndarray) -> None:
-        """Record an exam: what child and parent solved, two arrays of shape `(tasks,)`."""
-        difference = child - parent
+        """Record an exam: what child and parent solved, two arrays of shape `(tasks,)`, NaN where nobody knows.
+
+        Raises:
+            ValueError: If fewer than two tasks are left.
+        """
+        judged = ~np.isnan(child - parent)
+        if judged.sum() < 2:
+            raise ValueError(f"The executor failed on all but {judged.sum()} of {len(judged)} tasks of an exam.")
+        self.spared.append(int((~judged).sum()))
+        child, difference = child[judged], (child - parent)[judged]
         self.rounds.append(step)
         self.pass_at_1.append(float(child.mean()))
         self.difference.append(float(difference.mean()))
@@ -105,12 +116,12 @@ def measure_retention(
         exam = parents.held_out(tasks)
         parents.train()
         solved = parents.ask(exam)
-        order = np.argsort(-solved.mean(axis=1), kind="stable")  # operators take the best parent first
-        report(f"seed {seed}: parents solve {' and '.join(f'{solved[i].mean():.3f}' for i in order)}")
+        order = np.argsort(-np.nanmean(solved, axis=1), kind="stable")  # operators take the best parent first
+        report(f"seed {seed}: parents solve {' and '.join(f'{np.nanmean(solved[i]):.3f}' for i in order)}")
         factors = [parents.factors(f"student_{i}") for i in order]
         children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
         children.take_over(parents, ways, factors, seed)
-        own = [RetentionCurve(operator, seed, float(solved[order[0]].mean())) for operator in operators]
+        own = [RetentionCurve(operator, seed, float(np.nanmean(solved[order[0]]))) for operator in operators]
 
         def examine(step, children=children, exam=exam, own=own, parent=solved[order[0]], seed=seed):
             if step % every and step != rounds:
@@ -222,8 +233,8 @@ class _Phase:
         )
 
     def ask(self, tasks: list) -> np.ndarray:
-        """Which student solves which task, greedily: zeros and ones of shape `(students, tasks)`."""
-        from .evaluation import grade
+        """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""
+        from .evaluation import grade, solved_or_nan
         from .generation import TransformersSampler
 
         trainer, args, types = self.trainer, self.args, self.trainer.source.task_types
@@ -241,4 +252,4 @@ class _Phase:
         grades = grade(
             list(tasks) * len(self.students), written, task_types=types, run_many=trainer.source.executor.run_many
         )
-        return np.array([g.solved for g in grades], dtype=float).reshape(len(self.students), len(tasks))
+        return solved_or_nan(grades).reshape(len(self.students), len(tasks))

@@ -12,8 +12,8 @@ from trl_populora.evaluation import (
     grade,
     held_out_tasks,
 )
-from trl_populora.executor import Executor
-from trl_populora.tasks import identity_tasks, seed_tasks, task_types
+from trl_populora.executor import Execution, Executor, Status
+from trl_populora.tasks import identity_tasks, judge_answers, seed_tasks, task_types
 
 
 TYPES = task_types("compact", num_function_inputs=4)
@@ -60,9 +60,9 @@ def test_metric_of_the_evaluate_library(executor, tasks):
     predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
     predictions[0] = "nothing"
     result = metric.compute(predictions=predictions, references=references)
-    assert result == {"accuracy": pytest.approx(8 / 9), "well_formed": pytest.approx(8 / 9)}
+    assert result == {"accuracy": pytest.approx(8 / 9), "well_formed": pytest.approx(8 / 9), "spared": 0}
     metric.add_batch(predictions=["nothing"], references=references[:1])  # it can be used again
-    assert metric.compute() == {"accuracy": 0.0, "well_formed": 0.0}
+    assert metric.compute() == {"accuracy": 0.0, "well_formed": 0.0, "spared": 0}
 
 
 def test_every_member_is_asked_every_task_and_the_base_alone(executor, tasks):
@@ -115,3 +115,85 @@ def test_identity_tasks_can_be_graded(executor):
     own = list(identity_tasks(4).values())
     gold = [TYPES[task.type].solve_completion(task) for task in own]
     assert all(verdict.solved for verdict in grade(own, gold, task_types=TYPES, run_many=executor.run_many))
+
+
+class Failing:
+    """An executor that fails on the programs that `fails` picks, `times` times for each."""
+
+    def __init__(self, executor, fails, *, times):
+        self.executor, self.fails, self.times, self.failed = executor, fails, times, {}
+
+    def run_many(self, jobs):
+        executions = self.executor.run_many(jobs)
+        for i, job in enumerate(jobs):
+            if self.fails(job) and self.failed.get(job.program, 0) < self.times:
+                self.failed[job.program] = self.failed.get(job.program, 0) + 1
+                executions[i] = Execution(Status.INFRA_ERROR, (), 0.0, 0)
+        return executions
+
+
+def test_what_the_executor_failed_to_judge_is_run_again_and_then_neither_right_nor_wrong(executor, tasks):
+    gold = [TYPES[task.type].solve_completion(task) for task in tasks]
+    program = tasks[3].program  # of code_i: the answer is run through it
+    once, always = (Failing(executor, lambda job: job.program == program, times=times) for times in (1, 2))
+    assert all(verdict.solved for verdict in grade(tasks, gold, task_types=TYPES, run_many=once.run_many))
+    grades = grade(tasks, gold, task_types=TYPES, run_many=always.run_many)
+    assert [verdict.spared for verdict in grades] == [task.program == program for task in tasks]
+    assert not any(verdict.wrong or verdict.refused for verdict in grades)
+    assert [verdict.solved for verdict in grades] == [not verdict.spared for verdict in grades]
+
+
+def test_spared_answers_are_counted_and_in_no_mean(executor, tasks):
+    gold = {str(TYPES[task.type].solve_prompt(task)): TYPES[task.type].solve_completion(task) for task in tasks}
+
+    def sampler(prompts, members, *, seed):
+        return [SimpleNamespace(text=gold[str(p)] if m == "good" else "nothing") for p, m in zip(prompts, members)]
+
+    def evaluate(run_many, names=("good", "bad")):
+        return evaluate_members(names, sampler, tasks, task_types=TYPES, run_many=run_many, base=False)
+
+    scores = evaluate(Failing(executor, lambda job: job.program == tasks[3].program, times=9).run_many)
+    assert (scores["good"].pass_at_1, scores["good"].spared, scores["good"].well_formed) == (1, 1, 1)
+    assert (scores["bad"].pass_at_1, scores["bad"].spared) == (0, 0)  # nothing of its was run
+    assert scores["mean"].pass_at_1 == pytest.approx((8 * 0.5 + 0) / 9)  # of task 3 only the bad answer is judged
+    assert scores["mean"].spared == 1
+    nothing_runs = evaluate(Failing(executor, lambda job: True, times=9).run_many, ["good"])
+    assert nothing_runs["good"].by_type == {"code_o": 1}  # judged by value
+    assert nothing_runs["good"].spared == 6
+    own = [task for task in tasks if task.type == "code_i"]
+    with pytest.raises(ValueError, match="failed on all 3 answers of good"):
+        evaluate_members(
+            ["good"],
+            sampler,
+            own,
+            task_types=TYPES,
+            run_many=Failing(executor, lambda job: True, times=9).run_many,
+            base=False,
+        )
+
+
+def test_the_metric_counts_spared_answers_apart(executor, tasks):
+    metric = TaskAccuracy(Failing(executor, lambda job: True, times=9), num_function_inputs=4)
+    references = [json.dumps(task.to_json()) for task in tasks]
+    predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
+    predictions[0] = "nothing"
+    result = metric.compute(predictions=predictions, references=references)
+    assert result == {"accuracy": pytest.approx(2 / 3), "well_formed": pytest.approx(8 / 9), "spared": 6}
+
+
+def test_round_and_evaluation_have_one_referee(executor, tasks):
+    """What grade says of an answer is what the round's own rule says, for every kind of outcome."""
+    right = TYPES["code_i"].solve_completion(tasks[3])
+    wrong, refused = "```input\n'wrong', 1, 2\n```", "nothing"
+    texts, asked = [right, wrong, refused, right], [tasks[3], tasks[3], tasks[3], tasks[4]]
+    types = [TYPES["code_i"]] * 4
+
+    def run_many(jobs):
+        own = Failing(executor, lambda job: job.program == tasks[4].program, times=9)
+        return own.run_many(jobs)
+
+    texts[3] = TYPES["code_i"].solve_completion(tasks[4])
+    outcomes = judge_answers(types, asked, texts, run_many)
+    assert outcomes == grade(asked, texts, task_types=TYPES, run_many=run_many)
+    facts = [(v.solved, v.wrong, v.refused, v.spared) for v in outcomes]
+    assert facts == [tuple(i == j for j in range(4)) for i in range(4)]

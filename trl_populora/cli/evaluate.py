@@ -78,5 +78,10 @@ def print_scores(scores: dict, types) -> None:
     for name in order:
         score = scores[name]
         interval = f"{100 * score.low:5.1f} - {100 * score.high:5.1f}"
-        kinds = "  ".join(f"{100 * score.by_type[kind]:5.1f}%" for kind in types)
+        kinds = "  ".join(
+            f"{100 * score.by_type[kind]:5.1f}%" if kind in score.by_type else "     -" for kind in types
+        )
         print(f"{name:{width}}  {100 * score.pass_at_1:5.1f}%  {interval}  {100 * score.well_formed:10.1f}%  {kinds}")
+    spared = sum(score.spared for name, score in scores.items() if name != "mean")
+    if spared:
+        print(f"{spared} answers are in no share: the executor failed on them, twice. See `populora doctor`.")

@@ -92,11 +92,22 @@ def solve(task_type, task, student: str, *, sampler, executor, options) -> None:
     texts = [completion.text for completion in written]
     grades = grade([task] * len(texts), texts, task_types={task.type: task_type}, run_many=executor.run_many)
     for number, (text, verdict) in enumerate(zip(texts, grades), start=1):
+        reason = "" if verdict.refusal is None else verdict.refusal.reason
         outcome = (
-            "solved" if verdict.solved else (f"refused, {verdict.refusal.reason}" if verdict.refusal else "wrong")
+            "solved"
+            if verdict.solved
+            else "spared: the executor failed, twice"
+            if verdict.spared
+            else f"refused, {reason}"
+            if verdict.refused
+            else "wrong"
         )
         show(f"attempt {number}: {outcome}", text)
-    rate = sum(verdict.solved for verdict in grades) / len(grades)
+    judged = [verdict.solved for verdict in grades if not verdict.spared]
+    if not judged:
+        print("\nThe executor failed on every attempt: see `populora doctor`.")
+        return
+    rate = sum(judged) / len(judged)
     print(f"\nSolve rate {100 * rate:.0f}%: an adversarial teacher earns {1 - rate:.2f} for this task.")
 
 

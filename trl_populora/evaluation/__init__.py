@@ -3,19 +3,19 @@
 `TaskAccuracy` is imported on first use: Hugging Face `evaluate` takes a second to load.
 """
 
-from .grading import Grade, grade
-from .held_out import BASE, Score, bootstrap_interval, evaluate_members, held_out_tasks
+from .grading import grade
+from .held_out import BASE, Score, bootstrap_interval, evaluate_members, held_out_tasks, solved_or_nan
 
 
 __all__ = [
     "BASE",
-    "Grade",
     "Score",
     "TaskAccuracy",
     "bootstrap_interval",
     "evaluate_members",
     "grade",
     "held_out_tasks",
+    "solved_or_nan",
 ]
 
 

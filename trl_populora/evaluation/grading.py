@@ -1,17 +1,15 @@
-"""Judging completions against tasks: parse, run what has to be run, compare. The one place where evaluation grades."""
+"""Judging completions against tasks by the rule of self-play (`tasks.judge_answers`), with a second try.
+
+The one place where evaluation grades.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
-from ..executor import Execution, Job
-from ..tasks import Refusal, Task, TaskType
+from ..executor import Execution, Job, Status
+from ..tasks import Task, TaskType, Verdict, judge_answers
 
 
-class Grade(NamedTuple):
-    """Verdict on one completion: solved or not, and why no answer could be read, if none could."""
-
-    solved: bool
-    refusal: Refusal | None = None
+RunMany = Callable[[Sequence[Job]], list[Execution]]
 
 
 def grade(
@@ -19,9 +17,12 @@ def grade(
     completions: Sequence[str],
     *,
     task_types: Mapping[str, TaskType],
-    run_many: Callable[[Sequence[Job]], list[Execution]],
-) -> list[Grade]:
+    run_many: RunMany,
+) -> list[Verdict]:
     """Grade `completions[i]` as an answer to `tasks[i]`.
+
+    An answer whose execution failed for reasons that are not the program's is run once more. If it fails again it is
+    `spared`: neither right nor wrong. Leave it out of means, and say how many there were.
 
     Args:
         tasks (`Sequence[Task]`): What was asked.
@@ -37,15 +38,16 @@ def grade(
     unknown = sorted({task.type for task in tasks} - set(task_types))
     if unknown:
         raise ValueError(f"Tasks of type {unknown} cannot be graded; known types are {sorted(task_types)}.")
-    types = [task_types[task.type] for task in tasks]
-    answers = [kind.parse_answer(task, text) for kind, task, text in zip(types, tasks, completions)]
-    jobs = {
-        i: job
-        for i, (kind, task, answer) in enumerate(zip(types, tasks, answers))
-        if not isinstance(answer, Refusal) and (job := kind.answer_job(task, answer)) is not None
-    }
-    executions = dict(zip(jobs, run_many(list(jobs.values())), strict=True))
-    return [
-        Grade(False, answer) if isinstance(answer, Refusal) else Grade(kind.judge(task, answer, executions.get(i)))
-        for i, (kind, task, answer) in enumerate(zip(types, tasks, answers))
-    ]
+    return judge_answers([task_types[task.type] for task in tasks], tasks, completions, _with_second_try(run_many))
+
+
+def _with_second_try(run_many: RunMany) -> RunMany:
+    def run(jobs: Sequence[Job]) -> list[Execution]:
+        executions = list(run_many(jobs))
+        failed = [i for i, execution in enumerate(executions) if execution.status is Status.INFRA_ERROR]
+        if failed:
+            for i, execution in zip(failed, run_many([jobs[i] for i in failed]), strict=True):
+                executions[i] = execution
+        return executions
+
+    return run

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..executor import Execution, Job
 from ..self_play.sampling import Sampler
-from ..tasks import Task, TaskType, seed_tasks
+from ..tasks import Task, TaskType, Verdict, seed_tasks
 from .grading import grade
 
 
@@ -17,13 +17,14 @@ HELD_OUT_SEED = 1_000_003  # far from the seeds that runs use, so that another r
 
 @dataclass(frozen=True)
 class Score:
-    """Greedy pass@1 on a set of tasks.
+    """Greedy pass@1 on a set of tasks. Spared answers (`tasks.Verdict`) are in no share but `well_formed`.
 
     Attributes:
         pass_at_1 (`float`): Share of tasks solved.
         low, high (`float`): 95 % bootstrap interval over tasks.
         well_formed (`float`): Share of completions from which an answer could be read.
-        by_type (`dict[str, float]`): Task type -> share solved.
+        by_type (`dict[str, float]`): Task type -> share solved; without types that have no judged answer.
+        spared (`int`): Answers left out because the executor failed on them, twice. In `"mean"`: of all members.
     """
 
     pass_at_1: float
@@ -31,6 +32,7 @@ class Score:
     high: float
     well_formed: float
     by_type: dict[str, float]
+    spared: int = 0
 
     def to_json(self) -> dict:
         return asdict(self)
@@ -77,7 +79,10 @@ def evaluate_members(
         base (`bool`, *optional*, defaults to `True`): Evaluate the base too, under the name `"base"`.
 
     Returns:
-        `dict[str, Score]`: By name, and `"mean"` for the mean over members.
+        `dict[str, Score]`: By name, and `"mean"` for the mean over members, first within each task.
+
+    Raises:
+        ValueError: If there is no task, or the executor failed on every answer of a member.
     """
     if not tasks:
         raise ValueError("evaluate_members needs at least one task.")
@@ -95,12 +100,20 @@ def evaluate_members(
         task_types=task_types,
         run_many=run_many,
     )
-    solved = np.array([verdict.solved for verdict in grades], dtype=float).reshape(len(names), len(tasks))
-    read = np.array([verdict.refusal is None for verdict in grades], dtype=float).reshape(len(names), len(tasks))
-    scores = {name: _score(tasks, solved[i], read[i]) for i, name in enumerate(names)}
+    solved = solved_or_nan(grades).reshape(len(names), len(tasks))
+    read = np.array([not verdict.refused for verdict in grades], dtype=float).reshape(len(names), len(tasks))
+    for name, own in zip(names, solved, strict=True):
+        if np.isnan(own).all():
+            raise ValueError(f"The executor failed on all {len(tasks)} answers of {name}: see `populora doctor`.")
+    scores = {name: _score(tasks, solved[i : i + 1], read[i : i + 1]) for i, name in enumerate(names)}
     if len(members):
-        scores["mean"] = _score(tasks, solved[: len(members)].mean(axis=0), read[: len(members)].mean(axis=0))
+        scores["mean"] = _score(tasks, solved[: len(members)], read[: len(members)])
     return scores
+
+
+def solved_or_nan(verdicts: Iterable[Verdict]) -> np.ndarray:
+    """1 for a solved answer, 0 for a wrong or refused one, NaN for a spared one; shape `(N,)`."""
+    return np.array([np.nan if verdict.spared else float(verdict.solved) for verdict in verdicts])
 
 
 def bootstrap_interval(
@@ -121,7 +134,11 @@ def bootstrap_interval(
 
 
 def _score(tasks: Sequence[Task], solved: np.ndarray, read: np.ndarray) -> Score:
-    low, high = bootstrap_interval(solved)
-    kinds = np.array([task.type for task in tasks])
-    by_type = {kind: float(solved[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
-    return Score(float(solved.mean()), low, high, float(read.mean()), by_type)
+    """Score of members, arrays of shape `(members, tasks)`: the mean over tasks of their mean over judged answers."""
+    judged = ~np.isnan(solved)
+    known = judged.any(axis=0)
+    rate = np.nansum(solved, axis=0)[known] / judged.sum(axis=0)[known]
+    low, high = bootstrap_interval(rate)
+    kinds = np.array([task.type for task in tasks])[known]
+    by_type = {kind: float(rate[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
+    return Score(float(rate.mean()), low, high, float(read.mean()), by_type, int((~judged).sum()))

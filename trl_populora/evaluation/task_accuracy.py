@@ -21,13 +21,14 @@ class TaskAccuracy(evaluate.Metric):
         kwargs: Arguments of [`~evaluate.Metric`].
 
     Returns (from `compute`):
-        `dict`: `accuracy` and `well_formed`, shares in [0, 1].
+        `dict`: `accuracy` and `well_formed`, shares in [0, 1], and `spared`: answers that the executor failed to
+        judge, twice; they have no part in `accuracy`, which is NaN if there are no others.
 
     Example:
         ```python
         >>> metric = TaskAccuracy()
         >>> metric.compute(predictions=["```output\\n3\\n```"], references=[json.dumps(task.to_json())])
-        {'accuracy': 1.0, 'well_formed': 1.0}
+        {'accuracy': 1.0, 'well_formed': 1.0, 'spared': 0}
         ```
     """
 
@@ -45,14 +46,16 @@ class TaskAccuracy(evaluate.Metric):
             features=datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Value("string"))),
         )
 
-    def _compute(self, predictions, references) -> dict[str, float]:
+    def _compute(self, predictions, references) -> dict[str, float | int]:
         tasks = [Task.from_json(json.loads(reference)) for reference in references]
         if self._executor is not None:
             grades = grade(tasks, predictions, task_types=self._types, run_many=self._executor.run_many)
         else:
             with Executor() as executor:
                 grades = grade(tasks, predictions, task_types=self._types, run_many=executor.run_many)
+        judged = sum(not verdict.spared for verdict in grades)
         return {
-            "accuracy": sum(verdict.solved for verdict in grades) / len(grades),
-            "well_formed": sum(verdict.refusal is None for verdict in grades) / len(grades),
+            "accuracy": sum(verdict.solved for verdict in grades) / judged if judged else float("nan"),
+            "well_formed": sum(not verdict.refused for verdict in grades) / len(grades),
+            "spared": len(grades) - judged,
         }

@@ -97,11 +97,15 @@ def measure_solving(
     *,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Share of tasks solved at the first attempt by one member (`None`: the base), by task type."""
+    """Share of tasks solved at the first attempt by one member (`None`: the base), by task type.
+
+    Answers that the executor failed to judge, twice, are left out.
+    """
     prompts = [task_types[task.type].solve_prompt(task) for task in tasks]
     texts = [completion.text for completion in sampler(prompts, [member] * len(prompts), seed=seed)]
     grades = grade(tasks, texts, task_types=task_types, run_many=run_many)
     solved = {name: [] for name in task_types}
     for task, verdict in zip(tasks, grades, strict=True):
-        solved[task.type].append(verdict.solved)
+        if not verdict.spared:
+            solved[task.type].append(verdict.solved)
     return {name: sum(results) / len(results) for name, results in solved.items() if results}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..executor import Execution, Job, Status
-from ..tasks import Refusal, Task, TaskBuffer, TaskType
+from ..tasks import INFRASTRUCTURE, Refusal, Task, TaskBuffer, TaskType, judge_answers
 from .guests import Guest, Guests
 from .pairing import Pairing, deal, pair
 from .ratings import Ratings
@@ -23,11 +23,6 @@ from .records import Attempt, Proposal, RoundRecord, tally
 from .rewards import student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
 from .settings import RoundSettings
-
-
-INFRASTRUCTURE = Refusal(
-    "infra_error", "the executor failed, not the program; the row is neither rewarded nor punished"
-)
 
 
 class Row(NamedTuple):
@@ -241,31 +236,25 @@ class SelfPlay:
 
     def _judge(self, games: Sequence[_Ask], answers: Sequence[Completion]) -> tuple[Attempt, ...]:
         G, rewards = self.settings.num_generations, self.settings.rewards
-        read = [game.type.parse_answer(game.task, c.text) for game, c in zip(games, answers, strict=True)]
-        jobs = {
-            i: job
-            for i, (game, answer) in enumerate(zip(games, read, strict=True))
-            if not isinstance(answer, Refusal) and (job := game.type.answer_job(game.task, answer)) is not None
-        }
-        executions = dict(zip(jobs, self.run_many(list(jobs.values())), strict=True))
+        verdicts = judge_answers(
+            [game.type for game in games],
+            [game.task for game in games],
+            [completion.text for completion in answers],
+            self.run_many,
+        )
         attempts = []
-        for i, (game, completion, answer) in enumerate(zip(games, answers, read, strict=True)):
-            execution = executions.get(i)
-            refusal = answer if isinstance(answer, Refusal) else None
-            if execution is not None and execution.status is Status.INFRA_ERROR:
-                refusal = INFRASTRUCTURE
-            solved = refusal is None and game.type.judge(game.task, answer, execution)
-            reward = student_reward(solved, well_formed=refusal is None, settings=rewards)
+        for i, (game, completion, verdict) in enumerate(zip(games, answers, verdicts, strict=True)):
+            reward = student_reward(verdict.solved, well_formed=not verdict.refused, settings=rewards)
             attempts.append(
                 Attempt(
                     game.name,
                     game.task,
                     completion.text,
                     group=i // G,
-                    solved=solved,
-                    refusal=refusal,
+                    solved=verdict.solved,
+                    refusal=verdict.refusal,
                     opponent=game.opponent,
-                    reward=None if refusal == INFRASTRUCTURE or game.guest else reward,
+                    reward=None if verdict.spared or game.guest else reward,
                     tokens=len(completion.ids),
                 )
             )

@@ -17,12 +17,14 @@ from trl_populora.tasks.hygiene import check_program
 from trl_populora.tasks.seeds import generate_task, identity_tasks, seed_tasks
 from trl_populora.tasks.task import REASONS, Answer, Draft, Refusal, Task
 from trl_populora.tasks.templates import BASE_STOP, render_prompt
+from trl_populora.tasks.verdict import INFRASTRUCTURE, Verdict, is_spared, judge_answers
 
 
 __all__ = [
     "BASE_STOP",
     "EASY_FAMILIES",
     "FAMILIES",
+    "INFRASTRUCTURE",
     "REASONS",
     "STYLES",
     "Answer",
@@ -35,9 +37,12 @@ __all__ = [
     "TaskBuffer",
     "TaskLimits",
     "TaskType",
+    "Verdict",
     "check_program",
     "generate_task",
     "identity_tasks",
+    "is_spared",
+    "judge_answers",
     "render_prompt",
     "seed_tasks",
     "task_types",

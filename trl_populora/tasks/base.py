@@ -56,6 +56,7 @@ class TaskType(ABC):
     """
 
     id: ClassVar[str]
+    proposes_program: ClassVar[bool] = True  # the proposer writes the task's program itself
     min_references: ClassVar[int] = 0
 
     style: str = "full"

@@ -39,6 +39,7 @@ class CodeF(TaskType):
     """
 
     id: ClassVar[str] = "code_f"
+    proposes_program: ClassVar[bool] = False  # it is that of a reference
     min_references: ClassVar[int] = 1  # the program to write inputs for
 
     num_function_inputs: int = 10
