@@ -1,16 +1,27 @@
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from trl_populora.diagnostics import Observer, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
-from trl_populora.diagnostics.dynamics import MemberSummary, collapse_alarms, connected_groups
+from trl_populora.diagnostics.dynamics import (
+    RESIDUAL_GAMES,
+    MemberSummary,
+    collapse_alarms,
+    connected_groups,
+    dispersion,
+    rating_residual,
+)
 from trl_populora.self_play.ratings import Match, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
-from trl_populora.tasks.task import Refusal, Task
+from trl_populora.tasks import Refusal, Task, task_types
 
 
 TASK = Task.create("code_o", "def f(x):\n    return x + 1", inputs=("1",), outputs=("2",), author="teacher_0", step=3)
+
+
+TYPES = task_types("compact")
 
 
 def member(name, *, role=None, version=0):
@@ -50,13 +61,18 @@ def test_members_are_summed_up_from_their_own_rows():
         seconds={"solve": 2},
     )
     teacher, student = summary.members
-    assert (teacher.reward, teacher.validity, teacher.solve_rate) == (-0.25, 0.5, None)
+    assert (teacher.reward, teacher.validity, teacher.solve_rate) == (-0.25, 0.5, 0.5)
+    assert (teacher.fill_rate, teacher.solve_rate_filled) == (None, None)
     assert (teacher.rows, teacher.tokens, teacher.length, teacher.version) == (2, 30, 15.0, 2)
     assert teacher.refusals == {"no_program": 1}
     assert student.reward == pytest.approx(-0.5 / 3)  # the row that nobody is to blame for has no part in it
-    assert (student.validity, student.solve_rate) == (None, 0.25)
+    assert (student.validity, student.solve_rate) == (None, 0.5)  # of its two games
+    assert (student.fill_rate, student.solve_rate_filled) == (0.5, 0.0)  # of two fill-ins, one judged
+    assert (summary.solve_rate, summary.solve_rates) == (0.5, {"code_o": 0.5})
+    assert (summary.fill_rate, summary.solve_rate_filled) == (0.5, 0.0)
     assert student.refusals == {"no_output": 1, "infra_error": 1}
     assert (summary.games, summary.wins, summary.matches) == (((2,),), ((1,),), 1)
+    assert (summary.attempts, summary.solved) == (((2,),), ((1,),))
     assert solve_rate_matrix(summary) == [[0.5]]
     assert summary.alarms == ()
 
@@ -66,10 +82,11 @@ def test_a_shared_member_has_both_sides():
         record(), ratings=ratings(), members=[member("agent_0", role="shared")], adapter_of=lambda player: "agent_0"
     )
     (agent,) = summary.members
-    assert (agent.validity, agent.solve_rate, agent.rows, agent.tokens) == (0.5, 0.25, 6, 46)
+    assert (agent.validity, agent.solve_rate, agent.rows, agent.tokens) == (0.5, 0.5, 6, 46)
     assert agent.mu == ratings()["student_0"].mu
     metrics = round_metrics(summary)
-    assert metrics["teachers/validity"] == 0.5 and metrics["students/solve_rate"] == 0.25
+    assert metrics["teachers/validity"] == 0.5 and metrics["solve_rate"] == 0.5
+    assert "teachers/rating_dispersion" not in metrics
 
 
 def test_a_member_without_rows_is_listed():
@@ -109,7 +126,48 @@ def test_metrics_are_flat_numbers():
     assert metrics["executor/ok"] == 3
     assert metrics["population/teacher_0/grad_norm"] == metrics["teachers/grad_norm"] == 0.5
     assert metrics["teachers/refused/no_program"] == 1
-    assert "population/teacher_0/solve_rate" not in metrics and "students/grad_norm" not in metrics
+    assert "population/student_0/validity" not in metrics and "students/grad_norm" not in metrics
+    assert metrics["solve_rate"] == metrics["solve_rate/code_o"] == metrics["population/student_0/solve_rate"] == 0.5
+    assert metrics["population/student_0/solve_rate/code_o"] == 0.5
+    assert metrics["fill_rate"] == metrics["population/student_0/fill_rate"] == 0.5
+    assert metrics["solve_rate_filled"] == metrics["population/student_0/solve_rate_filled"] == 0
+    assert metrics["pairs/teacher_0/student_0/solve_rate"] == 0.5
+    assert metrics["pairs/teacher_0/student_0/solve_rate_window"] == 0.5
+
+
+def test_headline_numbers_of_a_role_take_the_place_of_means_over_members():
+    summary = summarize_round(record(), ratings=ratings(), members=[member("teacher_0"), member("student_0")])
+    assert round_metrics(summary)["teachers/reward"] == -0.25
+    metrics = round_metrics(replace(summary, rewards={"teachers/reward": 0.75, "teachers/zero_std_groups": 1.0}))
+    assert metrics["teachers/reward"] == 0.75 and metrics["teachers/zero_std_groups"] == 1
+    assert metrics["students/reward"] == pytest.approx(-0.5 / 3)
+
+
+def test_dispersion_is_within_a_role_and_of_those_who_have_the_number():
+    assert dispersion([1.0, 3.0, None]) == 1.0
+    assert dispersion([1.0, None]) is None
+    both = Ratings(["teacher_0", "teacher_1"], ["student_0"])
+    both.update([Match("teacher_0", "student_0", 8, 0), Match("teacher_1", "student_0", 8, 8)])
+    members = [member(name) for name in (*both.teachers, *both.students)]
+    metrics = round_metrics(summarize_round(record(), ratings=both, members=members))
+    apart = both["teacher_0"].mu - both["teacher_1"].mu
+    assert metrics["teachers/rating_dispersion"] == pytest.approx(abs(apart) / 2)
+    assert "students/rating_dispersion" not in metrics
+    assert "teachers/solve_rate_dispersion" not in metrics  # only one teacher's tasks were played
+
+
+def test_residual_is_what_ratings_miss_over_pairs_with_enough_games():
+    """Each teacher beats one student always and loses to the other: one number per member says nothing of it."""
+    circle = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
+    one_sided = [
+        Match(f"teacher_{i}", f"student_{j}", RESIDUAL_GAMES, RESIDUAL_GAMES * (i == j))
+        for i, j in ((0, 0), (1, 1), (0, 1), (1, 0))
+    ]
+    circle.update(one_sided[:1])
+    assert rating_residual(circle, min_games=RESIDUAL_GAMES + 1) is None
+    circle.update(one_sided[1:])
+    assert rating_residual(circle) == pytest.approx(0.5, abs=0.1)
+    assert rating_residual(circle) == pytest.approx(float((circle.residual**2).mean()) ** 0.5)
 
 
 def summary_of(name, validity):
@@ -119,8 +177,6 @@ def summary_of(name, validity):
 @pytest.mark.parametrize(
     "facts, words",
     [
-        ({"solve_rates": [1.0, 1.0]}, "every task was solved"),
-        ({"solve_rates": [0.0, 0.0]}, "no task was solved"),
         ({"members": [summary_of("teacher_3", 0.0)]}, "no valid proposal from teacher_3"),
         ({"coverage": [1, 2, 5, 5, 5], "patience": 2}, "not grown for 2 rounds"),
         ({"games": [[4, 0], [0, 4]]}, "2 groups"),
@@ -130,7 +186,6 @@ def test_alarms_ring_when_they_should_and_not_otherwise(facts, words):
     well = {
         "members": [summary_of("teacher_0", 0.5)],
         "games": [[4, 4], [0, 4]],
-        "solve_rates": [0.0, 1.0],
         "coverage": [1, 2, 3, 4, 5],
         "patience": 2,
     }
@@ -157,18 +212,41 @@ def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
             return player
 
     population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
-    observer = Observer()
+    observer = Observer(TYPES)
     first = observer.observe(record(3), ratings=ratings(), population=population, counts={"ok": 5, "cpu_timeout": 0})
     second = observer.observe(record(4), ratings=ratings(), population=population, counts={"ok": 7, "cpu_timeout": 0})
     assert (first.statuses, second.statuses) == ({"ok": 5}, {"ok": 2})
     assert first.coverage == {"filled": 1, "new": 1, "filled/teacher_0": 1}
     assert second.coverage == {"filled": 1, "new": 0, "filled/teacher_0": 1}
     assert first.complexity["lines"] == 2
-    resumed = Observer()
+    resumed = Observer(TYPES)
     resumed.load_state_dict(json.loads(json.dumps(observer.state_dict())))
     assert resumed.state_dict() == observer.state_dict()
     third = resumed.observe(record(5), ratings=ratings(), population=population, counts={"ok": 1})
     assert third.coverage == second.coverage and third.statuses == {"ok": 1}
+
+
+def test_programs_of_others_count_for_nobody():
+    """A code_f proposal is built on a reference's program: it shows nothing of what its teacher can write."""
+
+    class Members(dict):
+        adapter_of = staticmethod(str)
+
+    population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
+    long = "def f(x):\n    y = x + 1\n    z = y * 2\n    return z"
+    borrowed = Task.create("code_f", long, inputs=("1", "2"), outputs=("4", "6"), author="teacher_0", message="m")
+    both = record()
+    both = replace(both, proposals=(*both.proposals, Proposal("teacher_0", "code_f", "text", group=1, task=borrowed)))
+    summary = Observer(TYPES).observe(both, ratings=ratings(), population=population)
+    assert summary.complexity["lines"] == 2 and summary.coverage == {"filled": 1, "new": 1, "filled/teacher_0": 1}
+    only = Observer({"code_f": TYPES["code_f"]})
+    for number in range(25):
+        summary = only.observe(
+            replace(both, round=number, proposals=both.proposals[2:]), ratings=ratings(), population=population
+        )
+    assert summary.complexity == summary.coverage == {}
+    assert not any("coverage" in alarm for alarm in summary.alarms)
+    assert not any(name.startswith(("coverage", "complexity")) for name in round_metrics(summary))
 
 
 def test_members_may_take_some_rounds_to_meet():

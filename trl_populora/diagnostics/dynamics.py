@@ -5,15 +5,28 @@ Pure functions from records to numbers. Where they are written or drawn is decid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING
+
+from ..tasks import is_spared
+from .matched import MatchedGames
 
 
 if TYPE_CHECKING:
     from ..population.member import Member
     from ..self_play.ratings import Rating, Ratings
     from ..self_play.records import Attempt, Proposal, RoundRecord
+    from .matched import Tally
+
+
+RESIDUAL_GAMES = 32
+"""Games that a pair must have played for its part in the residual of the rating model. Our choice."""
+MEMBER_METRICS = (
+    *("reward", "validity", "solve_rate", "fill_rate", "solve_rate_filled", "length", "mu", "sigma", "tokens"),
+    *("grad_norm", "version", "delta_norm", "effective_rank"),
+)
 
 
 @dataclass(frozen=True)
@@ -24,15 +37,21 @@ class MemberSummary:
         name (`str`): Member.
         role (`str`): `"teacher"`, `"student"` or `"shared"` (one adapter plays both; its rating is the student's).
         version (`int`): Which occupant of the slot played.
-        reward (`float` or `None`): Mean reward of its rows; `None` if it had none that count.
+        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if none counts.
         validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals.
-        solve_rate (`float` or `None`): Share of its attempts that solved the task; `None` without attempts.
+        solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
+            teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
         mu, sigma (`float`): Rating after the round.
         length (`float`): Mean completion length, in tokens.
         rows (`int`): Completions it wrote.
         tokens (`int`): Completion tokens it wrote.
         refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
+        solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
+        fill_rate (`float` or `None`): Share of its attempts that were at tasks filled in from the buffer.
+        solve_rate_filled (`float` or `None`): Share of the filled-in tasks' attempts that solved them.
+        delta_norm (`float` or `None`): Frobenius norm of its update `dW` over all matrices, in rounds that measure it.
+        effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
     """
 
     name: str
@@ -48,6 +67,11 @@ class MemberSummary:
     tokens: int
     refusals: dict[str, int] = field(default_factory=dict)
     grad_norm: float | None = None
+    solve_rates: dict[str, float] = field(default_factory=dict)
+    fill_rate: float | None = None
+    solve_rate_filled: float | None = None
+    delta_norm: float | None = None
+    effective_rank: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,15 +84,30 @@ class RoundSummary:
         members (`tuple[MemberSummary, ...]`): Every member, teachers first.
         teachers, students (`tuple[str, ...]`): Players, in the order of the matrix' rows and columns.
         games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Unit games between the present occupants of two
-            slots, and those that the student won.
+            slots that ratings have counted, and those that the student won.
         matches (`int`): Pairings that played in this round.
         statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
-        complexity (`dict[str, float]`): Mean measures of the round's valid proposals (`diagnostics.complexity`).
+        complexity (`dict[str, float]`): Mean measures of the programs that teachers wrote themselves, in the round's
+            valid proposals (`diagnostics.complexity`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `learn`) -> seconds.
         alarms (`tuple[str, ...]`): Signs of collapse, in words.
+        solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
+            one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).
+        solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
+        fill_rate (`float` or `None`): Share of the members' attempts that were at tasks filled in from the buffer.
+        solve_rate_filled (`float` or `None`): Share of those attempts that solved their task.
+        attempts, solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Matched attempts of this round, and those
+            that solved their task.
+        window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
+            rounds in which the present occupants of the two slots met.
+        residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
+        rewards (`dict[str, float]`): Headline numbers of each role's rows in self-play, by name of the metric
+            ([`self_play.rewards.role_rewards`]).
+        cosines (`dict[str, dict[str, float]]`): Role -> `"mean"`, `"min"` and `"max"` cosine between the updates of
+            two of its members, in rounds that measure it.
     """
 
     round: int
@@ -85,6 +124,17 @@ class RoundSummary:
     events: tuple[dict, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
+    solve_rate: float | None = None
+    solve_rates: dict[str, float] = field(default_factory=dict)
+    fill_rate: float | None = None
+    solve_rate_filled: float | None = None
+    attempts: tuple[tuple[int, ...], ...] = ()
+    solved: tuple[tuple[int, ...], ...] = ()
+    window_attempts: tuple[tuple[int, ...], ...] = ()
+    window_solved: tuple[tuple[int, ...], ...] = ()
+    residual: float | None = None
+    rewards: dict[str, float] = field(default_factory=dict)
+    cosines: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict:
         return asdict(self)
@@ -95,8 +145,8 @@ class RoundSummary:
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("teachers", "students", "events", "alarms"):
             known[name] = tuple(known.get(name, ()))
-        for name in ("games", "wins"):
-            known[name] = tuple(tuple(row) for row in known[name])
+        for name in ("games", "wins", "attempts", "solved", "window_attempts", "window_solved"):
+            known[name] = tuple(tuple(row) for row in known.get(name, ()))
         wanted = {f.name for f in fields(MemberSummary)}
         known["members"] = tuple(
             MemberSummary(**{key: value for key, value in row.items() if key in wanted}) for row in known["members"]
@@ -114,6 +164,7 @@ def summarize_round(
     complexity: Mapping[str, float] | None = None,
     coverage: Mapping[str, int] | None = None,
     coverage_history: Sequence[int] = (),
+    matched: MatchedGames | None = None,
     events: Iterable[Mapping] = (),
     seconds: Mapping[str, float] | None = None,
     grad_norms: Mapping[str, float] | None = None,
@@ -127,6 +178,7 @@ def summarize_round(
         adapter_of (`Callable[[str], str]`, *optional*): Player -> member that acts for it; the player itself if unset.
         statuses, complexity, coverage, events, seconds: See [`RoundSummary`].
         coverage_history (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
+        matched ([`MatchedGames`], *optional*): Games of the last rounds, to which this one is added.
         grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm.
     """
     proposals: dict[str, list[Proposal]] = {}
@@ -135,6 +187,14 @@ def summarize_round(
         proposals.setdefault(adapter_of(proposal.member), []).append(proposal)
     for attempt in record.attempts:
         attempts.setdefault(adapter_of(attempt.member), []).append(attempt)
+    members = tuple(members)
+    versions = {member.id: member.version for member in members}
+    matched = MatchedGames() if matched is None else matched
+    matched.update(
+        record,
+        teachers=ratings.teachers,
+        versions={name: versions[adapter_of(name)] for name in (*ratings.teachers, *ratings.students)},
+    )
     # The rating under which a member is listed: its own, or for a shared adapter that of the last player it acts for.
     player = {adapter_of(name): name for name in (*ratings.teachers, *ratings.students)}
     rows = tuple(
@@ -143,6 +203,7 @@ def summarize_round(
             proposals.get(member.id, []),
             attempts.get(member.id, []),
             rating=ratings[player[member.id]],
+            games=(matched, (player[member.id], None) if member.role == "teacher" else (None, player[member.id])),
             grad_norm=(grad_norms or {}).get(member.id),
         )
         for member in members
@@ -150,6 +211,10 @@ def summarize_round(
     games = tuple(tuple(int(n) for n in row) for row in ratings.games)
     # In the first rounds most members have yet to meet; that is no alarm.
     settled = record.round >= 2 * max(len(ratings.teachers), len(ratings.students))
+    pairs = [[(teacher, student) for student in ratings.students] for teacher in ratings.teachers]
+    newest = [[matched.newest(*pair) for pair in row] for row in pairs]
+    window = [[matched.window(*pair) for pair in row] for row in pairs]
+    fill_rate, solve_rate_filled = _filled(record.attempts)
     return RoundSummary(
         round=record.round,
         step=record.step,
@@ -164,9 +229,19 @@ def summarize_round(
         coverage=dict(coverage or {}),
         events=tuple(dict(event) for event in events),
         seconds=dict(seconds or {}),
-        alarms=collapse_alarms(
-            rows, games if settled else (), solve_rates=_solve_rates(record), coverage=coverage_history
+        alarms=(
+            *matched.alarms(ratings.teachers, ratings.students),
+            *collapse_alarms(rows, games if settled else (), coverage=coverage_history),
         ),
+        solve_rate=matched.solve_rate(),
+        solve_rates=_rates(matched.by_type()),
+        fill_rate=fill_rate,
+        solve_rate_filled=solve_rate_filled,
+        attempts=tuple(tuple(tally.attempts for tally in row) for row in newest),
+        solved=tuple(tuple(tally.solved for tally in row) for row in newest),
+        window_attempts=tuple(tuple(tally.attempts for tally in row) for row in window),
+        window_solved=tuple(tuple(tally.solved for tally in row) for row in window),
+        residual=rating_residual(ratings),
     )
 
 
@@ -176,8 +251,11 @@ def _summarize_member(
     attempts: list[Attempt],
     *,
     rating: Rating,
+    games: tuple[MatchedGames, tuple[str | None, str | None]],
     grad_norm: float | None,
 ) -> MemberSummary:
+    matched, scope = games
+    fill_rate, solve_rate_filled = _filled(attempts)
     items = [*proposals, *attempts]
     refusals: dict[str, int] = {}
     for item in items:
@@ -190,7 +268,7 @@ def _summarize_member(
         version=member.version,
         reward=mean(item.reward for item in items),
         validity=mean(float(item.valid) for item in proposals),
-        solve_rate=mean(float(item.solved) for item in attempts),
+        solve_rate=matched.solve_rate(*scope),
         mu=rating.mu,
         sigma=rating.sigma,
         length=tokens / max(len(items), 1),
@@ -198,19 +276,47 @@ def _summarize_member(
         tokens=tokens,
         refusals=refusals,
         grad_norm=grad_norm,
+        solve_rates=_rates(matched.by_type(*scope)),
+        fill_rate=fill_rate,
+        solve_rate_filled=solve_rate_filled,
     )
 
 
-def _solve_rates(record: RoundRecord) -> list[float]:
-    groups: dict[int, list[bool]] = {}
-    for attempt in record.attempts:
-        groups.setdefault(attempt.group, []).append(attempt.solved)
-    return [sum(solved) / len(solved) for solved in groups.values()]
+def _rates(tallies: Mapping[str, Tally]) -> dict[str, float]:
+    return {name: tally.solved / tally.attempts for name, tally in tallies.items()}
+
+
+def _filled(attempts: Sequence[Attempt]) -> tuple[float | None, float | None]:
+    """Share of attempts at tasks filled in from the buffer, and share of those that solved them (spared ones aside)."""
+    own = [attempt for attempt in attempts if attempt.opponent is None]
+    share = len(own) / len(attempts) if attempts else None
+    return share, mean(float(attempt.solved) for attempt in own if not is_spared(attempt.refusal))
+
+
+def rating_residual(ratings: Ratings, *, min_games: int = RESIDUAL_GAMES) -> float | None:
+    """Root mean square of what ratings miss: observed minus predicted win rate of the teacher, over pairs.
+
+    Near 0 where one number per member orders everybody. Chance alone gives up to `0.5 / sqrt(games)` per pair, more
+    where the attempts at one task resemble each other. Pairs with fewer than `min_games` games have no part in it;
+    `None` if no pair has as many.
+    """
+    played = ratings.residual[ratings.games >= min_games]
+    return math.sqrt(float((played**2).mean())) if played.size else None
+
+
+def dispersion(values: Iterable[float | None]) -> float | None:
+    """Standard deviation (divided by N) of the values that exist; `None` of fewer than two."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return None
+    centre = sum(known) / len(known)
+    return math.sqrt(sum((value - centre) ** 2 for value in known) / len(known))
 
 
 def solve_rate_matrix(summary: RoundSummary) -> list[list[float | None]]:
-    """Share of games that the student won, one row per teacher; `None` where the two have not met."""
-    return [[w / g if g else None for g, w in zip(*rows)] for rows in zip(summary.games, summary.wins)]
+    """Matched solve rate of every pair over the last rounds in which it met, shape `(T, S)`; `None` without games."""
+    pairs = zip(summary.window_attempts, summary.window_solved)
+    return [[solved / n if n else None for n, solved in zip(*rows)] for rows in pairs]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -222,22 +328,32 @@ def mean(values: Iterable[float | None]) -> float | None:
 def round_metrics(summary: RoundSummary) -> dict[str, float]:
     """The summary as flat metrics for a logger: `population/<member>/...`, `teachers/...`, `matches/...`, and so on.
 
-    Values that do not exist (a teacher's solve rate) have no key.
+    Values that do not exist (a student's validity) have no key. docs/training.md has a glossary.
     """
     metrics: dict[str, float | None] = {"round": summary.round, "alarms": len(summary.alarms)}
     roles = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
     for group, own in roles.items():
         members = [member for member in summary.members if member.role in own]
-        quality = "validity" if group == "teachers" else "solve_rate"
-        for name in ("reward", quality, "length", "mu", "grad_norm"):
+        names = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank")
+        for name in names:
             metrics[f"{group}/{name}"] = mean(getattr(member, name) for member in members)
+        if summary.teachers:
+            metrics[f"{group}/rating_dispersion"] = dispersion(member.mu for member in members)
+            metrics[f"{group}/solve_rate_dispersion"] = dispersion(member.solve_rate for member in members)
         for member in members:
             for reason, count in member.refusals.items():
                 key = f"{group}/refused/{reason}"
                 metrics[key] = (metrics.get(key) or 0) + count
     for member in summary.members:
-        for name in ("reward", "validity", "solve_rate", "length", "mu", "sigma", "tokens", "grad_norm", "version"):
+        for name in MEMBER_METRICS:
             metrics[f"population/{member.name}/{name}"] = getattr(member, name)
+        metrics.update(_under(f"population/{member.name}/solve_rate", member.solve_rates))
+    for name in ("solve_rate", "fill_rate", "solve_rate_filled"):
+        metrics[name] = getattr(summary, name)
+    metrics |= _under("solve_rate", summary.solve_rates) | _pair_metrics(summary) | summary.rewards
+    metrics["ratings/residual"] = summary.residual
+    for role, values in summary.cosines.items():
+        metrics.update({f"{role}/cosine_{name}": value for name, value in values.items()})
     games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
     metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
     metrics["evolution/replaced"] = len(summary.events)
@@ -247,20 +363,36 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
+def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in values.items()}
+
+
+def _pair_metrics(summary: RoundSummary) -> dict[str, float]:
+    """Matched solve rate of every pair that met: this round's, and over the last rounds in which it met."""
+    metrics = {}
+    for i, teacher in enumerate(summary.teachers):
+        for j, student in enumerate(summary.students):
+            if summary.attempts and summary.attempts[i][j]:
+                pair = f"pairs/{teacher}/{student}"
+                metrics[f"{pair}/solve_rate"] = summary.solved[i][j] / summary.attempts[i][j]
+                metrics[f"{pair}/solve_rate_window"] = summary.window_solved[i][j] / summary.window_attempts[i][j]
+    return metrics
+
+
 def collapse_alarms(
     members: Sequence[MemberSummary],
     games: Sequence[Sequence[int]],
     *,
-    solve_rates: Sequence[float],
     coverage: Sequence[int] = (),
     patience: int = 20,
 ) -> tuple[str, ...]:
-    """Signs that the game has stopped teaching anybody anything (thresholds are our choice).
+    """Signs that the game has stopped teaching anybody anything, beside disengagement ([`MatchedGames.alarms`]).
+
+    Thresholds are our choice.
 
     Args:
         members (`Sequence[MemberSummary]`): The round's members.
         games (`Sequence[Sequence[int]]` of shape `(T, S)`): Games between the present occupants.
-        solve_rates (`Sequence[float]`): Solve rate of every task played in the round.
         coverage (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
         patience (`int`, *optional*, defaults to 20): Rounds without a new cell before coverage counts as stalled.
 
@@ -268,10 +400,6 @@ def collapse_alarms(
         `tuple[str, ...]`: One sentence per alarm; empty when all is well.
     """
     alarms = []
-    if solve_rates and all(rate == 1 for rate in solve_rates):
-        alarms.append("every task was solved on every attempt: teachers learn nothing from it")
-    if solve_rates and all(rate == 0 for rate in solve_rates):
-        alarms.append("no task was solved on any attempt: students learn nothing from it")
     silent = [member.name for member in members if member.validity == 0]
     if silent:
         alarms.append(f"no valid proposal from {', '.join(silent)}")

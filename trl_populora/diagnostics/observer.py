@@ -5,32 +5,46 @@ It turns each round into a `RoundSummary`. It neither prints nor writes; the tra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from .complexity import mean_complexity
 from .coverage import CoverageArchive
 from .dynamics import RoundSummary, summarize_round
+from .matched import MatchedGames
 
 
 if TYPE_CHECKING:
     from ..population import Population
     from ..self_play.ratings import Ratings
     from ..self_play.records import RoundRecord
+    from ..tasks import TaskType
 
 
 class Observer:
-    """Sums up rounds, keeping the coverage archive and the executor's last counts between them.
+    """Sums up rounds; keeps the coverage archive, the matched games and the executor's last counts between them.
+
+    Complexity and coverage are of programs that teachers wrote themselves: a task of a type with
+    `proposes_program = False` is built on another author's program and has no part in them. If no other type is in
+    play, they have no numbers.
+
+    Args:
+        task_types (`Mapping[str, TaskType]`): Types in play, by id.
+        prompts_per_teacher (`int`, *optional*, defaults to 1): Proposal prompts of a teacher in a round; says after
+            how many rounds all types have had their turn.
 
     Example:
         ```python
-        >>> observer = Observer()
+        >>> observer = Observer(task_types())
         >>> summary = observer.observe(played.record, ratings=ratings, population=population, seconds=played.seconds)
         ```
     """
 
-    def __init__(self):
+    def __init__(self, task_types: Mapping[str, TaskType], *, prompts_per_teacher: int = 1):
+        self.own = frozenset(name for name, task_type in task_types.items() if task_type.proposes_program)
         self.archive = CoverageArchive()
+        self.matched = MatchedGames(rotation=math.ceil(len(task_types) / prompts_per_teacher))
         self._filled: list[int] = []
         self._counts: dict[str, int] = {}
 
@@ -56,10 +70,11 @@ class Observer:
             seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
         """
-        tasks = [proposal.task for proposal in record.proposals if proposal.task is not None]
+        tasks = [one.task for one in record.proposals if one.task is not None and one.type in self.own]
         for task in tasks:
             self.archive.add(task.program, task.outputs, author=task.author, step=record.step)
-        self._filled.append(self.archive.filled)
+        if self.own:
+            self._filled.append(self.archive.filled)
         return summarize_round(
             record,
             ratings=ratings,
@@ -67,8 +82,9 @@ class Observer:
             adapter_of=population.adapter_of,
             statuses=self._new_counts(counts or {}),
             complexity=mean_complexity(task.program for task in tasks),
-            coverage=self._coverage(),
+            coverage=self._coverage() if self.own else {},
             coverage_history=self._filled,
+            matched=self.matched,
             events=events,
             seconds=seconds,
             grad_norms=grad_norms,
@@ -76,11 +92,16 @@ class Observer:
 
     def state_dict(self) -> dict:
         """What a resumed run needs, as JSON-able data. Executor counts start anew with the executor."""
-        return {"archive": self.archive.state_dict(), "filled": list(self._filled)}
+        return {
+            "archive": self.archive.state_dict(),
+            "filled": list(self._filled),
+            "matched": self.matched.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping) -> None:
         self.archive.load_state_dict(state["archive"])
         self._filled = list(state["filled"])
+        self.matched.load_state_dict(state["matched"])
         self._counts = {}
 
     def _coverage(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 Pure functions of plain numbers. Parsing, verification and the loss live elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -157,3 +157,37 @@ def advantages(
         centred = rewards[played] - rewards[played].mean()
         result[played] = centred / (rewards[played].std(ddof=1) + ADVANTAGE_EPSILON) if scale else centred
     return result
+
+
+def role_rewards(
+    total: np.ndarray, by_function: Mapping[str, np.ndarray], *, roles: Sequence[str], group_size: int
+) -> dict[str, float]:
+    """Headline numbers of a round's rows, each role for itself: a zero-sum game has no common mean worth a look.
+
+    Args:
+        total (`np.ndarray` of shape `(N,)`): Total reward of each row, groups contiguous; NaN counts for nobody.
+        by_function (`Mapping[str, np.ndarray]`): Name of a reward function -> its rewards of the rows, shape `(N,)`.
+        roles (`Sequence[str]` of length N): `"teacher"` or `"student"`.
+        group_size (`int`): Rows of a group.
+
+    Returns:
+        `dict[str, float]`: for each role `"<role>s/reward"` and `"<role>s/reward_std"` (unbiased), over rows;
+        `"<role>s/zero_std_groups"`, the share of groups without any difference in reward, from which the group
+        baseline leaves nothing to learn; with several functions, `"<role>s/rewards/<function>/mean"` and `"/std"`.
+        What does not exist (no row counts) is left out.
+    """
+    values: dict[str, float | None] = {}
+    for role in dict.fromkeys(roles):
+        own = np.array([name == role for name in roles])
+        values[f"{role}s/reward"], values[f"{role}s/reward_std"] = _mean_and_std(total[own])
+        groups = [group[~np.isnan(group)] for group in total[own].reshape(-1, group_size)]
+        values[f"{role}s/zero_std_groups"] = float(np.mean([len(g) < 2 or np.ptp(g) == 0 for g in groups]))
+        for name, rewards in by_function.items() if len(by_function) > 1 else ():
+            prefix = f"{role}s/rewards/{name}"
+            values[f"{prefix}/mean"], values[f"{prefix}/std"] = _mean_and_std(rewards[own])
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _mean_and_std(rewards: np.ndarray) -> tuple[float | None, float | None]:
+    known = rewards[~np.isnan(rewards)]
+    return (float(known.mean()) if len(known) else None, float(known.std(ddof=1)) if len(known) > 1 else None)

@@ -73,7 +73,7 @@ def judge_answers(
     texts: Sequence[str],
     run_many: Callable[[Sequence[Job]], list[Execution]],
 ) -> list[Verdict]:
-    """Parse completions, run what has to be run in one batch, and judge: a verdict on `texts[i]` as answer to `tasks[i]`.
+    """Parse completions, run what has to be run in one batch, and judge `texts[i]` as an answer to `tasks[i]`.
 
     Args:
         types (`Sequence[TaskType]`): Type of each task.

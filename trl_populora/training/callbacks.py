@@ -10,12 +10,16 @@ from transformers import TrainerCallback
 from transformers.utils import logging
 
 from ..diagnostics import RoundSummary, round_metrics
+from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, evolve
 
 
 logger = logging.get_logger(__name__)
 
-STATES = {"round", "mu", "sigma", "version", "filled", "games", "student_wins"}
+STATES = {
+    *("round", "mu", "sigma", "version", "filled", "games", "student_wins", "solve_rate_window", "residual"),
+    *("rating_dispersion", "delta_norm", "effective_rank", "cosine_mean", "cosine_min", "cosine_max"),
+}
 
 
 class RoundCallback(TrainerCallback):
@@ -38,7 +42,8 @@ class RoundCallback(TrainerCallback):
             trainer.forget_moments(name)
         if state.global_step % trainer.num_iterations:
             return
-        summary = trainer.source.observe(grad_norms=trainer.member_grad_norms)  # before evolution: as they played
+        # before evolution: members as they played
+        summary = self._weighed(trainer.source.observe(grad_norms=trainer.member_grad_norms))
         events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
             {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step
@@ -48,8 +53,25 @@ class RoundCallback(TrainerCallback):
             for alarm in alarms:
                 logger.warning(alarm)
         self._report(
-            replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
+            replace(
+                summary,
+                events=tuple(event.to_json() for event in events),
+                alarms=(*summary.alarms, *alarms),
+                rewards=trainer.role_rewards,
+            )
         )
+
+    def _weighed(self, summary: RoundSummary) -> RoundSummary:
+        """The summary with the measures of the members' weights, in rounds that take them; only the log needs them."""
+        trainer, every = self.trainer, self.trainer.args.weight_metrics_interval
+        if not every or (summary.round + 1) % every or not trainer.accelerator.is_main_process:
+            return summary
+        roles = dict.fromkeys(member.role for member in trainer.population.values())
+        members = {
+            f"{role}s": {name: trainer.population.factors(name) for name in trainer.population.names(role)}
+            for role in roles
+        }
+        return measure_weights(members).add_to(summary)
 
     def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
         """Events of the replacement step, if this is one, and alarms."""

@@ -50,7 +50,7 @@ def check_population(args):
     ):
         if getattr(args, name) < 1:
             raise ValueError(f"{name}={getattr(args, name)} must be at least 1.")
-    for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age"):
+    for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age", "weight_metrics_interval"):
         if getattr(args, name) < 0:
             raise ValueError(f"{name}={getattr(args, name)} must not be negative.")
     if args.num_function_inputs < 2:

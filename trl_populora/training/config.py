@@ -139,6 +139,12 @@ class PopulationSelfPlayConfig(GRPOConfig):
         hall_of_fame_size (`int`, *optional*, defaults to `8`):
             Champions kept per role: the fittest at each replacement step, spread over the whole run.
 
+        > Parameters that control what is measured
+
+        weight_metrics_interval (`int`, *optional*, defaults to `10`):
+            Rounds between measurements of the members' weights: norm and effective rank of each update, cosines
+            between members of a role. 0 takes none.
+
         > Parameters that control the run's folder
 
         overwrite_output_dir (`bool`, *optional*, defaults to `False`):
@@ -252,6 +258,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
         default=0.0, metadata={"help": "Probability that a pairing meets past champions; 0 = off."}
     )
     hall_of_fame_size: int = field(default=8, metadata={"help": "Past champions kept per role."})
+    weight_metrics_interval: int = field(
+        default=10, metadata={"help": "Rounds between measurements of the members' weights; 0 = never."}
+    )
     overwrite_output_dir: bool = field(
         default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
     )

@@ -51,7 +51,7 @@ class SelfPlaySource:
         for task in _seed_tasks(args):
             self.buffer.add(task)
         self.ratings = Ratings(population.teachers, population.students)
-        self.observer = Observer()
+        self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
         self.execution_counts: Counter[str] = Counter()
         self.played: PlayedRound | None = None
         self.self_play = SelfPlay(

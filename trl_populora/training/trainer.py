@@ -20,7 +20,7 @@ from trl import GRPOTrainer
 from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..population import Population
-from ..self_play.rewards import advantages
+from ..self_play.rewards import advantages, role_rewards
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
@@ -171,6 +171,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.guard = Guard(population)
         self.folder = RunFolder(args.output_dir, self.source.columns)
         self.member_grad_norms: dict[str, float] = {}
+        self.role_rewards: dict[str, float] = {}
         self._scales: dict[str, float] = {}
         self._row_members: list[str] = []
         self.add_callback(RoundCallback(self))
@@ -248,6 +249,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self._rate_by_reward(output, training=training)
         elif self.args.advantage == "role_task":
             output["advantages"] = self._role_task_advantages(len(inputs)).to(output["advantages"])
+        if self.args.num_teachers:
+            self._separate_roles()
         if training:
             self._scales = self._member_scales(output)
         self.population.routing.clear()
@@ -296,6 +299,18 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         logged.extend(values.tolist())
         start = self.ranks.index * count
         return torch.from_numpy(values)[start : start + count]
+
+    def _separate_roles(self) -> None:
+        """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
+        self.role_rewards = role_rewards(
+            self._total_rewards().numpy(),
+            dict(zip(self.reward_func_names, self._rewards_per_func.cpu().numpy().T, strict=True)),
+            roles=[row.role for row in self.source.played.rows],
+            group_size=self.num_generations,
+        )
+        mixed = [f"rewards/{name}/{kind}" for name in self.reward_func_names for kind in ("mean", "std")]
+        for name in ("reward", "reward_std", "frac_reward_zero_std", *mixed):
+            self._metrics["train"].pop(name, None)
 
     def _rate_by_reward(self, output, *, training: bool) -> None:
         """Tells what each member earned on a dataset: to its rating in training, to the log in evaluation."""

@@ -1,0 +1,179 @@
+"""Matched games over time: which students solve which teachers' tasks, by type, and who no longer learns from whom.
+
+A *matched* attempt is a game between two members: a student's attempt at a valid task that a teacher of the population
+proposed to it. Tasks filled in from the buffer, games with champions of the past and rows on which the executor failed
+are none. Plain counts live here, with a window of rounds that goes into checkpoints; words and pictures do not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..tasks import is_spared
+
+
+if TYPE_CHECKING:
+    from ..self_play.records import Attempt, RoundRecord
+
+
+WINDOW = 10
+"""Rounds in which a pair met (a member played, anybody played) over which it is judged. Our choice."""
+PATIENCE = 5
+"""So many of them it takes at least to call disengagement. Our choice."""
+MIN_TASKS = 20
+"""So many tasks it takes at least to call disengagement. Our choice: where four of five tasks are always solved, 20 of
+20 are in 1 % of cases."""
+
+Scope = tuple[str | None, str | None]
+"""(teacher, student); `None` stands for all of them."""
+EVERYBODY: Scope = (None, None)
+
+
+class Tally(NamedTuple):
+    """Counts of matched games: different tasks, attempts at them, and attempts that solved theirs."""
+
+    tasks: int = 0
+    attempts: int = 0
+    solved: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Share of the attempts that solved their task; `None` without attempts."""
+        return self.solved / self.attempts if self.attempts else None
+
+    def __add__(self, other: Tally) -> Tally:  # type: ignore[override]
+        return Tally(*(a + b for a, b in zip(self, other)))
+
+
+def matched_attempts(record: RoundRecord, teachers: Collection[str]) -> list[Attempt]:
+    """The round's games between members: attempts at a teacher's own valid task that were judged."""
+    return [one for one in record.attempts if one.opponent in teachers and not is_spared(one.refusal)]
+
+
+class MatchedGames:
+    """The matched games of the last rounds, for every pair, member and type.
+
+    Args:
+        rotation (`int`, *optional*, defaults to 1): Rounds after which every task type has had its turn:
+            ceil(types / prompts per teacher).
+
+    Games of a member that was replaced are forgotten: every number is about the present occupants of the slots.
+    """
+
+    def __init__(self, *, rotation: int = 1):
+        if rotation < 1:
+            raise ValueError(f"rotation={rotation} must be at least 1")
+        self.rotation = rotation
+        self.round = -1
+        self._versions: dict[str, int] = {}
+        self._rounds: dict[Scope, deque[tuple[int, dict[str, Tally]]]] = {}
+
+    def update(self, record: RoundRecord, *, teachers: Collection[str], versions: Mapping[str, int]) -> None:
+        """Take in a round.
+
+        Args:
+            record ([`RoundRecord`]): What happened.
+            teachers (`Collection[str]`): Players that propose.
+            versions (`Mapping[str, int]`): Player -> version of the member that acted for it.
+        """
+        new = {name for name, version in versions.items() if self._versions.get(name, version) != version}
+        self._rounds = {scope: rounds for scope, rounds in self._rounds.items() if not new & set(scope)}
+        self._versions, self.round = dict(versions), record.round
+        found: dict[Scope, dict[str, tuple[set[int], list[bool]]]] = {}
+        for attempt in matched_attempts(record, teachers):
+            for scope in product((attempt.opponent, None), (attempt.member, None)):
+                groups, solved = found.setdefault(scope, {}).setdefault(attempt.task.type, (set(), []))
+                groups.add(attempt.group)
+                solved.append(attempt.solved)
+        for scope, types in found.items():
+            tallies = {name: Tally(len(groups), len(won), sum(won)) for name, (groups, won) in types.items()}
+            self._rounds.setdefault(scope, self._window()).append((record.round, tallies))
+
+    def by_type(self, teacher: str | None = None, student: str | None = None) -> dict[str, Tally]:
+        """Task type -> games of the newest round. `None` stands for all teachers, or all students."""
+        rounds = self._rounds.get((teacher, student))
+        return dict(sorted(rounds[-1][1].items())) if rounds and rounds[-1][0] == self.round else {}
+
+    def newest(self, teacher: str | None = None, student: str | None = None) -> Tally:
+        """Games of the newest round, all types together."""
+        return sum(self.by_type(teacher, student).values(), Tally())
+
+    def window(self, teacher: str | None = None, student: str | None = None) -> Tally:
+        """Games of the last `WINDOW` rounds in which these met."""
+        return sum((tally for _, types in self._last((teacher, student)) for tally in types.values()), Tally())
+
+    def solve_rate(self, teacher: str | None = None, student: str | None = None) -> float | None:
+        """Mean over task types of each type's newest solve rate, not older than one rotation of the types.
+
+        Types differ in difficulty. Where they take turns (fewer prompts per teacher than types), the plain share of a
+        round goes up and down with the turn; this mean does not. A type without a matched game in the rotation has
+        no part in it; `None` if there is no game at all.
+        """
+        newest: dict[str, Tally] = {}
+        for number, types in self._rounds.get((teacher, student), ()):
+            if number > self.round - self.rotation:
+                newest |= types
+        rates = [tally.solved / tally.attempts for tally in newest.values()]
+        return sum(rates) / len(rates) if rates else None
+
+    def disengaged(self, teacher: str | None = None, student: str | None = None) -> int | None:
+        """1 if every attempt in the window solved its task, 0 if none did, `None` otherwise or if it is early to say.
+
+        It takes `PATIENCE` rounds in which these met, and `MIN_TASKS` tasks.
+        """
+        total = self.window(teacher, student)
+        if len(self._last((teacher, student))) < PATIENCE or total.tasks < MIN_TASKS:
+            return None
+        return {0: 0, total.attempts: 1}.get(total.solved)
+
+    def alarms(self, teachers: Sequence[str], students: Sequence[str]) -> list[str]:
+        """Disengagement in words, the widest case only: a pair is not named where its teacher or student is.
+
+        A member is named where it met more than one opponent. The words do not change while the case lasts.
+        """
+        pairs = [pair for pair in product(teachers, students) if self._rounds.get(pair)]
+        scopes = [EVERYBODY]
+        scopes += [(name, None) for name in teachers if sum(name == teacher for teacher, _ in pairs) > 1]
+        scopes += [(None, name) for name in students if sum(name == student for _, student in pairs) > 1]
+        scopes += pairs
+        alarms, found = [], {}
+        for teacher, student in scopes:
+            extreme = self.disengaged(teacher, student)
+            wider = product({teacher, None}, {student, None})
+            if extreme is None or extreme in [found.get(scope) for scope in wider]:
+                continue
+            found[teacher, student] = extreme
+            alarms.append(_words(extreme, teacher, student))
+        return alarms
+
+    def state_dict(self) -> dict:
+        """What a resumed run needs, as JSON-able data."""
+        rounds = [
+            [*scope, [[number, {name: list(tally) for name, tally in types.items()}] for number, types in window]]
+            for scope, window in self._rounds.items()
+        ]
+        return {"round": self.round, "versions": dict(self._versions), "rounds": rounds}
+
+    def load_state_dict(self, state: Mapping) -> None:
+        """Take over a `state_dict`."""
+        self.round, self._versions, self._rounds = state["round"], dict(state["versions"]), {}
+        for teacher, student, rounds in state["rounds"]:
+            window = self._rounds[teacher, student] = self._window()
+            for number, types in rounds:
+                window.append((number, {name: Tally(*counts) for name, counts in types.items()}))
+
+    def _window(self) -> deque:
+        return deque(maxlen=max(WINDOW, self.rotation))
+
+    def _last(self, scope: Scope) -> list[tuple[int, dict[str, Tally]]]:
+        return list(self._rounds.get(scope, ()))[-WINDOW:]
+
+
+def _words(extreme: int, teacher: str | None, student: str | None) -> str:
+    who, whose = student or "the students", teacher or "the teachers"
+    if extreme:
+        return f"disengaged: {who} solved every task of {whose} on every attempt; {whose} cannot learn from {who}"
+    return f"disengaged: {who} solved no task of {whose} on any attempt; {who} cannot learn from {whose}"

@@ -1,0 +1,101 @@
+"""What the members' weights say: size and rank of each update, and how much alike two members of a role are.
+
+Everything comes from Gram matrices of the factors, formed once for all members of a role; no `dW` is formed. This is
+the one module of diagnostics that needs torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ..evolution.factors import decompose, effective_rank, gram
+from ..population.factors import Factors
+from .dynamics import RoundSummary
+
+
+@dataclass(frozen=True)
+class WeightMetrics:
+    """Measures of members' updates `dW`.
+
+    Attributes:
+        delta_norm (`dict[str, float]`): Member -> Frobenius norm, `sqrt(sum over matrices of |dW|^2)`.
+        effective_rank (`dict[str, float]`): Member -> mean over adapted matrices of the effective rank (exp of the
+            entropy of the normalised singular values), from 1 to r; 0 for a member whose `dW` is 0.
+        cosines (`dict[str, dict[str, float]]`): Role, as in `"teachers"` -> `"mean"`, `"min"` and `"max"` over pairs of
+            its members of the cosine of their updates; a role of one member has no entry. 0 where one of two is 0.
+    """
+
+    delta_norm: dict[str, float] = field(default_factory=dict)
+    effective_rank: dict[str, float] = field(default_factory=dict)
+    cosines: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add_to(self, summary: RoundSummary) -> RoundSummary:
+        """The summary with these measures in it."""
+        members = tuple(
+            replace(
+                member,
+                delta_norm=self.delta_norm.get(member.name),
+                effective_rank=self.effective_rank.get(member.name),
+            )
+            for member in summary.members
+        )
+        return replace(summary, members=members, cosines=self.cosines)
+
+
+def measure_weights(roles: Mapping[str, Mapping[str, Factors]]) -> WeightMetrics:
+    """Measure the members of each role.
+
+    Args:
+        roles (`Mapping[str, Mapping[str, Factors]]`): Role -> member -> factors; all of a role adapt the same matrices
+            with the same rank.
+
+    Members whose factors are not finite are left out.
+    """
+    metrics = WeightMetrics()
+    for role, members in roles.items():
+        names = [name for name, factors in members.items() if _finite(factors)]
+        if not names:
+            continue
+        inner, ranks = _inner_products([members[name] for name in names])
+        norms = inner.diagonal().clamp(min=0.0).sqrt()
+        metrics.delta_norm.update(zip(names, norms.tolist(), strict=True))
+        metrics.effective_rank.update(zip(names, ranks.tolist(), strict=True))
+        if len(names) > 1:
+            scale = norms.outer(norms)
+            cosines = torch.where(scale > 0, inner / scale, 0.0).clamp(-1.0, 1.0)
+            pairs = cosines[*torch.triu_indices(len(names), len(names), 1)]
+            metrics.cosines[role] = {
+                "mean": float(pairs.mean()),
+                "min": float(pairs.min()),
+                "max": float(pairs.max()),
+            }
+    return metrics
+
+
+def _inner_products(members: Sequence[Factors]) -> tuple[Tensor, Tensor]:
+    """Frobenius inner products of all updates, shape `(N, N)`, and effective ranks, shape `(N,)`; float64, CPU."""
+    count, grams = len(members), {}
+    inner = torch.zeros(count, count, dtype=torch.float64)
+    for path, first in members[0].items():
+        own = [factors[path] for factors in members]
+        rank, scaling = first.A.shape[0], torch.tensor([factor.scaling for factor in own], dtype=torch.float64)
+        # (N, N, r, r): block [i, j] is B_i^T B_j
+        G_B, G_A = (
+            gram(list(sides)).cpu().unflatten(1, (count, rank)).unflatten(0, (count, rank)).transpose(1, 2)
+            for sides in zip(*((factor.B, factor.A.mT) for factor in own), strict=True)
+        )
+        inner += scaling.outer(scaling) * (G_B * G_A).sum((-1, -2))
+        each = torch.arange(count)
+        weights = scaling[:, None].expand(count, rank)
+        grams.setdefault(rank, []).append((G_B[each, each], G_A[each, each], weights))
+    ranks = [
+        effective_rank(decompose(*(torch.stack(parts) for parts in zip(*same, strict=True))).s)
+        for same in grams.values()
+    ]
+    return inner, torch.cat(ranks).mean(0)
+
+
+def _finite(factors: Factors) -> bool:
+    return all(bool(torch.isfinite(factor.A).all() and torch.isfinite(factor.B).all()) for factor in factors.values())
