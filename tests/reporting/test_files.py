@@ -66,7 +66,10 @@ def test_plots_of_a_single_poor_round(tmp_path, rounds):
 
     poor = replace(rounds[0], complexity={}, coverage={}, events=())
     names = {path.rsplit("/", 1)[1] for path in save_plots([poor], tmp_path)}
-    assert names == {f"{name}.png" for name in PLOTS} - {"complexity.png", "coverage.png", "family_tree.png"}
+    missing = {"complexity.png", "coverage.png", "family_tree.png", "weights.png"}
+    assert names == {f"{name}.png" for name in PLOTS} - missing
+    fewer = replace(poor, solve_rate=None, solve_rates={}, fill_rate=None, solve_rate_filled=None)
+    assert "solve_rates.png" not in {path.rsplit("/", 1)[1] for path in save_plots([fewer], tmp_path)}
     with pytest.raises(ValueError, match="no rounds"):
         save_plots([], tmp_path)
 
@@ -79,9 +82,17 @@ def test_summary_says_where_and_what_next(run):
     text = run_summary(str(run), read_history(run), base="tiny")
     assert f"{run}/teacher_0" in text and f"{run}/student_1" in text
     assert "6 rounds, 4 members, 1 replacements" in text
-    assert "Strongest student: student_1" in text
+    assert "Strongest student: student_1 (rating" in text and "of attempts at teachers' tasks solved lately" in text
     assert "student_1@1 *" in text
     assert f"populora report {run}" in text
+
+
+def test_summary_of_a_student_that_met_no_valid_task(run, rounds):
+    from dataclasses import replace
+
+    idle = tuple(replace(one, solve_rate=None) for one in rounds[-1].members)
+    text = run_summary(str(run), [replace(rounds[-1], members=idle)], base="tiny")
+    assert "no task of a teacher to solve lately" in text
 
 
 def test_family_tree_lists_members_without_descendants(run):
@@ -105,6 +116,8 @@ def test_model_card(run):
     assert "1 teacher and 1 student, each" in card
     assert '"me/run", subfolder="student_1"' in card
     assert "| `student_0` | student | 1 | dare | student_0@0 |" in card
+    rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
+    assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
     assert "| `pairing` | `a/b` |" in card
     local = model_card(table | {"shared_member": True}, base_model=str(run))
     assert "base_model" not in yaml.safe_load(local.split("---")[1])

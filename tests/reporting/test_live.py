@@ -3,6 +3,7 @@ import io
 import pytest
 
 from trl_populora.reporting import LiveView
+from trl_populora.reporting.tables import round_line
 
 
 class Terminal(io.StringIO):
@@ -65,3 +66,17 @@ def test_only_rank_zero_speaks(rounds, monkeypatch):
         view.warm_start(1, 1)
         view.on_round(rounds[3])
     assert out.getvalue() == ""
+
+
+def test_matched_games_fill_ins_and_roles_are_told_apart(rounds):
+    from dataclasses import replace
+
+    (line,) = [round_line(rounds[0])]
+    assert "solved 50%" in line and "fill-ins 25% (75% solved)" in line and "reward T +0.50 S -0.25" in line
+    none = replace(rounds[0], fill_rate=0.0, solve_rate=None)
+    assert "fill-ins" not in round_line(none) and "solved -" in round_line(none)
+    out = io.StringIO()
+    LiveView(file=out).on_round(rounds[0])
+    text = out.getvalue()
+    assert "fill-ins (solved)" in text and "25% (75%)" in text
+    assert "solve rate (attempts)" in text and "25% (8)" in text  # of the window, not of the ratings' games

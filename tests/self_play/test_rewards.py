@@ -12,6 +12,7 @@ from trl_populora.self_play.rewards import (
     RewardSettings,
     advantages,
     bonus,
+    role_rewards,
     student_reward,
     teacher_reward,
 )
@@ -131,3 +132,24 @@ def test_bad_input_is_named():
         advantages([1.0, 2.0], [0])
     with pytest.raises(ValueError, match="finite"):
         advantages([float("inf"), 2.0], [0, 0])
+
+
+def test_headline_numbers_keep_the_roles_apart():
+    nan = float("nan")
+    total = np.array([1.0, 0.0, nan, -1.0, 2.0, 2.0, nan, nan, -0.5, 1.0])
+    roles = ["teacher"] * 4 + ["student"] * 6
+    values = role_rewards(total, {"self_play_reward": total}, roles=roles, group_size=2)
+    assert values == {
+        "teachers/reward": 0.0,
+        "teachers/reward_std": 1.0,
+        "teachers/zero_std_groups": 0.5,  # one row alone has no difference
+        "students/reward": pytest.approx(4.5 / 4),
+        "students/reward_std": pytest.approx(np.std([2, 2, -0.5, 1], ddof=1)),
+        "students/zero_std_groups": pytest.approx(2 / 3),
+    }
+    own = np.where(np.array(roles) == "teacher", 4.0, nan)
+    both = role_rewards(total, {"self_play_reward": total, "length": own}, roles=roles, group_size=2)
+    assert both.items() >= values.items()
+    assert both["teachers/rewards/length/mean"] == 4 and both["teachers/rewards/length/std"] == 0
+    assert both["students/rewards/self_play_reward/mean"] == values["students/reward"]
+    assert "students/rewards/length/mean" not in both

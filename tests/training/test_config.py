@@ -60,6 +60,7 @@ def test_the_dial_sets_the_batch(config):
         ({"student_learning_rate": -1.0}, "student_learning_rate=-1.0"),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"executor_workers": 0}, "executor_workers=0"),
+        ({"weight_metrics_interval": -1}, "weight_metrics_interval=-1"),
         ({"load_best_model_at_end": True, "eval_strategy": "no", "save_strategy": "no"}, "load_best_model_at_end"),
         ({"gradient_checkpointing_kwargs": {"use_reentrant": True}}, "reentrant"),
         ({"sync_ref_model": True}, "sync_ref_model"),

@@ -7,7 +7,7 @@ are none. Plain counts live here, with a window of rounds that goes into checkpo
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -135,9 +135,10 @@ class MatchedGames:
         A member is named where it met more than one opponent. The words do not change while the case lasts.
         """
         pairs = [pair for pair in product(teachers, students) if self._rounds.get(pair)]
+        opponents = Counter(name for pair in pairs for name in pair)
         scopes = [EVERYBODY]
-        scopes += [(name, None) for name in teachers if sum(name == teacher for teacher, _ in pairs) > 1]
-        scopes += [(None, name) for name in students if sum(name == student for _, student in pairs) > 1]
+        scopes += [(name, None) for name in teachers if opponents[name] > 1]
+        scopes += [(None, name) for name in students if opponents[name] > 1]
         scopes += pairs
         alarms, found = [], {}
         for teacher, student in scopes:

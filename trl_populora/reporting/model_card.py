@@ -6,7 +6,7 @@ from importlib import metadata
 
 from ..diagnostics import RoundSummary
 from .summary import strongest
-from .tables import NOTHING, percent
+from .tables import NOTHING, fill_ins, percent
 
 
 PACKAGES = ("torch", "trl", "transformers", "peft", "accelerate")
@@ -93,18 +93,29 @@ model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "{
 
 def _results(history: Sequence[RoundSummary]) -> str:
     last = history[-1]
-    lines = ["## Last round", "", "| member | rating (mu, sigma) | valid | solved | reward |", "|---|---|---|---|---|"]
+    lines = [
+        "## Last round",
+        "",
+        "| member | rating (mu, sigma) | valid | solved | fill-ins (solved) | reward |",
+        "|---|---|---|---|---|---|",
+    ]
     for member in last.members:
         reward = NOTHING if member.reward is None else f"{member.reward:+.2f}"
         lines.append(
             f"| {member.name} | {member.mu:.1f}, {member.sigma:.1f} | {percent(member.validity)} | "
-            f"{percent(member.solve_rate)} | {reward} |"
+            f"{percent(member.solve_rate)} | {fill_ins(member)} | {reward} |"
         )
     replaced = sum(len(summary.events) for summary in history)
     lines += [
         "",
         f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only.",
     ]
+    if last.teachers:
+        lines[-1] += (
+            " `solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
+            "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
+            "were invalid."
+        )
     return "\n".join(lines)
 
 

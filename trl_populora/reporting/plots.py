@@ -52,14 +52,57 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
 
 
 def plot_success(history: Sequence[RoundSummary]):
-    """Validity of the teachers' proposals, and solve rate of the students; nothing where nobody proposed."""
+    """Validity of the teachers' proposals, and matched solve rate of the students; nothing where nobody proposed."""
     if not history[-1].teachers:
         return None
     figure, (left, right) = new_figure(1, 2)
     _member_lines(left, history, "teachers", lambda member: member.validity)
     _member_lines(right, history, "students", lambda member: member.solve_rate)
     _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=(-0.03, 1.03))
-    _finish(right, history, title="Solve rate, per student", label="share of attempts", limits=(-0.03, 1.03))
+    _finish(right, history, title="Matched solve rate, per student", label="mean over task types", limits=(-0.03, 1.03))
+    return figure
+
+
+def plot_solve_rates(history: Sequence[RoundSummary]):
+    """Solve rates of everybody: matched games by task type, and the tasks filled in from the buffer."""
+    types = sorted({name for summary in history for name in summary.solve_rates})
+    filled = [(s.round + 1, s.fill_rate) for s in history if s.fill_rate is not None]
+    if not types and not filled:
+        return None
+    figure, (left, right) = new_figure(1, 2)
+    for k, name in enumerate(types):
+        points = [(s.round + 1, s.solve_rates[name]) for s in history if name in s.solve_rates]
+        _line(left, points, color=COLOURS[k % len(COLOURS)], label=name, linestyle=_style(k))
+    headline = [(s.round + 1, s.solve_rate) for s in history if s.solve_rate is not None]
+    if headline:
+        _line(left, headline, color="#000000", label="mean over types", linewidth=2.2, raw=False)
+    solved = [(s.round + 1, s.solve_rate_filled) for s in history if s.solve_rate_filled is not None]
+    for k, (points, label) in enumerate(((filled, "share of attempts"), (solved, "of them solved"))):
+        if points:
+            _line(right, points, color=COLOURS[k], label=label)
+    limits = (-0.03, 1.03)
+    _finish(left, history, title="Matched solve rate, by task type", label="share of attempts", limits=limits)
+    _finish(right, history, title="Tasks filled in from the buffer", label="share", limits=limits)
+    return figure
+
+
+def plot_weights(history: Sequence[RoundSummary]):
+    """Size and effective rank of the members' updates, and cosines within a role, in rounds that measured them."""
+    measured = [s for s in history if any(member.delta_norm is not None for member in s.members)]
+    if not measured:
+        return None
+    figure, axes = new_figure(2, 2)
+    for axis, role in zip(axes, ROLES):
+        _member_lines(axis, measured, role, lambda member: member.delta_norm, smooth=False)
+        _finish(axis, history, title=f"Update of the {role}", label="Frobenius norm of dW", smooth=False)
+    _member_lines(axes[2], measured, "students", lambda member: member.effective_rank, smooth=False)
+    _finish(axes[2], history, title="Effective rank, per student", label="mean over matrices", smooth=False)
+    for k, role in enumerate(name for name in ROLES if any(name in s.cosines for s in measured)):
+        for kind, style in (("mean", "-"), ("min", ":"), ("max", ":")):
+            points = [(s.round + 1, s.cosines[role][kind]) for s in measured if role in s.cosines]
+            label = role if kind == "mean" else None
+            _line(axes[3], points, color=COLOURS[k], label=label, linestyle=style, smooth=False)
+    _finish(axes[3], history, title="Cosine between two updates of a role", label="mean, min and max", smooth=False)
     return figure
 
 
@@ -95,7 +138,7 @@ def plot_lengths(history: Sequence[RoundSummary]):
 
 
 def plot_complexity(history: Sequence[RoundSummary]):
-    """Mean complexity of the round's valid proposals, one panel per measure."""
+    """Mean complexity of the programs that teachers wrote themselves, in valid proposals; one panel per measure."""
     measures = [name for name in MEASURES if any(name in summary.complexity for summary in history)]
     if not measures:
         return None
@@ -125,7 +168,7 @@ def plot_coverage(history: Sequence[RoundSummary]):
 
 
 def plot_matrix(history: Sequence[RoundSummary]):
-    """Solve rate of every pairing of present members, at the end; nothing where there are no teachers."""
+    """Matched solve rate of every pair of present members when they last met; nothing where there are no teachers."""
     last = history[-1]
     if not last.teachers:
         return None
@@ -136,22 +179,24 @@ def plot_matrix(history: Sequence[RoundSummary]):
     axis.set_yticks(range(len(last.teachers)), last.teachers)
     for row, values in enumerate(rates):
         for column, value in enumerate(values):
-            text = "-" if value != value else f"{100 * value:.0f}%\n{last.games[row][column]}"
+            text = "-" if value != value else f"{100 * value:.0f}%\n{last.window_attempts[row][column]}"
             dark = value == value and value < 0.5
             axis.text(column, row, text, ha="center", va="center", color="white" if dark else "black", fontsize=8)
-    axis.set_title("Solve rate and games, teacher (row) against student (column)", fontsize=10)
+    axis.set_title("Matched solve rate and attempts, teacher (row), student (column)", fontsize=10)
     figure.colorbar(picture, ax=axis, label="solve rate")
     return figure
 
 
 PLOTS: dict[str, Callable] = {
     "success": plot_success,
+    "solve_rates": plot_solve_rates,
     "rewards": plot_rewards,
     "ratings": plot_ratings,
     "response_length": plot_lengths,
     "complexity": plot_complexity,
     "coverage": plot_coverage,
     "matrix": plot_matrix,
+    "weights": plot_weights,
     "family_tree": plot_family_tree,
 }
 """File name without suffix -> function from rounds to a figure, or to `None` where the data are missing."""

@@ -53,6 +53,8 @@ def strongest(summary: RoundSummary, role: str) -> str | None:
 def _quality(member: MemberSummary) -> str:
     if member.validity is not None and member.role == "teacher":
         return f"rating {member.mu:.1f}, {percent(member.validity)} of its proposals valid in the last round"
+    if member.fill_rate is not None and member.solve_rate is None:
+        return f"rating {member.mu:.1f}, no task of a teacher to solve lately"
     if member.solve_rate is not None:
-        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of its attempts solved in the last round"
+        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of attempts at teachers' tasks solved lately"
     return f"mean reward {member.mu:+.2f} over the last rounds"

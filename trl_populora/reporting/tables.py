@@ -18,10 +18,14 @@ def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
 
 
 def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
-    """Every member of the round: reward, validity or solve rate, rating, response length."""
+    """Every member of the round: reward, validity, matched solve rate, fill-ins, rating, response length.
+
+    A teacher is `solved` where the students solve its tasks. `fill-ins (solved)` are a student's attempts at tasks from
+    the buffer, as a share of its rows, and the share of them that it solved.
+    """
     table = _table(plain)
     table.add_column("member")
-    for heading in ("version", "reward", "valid", "solved", "rating (sigma)", "tokens/row", "rows"):
+    for heading in ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows"):
         table.add_column(heading, justify="right")
     best = {role: _best(summary.members, role) for role in ("teacher", "student")}
     previous = None
@@ -36,6 +40,7 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
             signed(member.reward),
             percent(member.validity),
             percent(member.solve_rate),
+            fill_ins(member),
             Text(f"{member.mu:.1f} ({member.sigma:.1f})", style=style),
             f"{member.length:.0f}",
             str(member.rows),
@@ -44,12 +49,12 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
-    """Share of games that each student (column) has won against each teacher (row), and how many were played."""
+    """Matched solve rate of each student (column) on each teacher's tasks (row) when they last met, and attempts."""
     table = _table(plain)
-    table.add_column("solve rate (games)")
+    table.add_column("solve rate (attempts)")
     for student in summary.students:
         table.add_column(student, justify="right")
-    for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.games):
+    for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts):
         cells = [
             Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
         ]
@@ -60,11 +65,15 @@ def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool = True) -> str:
     """One line that sums a round up, with the seconds of its phases."""
     teachers = [member for member in summary.members if member.validity is not None]
-    students = [member for member in summary.members if member.solve_rate is not None]
     parts = [f"round {summary.round + 1}" + (f"/{rounds}" if rounds else "")]
     if summary.teachers:
         parts.append(f"valid {percent(mean(member.validity for member in teachers))}")
-        parts.append(f"solved {percent(mean(member.solve_rate for member in students))}")
+        parts.append(f"solved {percent(summary.solve_rate)}")
+        if summary.fill_rate:
+            parts.append(f"fill-ins {percent(summary.fill_rate)} ({percent(summary.solve_rate_filled)} solved)")
+        if summary.rewards:
+            rewards = (signed(summary.rewards.get(f"{role}/reward")) for role in ("teachers", "students"))
+            parts.append("reward T {} S {}".format(*rewards))
     else:
         parts.append(f"reward {signed(mean(member.reward for member in summary.members))}")
     if "filled" in summary.coverage:
@@ -85,6 +94,13 @@ def event_line(event: dict) -> str:
     """One replacement (an `EvolutionEvent` as JSON), in words."""
     parents = ", ".join(f"{name}@{version}" for name, version in event["parents"])
     return f"replaced {event['slot']}: version {event['version']} is {event['operator']}({parents})"
+
+
+def fill_ins(member: MemberSummary) -> str:
+    """Share of a student's attempts that were at tasks from the buffer, and how many of those it solved."""
+    if not member.fill_rate:
+        return percent(member.fill_rate)
+    return f"{percent(member.fill_rate)} ({percent(member.solve_rate_filled)})"
 
 
 def signed(value: float | None) -> str:
