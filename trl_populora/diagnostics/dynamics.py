@@ -92,7 +92,8 @@ class RoundSummary:
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
-        seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `learn`) -> seconds.
+        seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
+            where they were measured) -> seconds.
         alarms (`tuple[str, ...]`): Signs of collapse, in words.
         solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
             one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).

@@ -1,6 +1,7 @@
 """What happens between rounds: the replacement step, and the round's summary."""
 
 import math
+import time
 import zlib
 from dataclasses import replace
 
@@ -66,12 +67,14 @@ class RoundCallback(TrainerCallback):
         trainer, every = self.trainer, self.trainer.args.weight_metrics_interval
         if not every or (summary.round + 1) % every or not trainer.accelerator.is_main_process:
             return summary
+        start = time.perf_counter()
         roles = dict.fromkeys(member.role for member in trainer.population.values())
         members = {
             f"{role}s": {name: trainer.population.factors(name) for name in trainer.population.names(role)}
             for role in roles
         }
-        return measure_weights(members).add_to(summary)
+        summary = measure_weights(members).add_to(summary)
+        return replace(summary, seconds=summary.seconds | {"weights": time.perf_counter() - start})
 
     def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
         """Events of the replacement step, if this is one, and alarms."""
