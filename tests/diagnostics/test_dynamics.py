@@ -1,7 +1,10 @@
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from trl_populora.diagnostics import Observer, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
@@ -15,6 +18,7 @@ from trl_populora.diagnostics.dynamics import (
 )
 from trl_populora.self_play.ratings import Match, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
+from trl_populora.self_play.rewards import role_rewards
 from trl_populora.tasks import Refusal, Task, task_types
 
 
@@ -133,6 +137,40 @@ def test_metrics_are_flat_numbers():
     assert metrics["solve_rate_filled"] == metrics["population/student_0/solve_rate_filled"] == 0
     assert metrics["pairs/teacher_0/student_0/solve_rate"] == 0.5
     assert metrics["pairs/teacher_0/student_0/solve_rate_window"] == 0.5
+
+
+def test_the_glossary_names_what_is_logged_and_nothing_else():
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    table = text.split("## What the log says")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    known = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    pattern = {name: re.compile(re.sub("<[a-z]+>", "[a-z0-9_]+", name)) for name in known}
+    both = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
+    both.update([Match("teacher_0", "student_0", 40, 1)])
+    own = record()
+    other = [replace(one, member="student_1", opponent="teacher_1", group=9) for one in own.attempts[:2]]
+    members = [member(name) for name in (*both.teachers, *both.students)]
+    summary = summarize_round(
+        replace(own, attempts=(*own.attempts, *other)),
+        ratings=both,
+        members=members,
+        statuses={"ok": 1},
+        complexity={"lines": 1.0},
+        coverage={"filled": 1, "new": 0, "filled/teacher_0": 1},
+        seconds={"solve": 1.0},
+        grad_norms={name.id: 1.0 for name in members},
+    )
+    roles = ["teacher"] * 2 + ["student"] * 2
+    rewards = np.arange(4.0)
+    summary = replace(
+        summary,
+        members=tuple(replace(one, delta_norm=1.0, effective_rank=1.0) for one in summary.members),
+        cosines={role: {"mean": 0.0, "min": 0.0, "max": 0.0} for role in ("teachers", "students")},
+        rewards=role_rewards(rewards, {"a": rewards, "b": rewards}, roles=roles, group_size=2),
+    )
+    logged = round_metrics(summary)
+    assert not [name for name in logged if not any(one.fullmatch(name) for one in pattern.values())]
+    assert not [name for name, one in pattern.items() if not any(one.fullmatch(metric) for metric in logged)]
 
 
 def test_headline_numbers_of_a_role_take_the_place_of_means_over_members():

@@ -57,7 +57,9 @@ def test_fresh_equal_and_diverged_members(roles):
 
 def test_they_go_into_the_summary_and_the_log(roles):
     members = tuple(
-        MemberSummary(name, role[:-1], 0, 0.0, None, None, 25.0, 8.0, 1.0, 4, 4) for role in roles for name in roles[role]
+        MemberSummary(name, role[:-1], 0, 0.0, None, None, 25.0, 8.0, 1.0, 4, 4)
+        for role in roles
+        for name in roles[role]
     )
     names = tuple(tuple(roles[role]) for role in roles)
     empty = RoundSummary(0, 0, members, *names, games=((0, 0),) * 3, wins=((0, 0),) * 3)

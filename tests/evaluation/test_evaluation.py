@@ -197,3 +197,18 @@ def test_round_and_evaluation_have_one_referee(executor, tasks):
     assert outcomes == grade(asked, texts, task_types=TYPES, run_many=run_many)
     facts = [(v.solved, v.wrong, v.refused, v.spared) for v in outcomes]
     assert facts == [tuple(i == j for j in range(4)) for i in range(4)]
+
+
+def test_spared_answers_are_told(capsys):
+    from trl_populora.cli.evaluate import print_scores
+    from trl_populora.evaluation import Score
+
+    scores = {
+        "student_0": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5}, spared=3),
+        "mean": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5}, spared=3),
+    }
+    print_scores(scores, ["code_o", "code_i"])
+    printed = capsys.readouterr().out
+    assert "50.0%       -" in printed and "3 answers are in no share" in printed
+    print_scores({"student_0": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5})}, ["code_o"])
+    assert "in no share" not in capsys.readouterr().out

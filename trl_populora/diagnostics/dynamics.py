@@ -288,7 +288,7 @@ def _rates(tallies: Mapping[str, Tally]) -> dict[str, float]:
 
 
 def _filled(attempts: Sequence[Attempt]) -> tuple[float | None, float | None]:
-    """Share of attempts at tasks filled in from the buffer, and share of those that solved them (spared ones aside)."""
+    """Share of attempts at tasks filled in from the buffer, and share of those that solved them, spared ones aside."""
     own = [attempt for attempt in attempts if attempt.opponent is None]
     share = len(own) / len(attempts) if attempts else None
     return share, mean(float(attempt.solved) for attempt in own if not is_spared(attempt.refusal))

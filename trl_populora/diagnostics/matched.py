@@ -79,8 +79,8 @@ class MatchedGames:
             teachers (`Collection[str]`): Players that propose.
             versions (`Mapping[str, int]`): Player -> version of the member that acted for it.
         """
-        new = {name for name, version in versions.items() if self._versions.get(name, version) != version}
-        self._rounds = {scope: rounds for scope, rounds in self._rounds.items() if not new & set(scope)}
+        same = {name for name, version in versions.items() if self._versions.get(name, version) == version}
+        self._rounds = {scope: rounds for scope, rounds in self._rounds.items() if same.issuperset({*scope} - {None})}
         self._versions, self.round = dict(versions), record.round
         found: dict[Scope, dict[str, tuple[set[int], list[bool]]]] = {}
         for attempt in matched_attempts(record, teachers):

@@ -23,8 +23,8 @@ class WeightMetrics:
         delta_norm (`dict[str, float]`): Member -> Frobenius norm, `sqrt(sum over matrices of |dW|^2)`.
         effective_rank (`dict[str, float]`): Member -> mean over adapted matrices of the effective rank (exp of the
             entropy of the normalised singular values), from 1 to r; 0 for a member whose `dW` is 0.
-        cosines (`dict[str, dict[str, float]]`): Role, as in `"teachers"` -> `"mean"`, `"min"` and `"max"` over pairs of
-            its members of the cosine of their updates; a role of one member has no entry. 0 where one of two is 0.
+        cosines (`dict[str, dict[str, float]]`): Role, as in `"teachers"` -> `"mean"`, `"min"` and `"max"`, over pairs
+            of its members, of the cosine of their updates; a role of one member has no entry. 0 where one is 0.
     """
 
     delta_norm: dict[str, float] = field(default_factory=dict)

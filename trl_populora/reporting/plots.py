@@ -59,7 +59,9 @@ def plot_success(history: Sequence[RoundSummary]):
     _member_lines(left, history, "teachers", lambda member: member.validity)
     _member_lines(right, history, "students", lambda member: member.solve_rate)
     _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=(-0.03, 1.03))
-    _finish(right, history, title="Matched solve rate, per student", label="mean over task types", limits=(-0.03, 1.03))
+    _finish(
+        right, history, title="Matched solve rate, per student", label="mean over task types", limits=(-0.03, 1.03)
+    )
     return figure
 
 

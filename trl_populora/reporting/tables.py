@@ -20,12 +20,21 @@ def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
 def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Every member of the round: reward, validity, matched solve rate, fill-ins, rating, response length.
 
-    A teacher is `solved` where the students solve its tasks. `fill-ins (solved)` are a student's attempts at tasks from
-    the buffer, as a share of its rows, and the share of them that it solved.
+    A teacher is `solved` where the students solve its tasks. `fill-ins (solved)` are a student's attempts at tasks
+    from the buffer, as a share of its rows, and the share of them that it solved.
     """
     table = _table(plain)
     table.add_column("member")
-    for heading in ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows"):
+    for heading in (
+        "version",
+        "reward",
+        "valid",
+        "solved",
+        "fill-ins (solved)",
+        "rating (sigma)",
+        "tokens/row",
+        "rows",
+    ):
         table.add_column(heading, justify="right")
     best = {role: _best(summary.members, role) for role in ("teacher", "student")}
     previous = None
