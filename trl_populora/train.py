@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import get_args, get_type_hints
 
 
@@ -62,6 +63,9 @@ class RunArguments:
     table_every: int = field(default=1, metadata={"help": "Off a terminal, rounds between tables."})
 
     def __post_init__(self):
+        from .training.conform import conform
+
+        conform(self, own={f.name for f in fields(self)})
         if not self.model_name_or_path:
             raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
         for name in ("warm_start_rows", "table_every"):
@@ -162,7 +166,7 @@ def read_recipe(argv: list[str]) -> Mapping:
 
 
 def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
-    """Refuse keys that no setting has, and numbers that are not whole where whole ones are needed.
+    """Refuse keys that no setting has, and values that no command line could give.
 
     Raises:
         ValueError: Naming the key, and the closest setting.
@@ -172,9 +176,14 @@ def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
     for key, value in recipe.items():
         if key not in known:
             raise ValueError(f"Unknown setting {key!r} in the recipe{_closest(str(key), known)}")
-        kinds = get_args(hints.get(key)) or (hints.get(key),)
-        if set(kinds) in ({int}, {int, type(None)}) and not _whole(value, optional=type(None) in kinds):
+        kinds = set(get_args(hints.get(key)) or (hints.get(key),))
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if kinds - {NoneType} == {int} and not _whole(value, optional=NoneType in kinds):
             raise ValueError(f"{key}={value!r} in the recipe must be a whole number.")
+        if value is None and key in hints and NoneType not in kinds:
+            raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
+        if number and kinds <= {str, NoneType}:
+            raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
 
 
 def prepare_output(args) -> str | None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 
 from ..self_play.pairing import PAIRINGS
 from ..self_play.rewards import TEACHER_REWARDS
@@ -10,6 +11,24 @@ from ..self_play.rewards import TEACHER_REWARDS
 TASK_TYPES = ("code_o", "code_i", "code_f")
 TOKEN_LOSSES = ("dapo", "cispo", "vespo")
 ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+
+
+def target_modules(modules: list[str] | str) -> list[str] | str:
+    """`"all-linear"`, or a list of names, from either form of `lora_target_modules`.
+
+    Raises:
+        ValueError: If there is none, or one is no name. PEFT takes a lone text for a pattern and a list for names, and
+            a command line cannot tell the two apart.
+    """
+    names = [modules] if isinstance(modules, str) else list(modules)
+    if names == ["all-linear"]:
+        return "all-linear"
+    if not names or "all-linear" in names or not all(re.fullmatch(r"\w+(\.\w+)*", name) for name in names):
+        raise ValueError(
+            f"lora_target_modules={modules!r} must be 'all-linear' or names of modules, such as ['q_proj', 'v_proj']. "
+            "For a pattern, give the trainer a peft_config."
+        )
+    return names
 
 
 def check_population(args):

@@ -9,7 +9,8 @@ from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
 from ..self_play.rewards import RewardSettings
-from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch
+from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch, target_modules
+from .conform import conform
 
 
 @dataclass
@@ -41,7 +42,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         lora_alpha (`int`, *optional*, defaults to `32`):
             LoRA alpha of every member.
         lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
-            Modules to adapt.
+            Modules to adapt: `"all-linear"`, or the ends of their names. Patterns need a `peft_config`.
         teacher_learning_rate (`float`, *optional*):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
@@ -120,8 +121,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Survivors in a tournament.
         evolution_operators (`list[str]`, *optional*):
             Operators drawn from; all nine of the paper's family if unset.
-        evolution_operator_parameters (`dict[str, dict]`, *optional*):
-            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
+        evolution_operator_parameters (`dict[str, dict]` or `str`, *optional*):
+            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`; as JSON on the
+            command line.
         evolution_mutate_learning_rate (`bool`, *optional*, defaults to `False`):
             A child takes its first parent's learning rate times 0.8 or 1.25; otherwise the slot keeps its own.
         evolution_mutate_temperature (`bool`, *optional*, defaults to `False`):
@@ -185,8 +187,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
     lora_r: int = field(default=16, metadata={"help": "LoRA rank of every member."})
     lora_alpha: int = field(default=32, metadata={"help": "LoRA alpha of every member."})
+    # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
     lora_target_modules: list[str] | str = field(
-        default="all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
+        default_factory=lambda: "all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
     )
     teacher_learning_rate: float | None = field(
         default=None, metadata={"help": "Learning rate of the teachers; learning_rate if unset."}
@@ -235,7 +238,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
     evolution_operators: list[str] | None = field(
         default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
     )
-    evolution_operator_parameters: dict | None = field(
+    evolution_operator_parameters: dict | str | None = field(
         default=None, metadata={"help": "Operator -> its parameters that differ from the defaults."}
     )
     evolution_mutate_learning_rate: bool = field(
@@ -272,6 +275,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
 
     def __post_init__(self):
+        inherited = {f.name for f in fields(GRPOConfig)}
+        conform(self, own={f.name for f in fields(self)} - inherited)
+        self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
         check_population(self)
         derive_batch(self)
