@@ -38,7 +38,8 @@ class RunArguments:
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
         warm_start_steps (`int`, *optional*, defaults to `0`):
-            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters.
+            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters. Not
+            with `beta > 0`, whose reference is the base without them.
         warm_start_rows (`int`, *optional*, defaults to `8`):
             Rows of a warm start step per role.
         warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
@@ -251,6 +252,11 @@ def build(run: RunArguments, args):
 
     if run.warm_start_steps and args.num_teachers == 0:
         raise ValueError("warm_start_steps needs self-play: its rows are proposals and answers. Set it to 0.")
+    if run.warm_start_steps and args.beta:
+        raise ValueError(
+            f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls towards the base as it "
+            "was before the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
+        )
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)

@@ -82,6 +82,10 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"warm_start_steps": -1}, "warm_start_steps=-1"),
         ({"warm_start_rows": 0}, "warm_start_rows=0"),
+        (
+            {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "/no/such/folder"},
+            "beta=0.1 with warm_start_steps=2",
+        ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
         ({"resume_from_checkpoint": "/no/such"}, "is no whole checkpoint of a population"),
     ],

@@ -5,6 +5,7 @@ Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the populat
 
 from dataclasses import dataclass, field, fields
 
+from transformers.trainer_utils import SchedulerType
 from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
@@ -92,7 +93,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
         solved_reward (`float`, *optional*, defaults to `1.0`):
             Reward of a right answer.
         advantage (`str`, *optional*, defaults to `"group"`):
-            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member and task type.
+            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member, role and task type,
+            over tokens (AZR).
 
         > Parameters that control matchmaking
 
@@ -171,12 +173,16 @@ class PopulationSelfPlayConfig(GRPOConfig):
     > [!NOTE]
     > These parameters have default values different from [`~trl.GRPOConfig`]:
     > - `learning_rate`: Defaults to `1e-5` instead of `1e-6` (LoRA).
+    > - `lr_scheduler_type`: Defaults to `"constant"` instead of `"linear"` (a child born late must not learn less).
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
     """
 
     learning_rate: float = field(default=1e-5, metadata={"help": "Peak learning rate of every member."})
+    lr_scheduler_type: SchedulerType | str = field(
+        default="constant", metadata={"help": "Schedule of the learning rate, the same for every member."}
+    )
     max_steps: int = field(default=200, metadata={"help": "Number of optimizer steps; rounds times num_iterations."})
     logging_steps: float = field(default=1, metadata={"help": "Log every so many steps."})
     save_steps: float = field(default=20, metadata={"help": "Save every so many steps."})

@@ -247,7 +247,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.args.num_teachers == 0:
             self._rate_by_reward(output, training=training)
         elif self.args.advantage == "role_task":
-            output["advantages"] = self._role_task_advantages(len(inputs)).to(output["advantages"])
+            output["advantages"] = self._role_task_advantages(output).to(output["advantages"])
         if training:
             self._scales = self._member_scales(output)
         self.population.routing.clear()
@@ -280,22 +280,24 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         total[per_func.isnan().all(dim=1)] = torch.nan
         return total.cpu()
 
-    def _role_task_advantages(self, count: int) -> torch.Tensor:
-        """Rewards whitened within member, role and task type over the whole round (AZR's TRR++); this rank's rows."""
+    def _role_task_advantages(self, output) -> torch.Tensor:
+        """Rewards whitened within member, role and task type over the round's tokens (AZR's TRR++); this rank's rows."""
         strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
+        own = output["completion_mask"].sum(1).tolist()
         values = advantages(
             self._total_rewards().numpy(),
             strata,
             mode="role_task",
             strata=strata,
+            weights=gather_object(own),
             scale=self.scale_rewards != "none",
         )
         logged = self._logs["advantages"]
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values.tolist())
-        start = self.ranks.index * count
-        return torch.from_numpy(values)[start : start + count]
+        start = self.ranks.index * len(own)
+        return torch.from_numpy(values)[start : start + len(own)]
 
     def _rate_by_reward(self, output, *, training: bool) -> None:
         """Tells what each member earned on a dataset: to its rating in training, to the log in evaluation."""
