@@ -274,7 +274,8 @@ def build(run: RunArguments, args):
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
-        f"{args.rows_per_round} completions"
+        f"{args.completions_per_round} completions"
+        + (f", {args.rows_per_round} of them to learn from" if args.balance_rows else "")
     )
     return view, trainer
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ..self_play.records import Attempt, Proposal, RoundRecord
 
 
+COMPUTE = ("rows", "prompt_tokens", "unlearned_rows", "updates")
+"""What a member's learning cost in a round, beside `tokens`."""
+
+
 @dataclass(frozen=True)
 class MemberSummary:
     """One member's round.
@@ -28,11 +32,15 @@ class MemberSummary:
         validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals.
         solve_rate (`float` or `None`): Share of its attempts that solved the task; `None` without attempts.
         mu, sigma (`float`): Rating after the round.
-        length (`float`): Mean completion length, in tokens.
-        rows (`int`): Completions it wrote.
-        tokens (`int`): Completion tokens it wrote.
+        length (`float`): Mean length of the completions it wrote, in tokens.
+        rows (`int`): Rows it learned from: completions it wrote, each with its prompt.
+        tokens (`int`): Completion tokens of those rows.
         refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
+        prompt_tokens (`int`): Prompt tokens of the rows it learned from.
+        unlearned_rows, unlearned_tokens (`int`): Completions it wrote and did not learn from (`balance_rows`), and
+            their tokens.
+        updates (`int`): Optimizer steps it took in this round; 0 when the guard held it back or set it back.
     """
 
     name: str
@@ -48,6 +56,10 @@ class MemberSummary:
     tokens: int
     refusals: dict[str, int] = field(default_factory=dict)
     grad_norm: float | None = None
+    prompt_tokens: int = 0
+    unlearned_rows: int = 0
+    unlearned_tokens: int = 0
+    updates: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,7 +195,8 @@ def _summarize_member(
     for item in items:
         if item.refusal is not None:
             refusals[item.refusal.reason] = refusals.get(item.refusal.reason, 0) + 1
-    tokens = sum(item.tokens for item in items)
+    written, learned = sum(item.tokens for item in items), [item for item in items if item.learned]
+    tokens = sum(item.tokens for item in learned)
     return MemberSummary(
         name=member.id,
         role=member.role,
@@ -193,11 +206,14 @@ def _summarize_member(
         solve_rate=mean(float(item.solved) for item in attempts),
         mu=rating.mu,
         sigma=rating.sigma,
-        length=tokens / max(len(items), 1),
-        rows=len(items),
+        length=written / max(len(items), 1),
+        rows=len(learned),
         tokens=tokens,
         refusals=refusals,
         grad_norm=grad_norm,
+        prompt_tokens=sum(item.prompt_tokens for item in learned),
+        unlearned_rows=len(items) - len(learned),
+        unlearned_tokens=written - tokens,
     )
 
 
@@ -236,7 +252,18 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
                 key = f"{group}/refused/{reason}"
                 metrics[key] = (metrics.get(key) or 0) + count
     for member in summary.members:
-        for name in ("reward", "validity", "solve_rate", "length", "mu", "sigma", "tokens", "grad_norm", "version"):
+        for name in (
+            "reward",
+            "validity",
+            "solve_rate",
+            "length",
+            "mu",
+            "sigma",
+            "tokens",
+            "grad_norm",
+            "version",
+            *COMPUTE,
+        ):
             metrics[f"population/{member.name}/{name}"] = getattr(member, name)
     games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
     metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}

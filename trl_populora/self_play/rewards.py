@@ -175,8 +175,8 @@ def _weights(weights: Sequence[float] | np.ndarray, rows: int, mode: str) -> np.
     weights = np.asarray(weights, dtype=np.float64)
     if mode != "role_task" or weights.shape != (rows,) or not (weights >= 0).all():
         raise ValueError(
-            f"weights of shape {weights.shape} must be one number of tokens for each of the {rows} rows, not negative, "
-            f"and mode 'role_task'; the mode is {mode!r}."
+            f"weights must be a number of tokens, not negative, for each of the {rows} rows of mode 'role_task'; got "
+            f"shape {weights.shape}, and the mode is {mode!r}."
         )
     return weights
 

@@ -59,6 +59,14 @@ def check_population(args):
             f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
             f"prompts_per_teacher to a multiple of {step}."
         )
+    if args.balance_rows and not T:
+        raise ValueError("balance_rows=true needs self-play: on a dataset all members have equally many rows already.")
+    if args.balance_rows and T * G < S:
+        raise ValueError(
+            f"balance_rows=true: {S} students share {T * P * G} tasks a round (num_teachers={T} x prompts_per_teacher="
+            f"{P} x num_generations={G}), too few for each to learn from {P} of its own, as many groups of rows as a "
+            f"teacher writes. Set num_generations to at least {-(-S // T)}."
+        )
     for name in (
         "lora_r",
         "lora_alpha",
@@ -147,9 +155,10 @@ def _derive_self_play(args, world_size):
                 "num_generations so that the rows are a multiple of the processes."
             )
         best = min(fitting, key=lambda b: abs(b - args.per_device_train_batch_size))
+        each = args.rows_per_member
         raise ValueError(
-            f"{rows} rows a round ({args.proposals_per_round} proposals x (1 + num_generations="
-            f"{args.num_generations})) do not divide into passes of per_device_train_batch_size="
+            f"{rows} rows a round (num_teachers={args.num_teachers} x {each['teacher']} and num_students="
+            f"{args.num_students} x {each['student']}) do not divide into passes of per_device_train_batch_size="
             f"{args.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
             f"{best}."
         )

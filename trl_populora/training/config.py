@@ -21,9 +21,10 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
     The dial is `num_teachers` and `num_students`; the shape of a round follows. With T teachers, S students, P prompts
     per teacher and G = `num_generations`, a round has T*P*G proposals and as many tasks to solve, each attempted G
-    times: T*P*G*(1 + G) rows, one optimizer step (times `num_iterations`). `gradient_accumulation_steps` is derived
-    from the rows and `per_device_train_batch_size`. With `num_teachers=0` the students train on the dataset given to
-    the trainer; batch sizes are then GRPO's, in multiples of `num_generations * num_students` rows.
+    times: T*P*G*(1 + G) rows, or (T + S)*P*G with `balance_rows`; one optimizer step (times `num_iterations`).
+    `gradient_accumulation_steps` is derived from the rows and `per_device_train_batch_size`. With `num_teachers=0` the
+    students train on the dataset given to the trainer; batch sizes are then GRPO's, in multiples of
+    `num_generations * num_students` rows.
 
     Only what differs from [`~trl.GRPOConfig`] is listed. Sources: the paper (arXiv 2605.16727), AZR (arXiv
     2505.03335), or our choice; docs/deviations.md tells them apart.
@@ -72,6 +73,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Families of the seed generator to draw from; all if unset.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
             Tasks kept per type; the newest stay.
+        balance_rows (`bool`, *optional*, defaults to `False`):
+            Each student learns from P of its T*P*G/S tasks, drawn at random: from as many rows as a teacher, instead
+            of T*G/S times as many. All its attempts still count for rewards, ratings and records.
         generation_rows (`int`, *optional*, defaults to `64`):
             Rows decoded at once; bounds the memory of the KV cache.
 
@@ -218,6 +222,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     seed_families: list[str] | None = field(
         default=None, metadata={"help": "Families of the seed generator to draw from; all if unset."}
     )
+    balance_rows: bool = field(
+        default=False, metadata={"help": "Each student learns from as many rows as a teacher, drawn at random."}
+    )
     generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
     buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
     member_prompts: str = field(
@@ -304,11 +311,26 @@ class PopulationSelfPlayConfig(GRPOConfig):
         return self.num_teachers * self.prompts_per_teacher * self.num_generations
 
     @property
-    def rows_per_round(self) -> int:
-        """Rows of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
+    def completions_per_round(self) -> int:
+        """Completions of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
         if self.num_teachers == 0:
             return self.generation_batch_size
         return self.proposals_per_round * (1 + self.num_generations)
+
+    @property
+    def rows_per_member(self) -> dict[str, int]:
+        """Rows that a member of each role learns from in a round of self-play."""
+        proposals = self.prompts_per_teacher * self.num_generations
+        attempts = self.proposals_per_round * self.num_generations // self.num_students
+        return {"teacher": proposals, "student": proposals if self.balance_rows else attempts}
+
+    @property
+    def rows_per_round(self) -> int:
+        """Rows of one round over all ranks that are learned from."""
+        if self.num_teachers == 0:
+            return self.generation_batch_size
+        each = self.rows_per_member
+        return self.num_teachers * each["teacher"] + self.num_students * each["student"]
 
     @property
     def prompts_per_batch(self) -> int:

@@ -184,7 +184,7 @@ def make_sampler(args: PopulationSelfPlayConfig, population: Population, tokeniz
         tensor_parallel_size=args.vllm_tensor_parallel_size,
         gpu_memory_utilization=args.vllm_gpu_memory_utilization,
         max_model_length=args.vllm_max_model_length,
-        max_num_seqs=args.rows_per_round,
+        max_num_seqs=args.completions_per_round,
         enable_sleep_mode=args.vllm_enable_sleep_mode,
         model_impl=args.vllm_model_impl,
         trust_remote_code=args.trust_remote_code,

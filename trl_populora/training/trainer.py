@@ -7,6 +7,7 @@ adapter, and each member has its own optimizer group, gradient scale and clippin
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -171,6 +172,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.guard = Guard(population)
         self.folder = RunFolder(args.output_dir, self.source.columns)
         self.member_grad_norms: dict[str, float] = {}
+        self.member_updates: Counter[str] = Counter()  # optimizer steps in this round
         self._scales: dict[str, float] = {}
         self._row_members: list[str] = []
         self.add_callback(RoundCallback(self))
@@ -281,7 +283,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return total.cpu()
 
     def _role_task_advantages(self, output) -> torch.Tensor:
-        """Rewards whitened within member, role and task type over the round's tokens (AZR's TRR++); this rank's rows."""
+        """Rewards whitened over the tokens of a member, role and task type (AZR's TRR++), for this rank's rows."""
         strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
         own = output["completion_mask"].sum(1).tolist()
         values = advantages(
@@ -301,11 +303,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _rate_by_reward(self, output, *, training: bool) -> None:
         """Tells what each member earned on a dataset: to its rating in training, to the log in evaluation."""
-        tokens = output["completion_mask"].sum(1).tolist()
-        members, tokens = zip(*gather_object(list(zip(self._row_members, tokens, strict=True))), strict=True)
+        tokens, prompts = output["completion_mask"].sum(1).tolist(), output["prompt_mask"].sum(1).tolist()
+        rows = gather_object(list(zip(self._row_members, tokens, prompts, strict=True)))
+        members, tokens, prompts = zip(*rows, strict=True)
         rewards = self._total_rewards().tolist()
         if training:
-            self.source.learn(members=members, rewards=rewards, tokens=tokens)
+            self.source.learn(members=members, rewards=rewards, tokens=tokens, prompt_tokens=prompts)
             return
         for name, reward in zip(members, rewards, strict=True):
             self._metrics["eval"][f"population/{name}/reward"].append(reward)
@@ -401,6 +404,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self.forget_moments(name)
             for parameter in self.population.parameters(name):
                 parameter.grad = None
+        self.member_updates.update(self.member_grad_norms.keys())
         return torch.tensor(list(self.member_grad_norms.values()), dtype=torch.float64).norm().float()
 
     def forget_moments(self, name: str) -> None:
