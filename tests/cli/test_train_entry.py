@@ -78,6 +78,7 @@ def test_the_single_agent_of_azr(folder):
     assert (args.teacher_reward, args.advantage, args.shared_member) == ("learnability", "role_task", True)
     assert args.rows_per_member["teacher"] == args.rows_per_member["student"]
     assert args.prompts_per_teacher % len(args.task_types) == 0
+    assert args.completions_per_round == recipe_args(folder, "4t4s").completions_per_round
     if folder != "tiny":  # 64 prompts of each of three types, proposed and solved; 8 attempts to rate each task
         assert args.rows_per_member["teacher"] == 3 * 64
         assert args.completions_per_round - args.proposals_per_round == 3 * 64 * 8
