@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import get_args, get_type_hints
 
 
@@ -37,7 +38,8 @@ class RunArguments:
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
         warm_start_steps (`int`, *optional*, defaults to `0`):
-            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters.
+            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters. Not
+            with `beta > 0`, whose reference is the base without them.
         warm_start_rows (`int`, *optional*, defaults to `8`):
             Rows of a warm start step per role.
         warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
@@ -62,6 +64,9 @@ class RunArguments:
     table_every: int = field(default=1, metadata={"help": "Off a terminal, rounds between tables."})
 
     def __post_init__(self):
+        from .training.conform import conform
+
+        conform(self, own={f.name for f in fields(self)})
         if not self.model_name_or_path:
             raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
         for name in ("warm_start_rows", "table_every"):
@@ -162,7 +167,7 @@ def read_recipe(argv: list[str]) -> Mapping:
 
 
 def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
-    """Refuse keys that no setting has, and numbers that are not whole where whole ones are needed.
+    """Refuse keys that no setting has, and values that no command line could give.
 
     Raises:
         ValueError: Naming the key, and the closest setting.
@@ -172,9 +177,14 @@ def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
     for key, value in recipe.items():
         if key not in known:
             raise ValueError(f"Unknown setting {key!r} in the recipe{_closest(str(key), known)}")
-        kinds = get_args(hints.get(key)) or (hints.get(key),)
-        if set(kinds) in ({int}, {int, type(None)}) and not _whole(value, optional=type(None) in kinds):
+        kinds = set(get_args(hints.get(key)) or (hints.get(key),))
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if kinds - {NoneType} == {int} and not _whole(value, optional=NoneType in kinds):
             raise ValueError(f"{key}={value!r} in the recipe must be a whole number.")
+        if value is None and key in hints and NoneType not in kinds:
+            raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
+        if number and kinds <= {str, NoneType}:
+            raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
 
 
 def prepare_output(args) -> str | None:
@@ -242,6 +252,11 @@ def build(run: RunArguments, args):
 
     if run.warm_start_steps and args.num_teachers == 0:
         raise ValueError("warm_start_steps needs self-play: its rows are proposals and answers. Set it to 0.")
+    if run.warm_start_steps and args.beta:
+        raise ValueError(
+            f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls towards the base as it "
+            "was before the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
+        )
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
@@ -259,7 +274,8 @@ def build(run: RunArguments, args):
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
-        f"{args.rows_per_round} completions"
+        f"{args.completions_per_round} completions"
+        + (f", {args.rows_per_round} of them to learn from" if args.balance_rows else "")
     )
     return view, trainer
 

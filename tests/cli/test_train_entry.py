@@ -11,6 +11,15 @@ ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name != "accelerate_configs")
 
 
+def round_in_words(args) -> str:
+    T, P, G, each = args.num_teachers, args.prompts_per_teacher, args.num_generations, args.rows_per_member
+    teacher, student = ("as teacher", "as student") if args.shared_member else ("per teacher", "per student")
+    return (
+        f"# A round: {T} x {P} x {G} = {T * P * G} proposals, {G} attempts each. Learned from: {args.rows_per_round} "
+        f"rows, {each['teacher']} {teacher}, {each['student']} {student}\n"
+    )
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_recipes_are_read_and_give_a_consistent_round(path):
     large = path.parent.name == "qwen2.5-coder-7b"
@@ -20,7 +29,8 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
     assert args.rows_per_round == args.per_device_train_batch_size * args.gradient_accumulation_steps
     if large:
         assert args.gradient_accumulation_steps % 8 == 0  # it is launched on eight processes
-        assert f"{args.rows_per_round} completions" in path.read_text()
+    if path.stem != "retention":  # whose sizes its command sets
+        assert round_in_words(args) in path.read_text()
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -37,12 +47,57 @@ def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
         trainer.source.executor.close()
 
 
-def test_single_agent_is_matched_to_the_population_per_adapter():
-    rows = {}
-    for name in ("single_agent", "4t4s", "1t1s", "8t8s"):
-        _, args = train.parse(["--config", f"{ROOT}/recipes/qwen2.5-coder-7b/{name}.yaml", "--bf16", "false"])
-        rows[name] = args.rows_per_round / (1 if args.shared_member else args.num_teachers + args.num_students)
-    assert len(set(rows.values())) == 1
+def recipe_args(folder, name):
+    return train.parse(["--config", f"{ROOT}/recipes/{folder}/{name}.yaml", "--bf16", "false"])[1]
+
+
+@pytest.mark.parametrize("folder", ["qwen2.5-coder-7b", "tiny"])
+def test_controls_are_matched_to_the_population_as_they_say(folder):
+    population = recipe_args(folder, "4t4s")
+    members, each = population.num_teachers + population.num_students, population.rows_per_member
+    per_adapter, per_role = (recipe_args(folder, f"single_agent_per_{match}") for match in ("adapter", "role"))
+    assert per_adapter.rows_per_round * members == population.rows_per_round
+    assert per_role.rows_per_member == each and per_role.rows_per_round == sum(each.values())
+    same = (
+        "max_steps",
+        "num_iterations",
+        "teacher_reward",
+        "advantage",
+        "learning_rate",
+        "lr_scheduler_type",
+        "lora_r",
+    )
+    for control in (per_adapter, per_role):
+        assert control.shared_member and control.evolution is None and not control.balance_rows
+        assert [getattr(control, name) for name in same] == [getattr(population, name) for name in same]
+
+
+@pytest.mark.parametrize("folder", ["qwen2.5-coder-7b", "tiny"])
+def test_the_single_agent_of_azr(folder):
+    args = recipe_args(folder, "single_agent_azr")
+    assert (args.teacher_reward, args.advantage, args.shared_member) == ("learnability", "role_task", True)
+    assert args.rows_per_member["teacher"] == args.rows_per_member["student"]
+    assert args.prompts_per_teacher % len(args.task_types) == 0
+    assert args.completions_per_round == recipe_args(folder, "4t4s").completions_per_round
+    if folder != "tiny":  # 64 prompts of each of three types, proposed and solved; 8 attempts to rate each task
+        assert args.rows_per_member["teacher"] == 3 * 64
+        assert args.completions_per_round - args.proposals_per_round == 3 * 64 * 8
+
+
+def test_populations_of_all_sizes_have_members_of_the_same_rows():
+    rows = [recipe_args("qwen2.5-coder-7b", name).rows_per_member for name in ("1t1s", "4t4s", "8t8s")]
+    assert rows[0] == rows[1] == rows[2]
+
+
+def test_the_table_of_rows_in_the_docs_is_that_of_the_recipes():
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    for path in RECIPES:
+        if path.parent.name in ("qwen2.5-coder-7b", "tiny") and path.stem != "retention":
+            args = recipe_args(path.parent.name, path.stem)
+            each, adapters = args.rows_per_member, 1 if args.shared_member else args.num_teachers + args.num_students
+            mean = args.rows_per_round // adapters
+            row = f"| `{path.parent.name}/{path.stem}` | {each['teacher']} | {each['student']} | {mean} | "
+            assert f"{row}{args.completions_per_round} | {args.max_steps} |" in text, row
 
 
 def test_the_tiny_recipe_plays_what_its_base_was_trained_on():
@@ -82,6 +137,10 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"warm_start_steps": -1}, "warm_start_steps=-1"),
         ({"warm_start_rows": 0}, "warm_start_rows=0"),
+        (
+            {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "/no/such/folder"},
+            "beta=0.1 with warm_start_steps=2",
+        ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
         ({"resume_from_checkpoint": "/no/such"}, "is no whole checkpoint of a population"),
     ],

@@ -28,6 +28,8 @@ def make_round(number: int, *, size: int = 2, **changes) -> RoundSummary:
             tokens=700,
             refusals={"no_program": 2} if name in teachers else {},
             grad_norm=0.3,
+            prompt_tokens=100,
+            updates=1,
         )
         for i, name in enumerate([*teachers, *students])
     ]

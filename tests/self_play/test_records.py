@@ -65,6 +65,8 @@ def test_rows():
         "reason": None,
         "solved": None,
         "reward": 0.5,
+        "learned": True,
+        "prompt_tokens": 0,
         "tokens": 7,
         "completion": "text with \u2603",
     }

@@ -106,6 +106,31 @@ def test_role_task_whitens_within_strata():
         assert part.std(ddof=1) == pytest.approx(1, abs=1e-3)
 
 
+def masked_whiten(tokens: np.ndarray) -> np.ndarray:
+    """verl's `masked_whiten` over an array of tokens that all count: the unbiased variance, 1e-8 under the root."""
+    return (tokens - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
+
+
+@given(st.lists(st.tuples(reward_values, st.integers(0, 9), st.integers(0, 1)), min_size=1, max_size=12))
+def test_role_task_whitens_over_tokens(rows):
+    rewards, lengths, strata = (np.array(column) for column in zip(*rows, strict=True))
+    ours = advantages(rewards, strata, mode="role_task", strata=strata, weights=lengths)
+    for stratum in set(strata.tolist()):
+        own = np.flatnonzero((strata == stratum) & ~np.isnan(rewards))
+        tokens = np.repeat(rewards[own], lengths[own])  # every token of a row returns the row's reward
+        if len(tokens) < 2 or np.ptp(tokens) == 0:
+            assert (ours[own] == 0).all()
+            continue
+        np.testing.assert_allclose(np.repeat(ours[own], lengths[own]), masked_whiten(tokens), rtol=1e-6, atol=1e-6)
+
+
+def test_a_long_row_pulls_the_baseline_towards_itself():
+    strata = [0, 0]
+    even = advantages([1.0, 0.0], strata, mode="role_task", strata=strata, weights=[10, 10])
+    long = advantages([1.0, 0.0], strata, mode="role_task", strata=strata, weights=[90, 10])
+    assert even[0] == pytest.approx(-even[1]) and 0 < long[0] < even[0] and long[1] < even[1]
+
+
 def test_none_is_the_reward():
     assert advantages([1.0, float("nan"), -0.5], [0, 0, 1], mode="none").tolist() == [1.0, 0.0, -0.5]
 
@@ -126,6 +151,10 @@ def test_bad_input_is_named():
         teacher_reward(1.5)
     with pytest.raises(ValueError, match="needs `strata`"):
         advantages([1.0], [0], mode="role_task")
+    with pytest.raises(ValueError, match="not negative"):
+        advantages([1.0, 0.0], [0, 0], mode="role_task", strata=[0, 0], weights=[1, -1])
+    with pytest.raises(ValueError, match="mode is 'group'"):
+        advantages([1.0, 0.0], [0, 0], weights=[1, 1])
     with pytest.raises(ValueError, match="'batch'"):
         advantages([1.0], [0], mode="batch")
     with pytest.raises(ValueError, match="1 labels"):

@@ -75,6 +75,23 @@ def test_inconsistencies_are_refused_with_value_and_fix(config, setting, text):
     assert re.search(text, str(error.value), re.DOTALL), str(error.value)
 
 
+def test_a_penalty_towards_the_base_needs_members_that_start_there(config):
+    with pytest.raises(ValueError, match="beta=0.1 with init_lora_weights=False"):
+        PopulationSelfPlayTrainer(
+            "/no/such/model",  # it would be the next thing to fail
+            args=config(beta=0.1),
+            processing_class=tiny_tokenizer(),
+            peft_config=lora(init_lora_weights=False),
+        )
+
+
+def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_trainer):
+    assert config().lr_scheduler_type == "constant"
+    trainer = make_trainer(max_steps=2, evolution_interval=0)
+    trainer.train()
+    assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-2}
+
+
 def test_every_field_is_documented():
     inherited = GRPOConfig.__dataclass_fields__
     for name, field in PopulationSelfPlayConfig.__dataclass_fields__.items():

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from trl_populora.reporting import read_history
+from trl_populora.reporting.tables import compute_totals
+
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -42,9 +45,10 @@ def close(first, second):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
-def test_two_processes_equal_one(tmp_path):
-    alone, (record,) = run(tmp_path / "one", 1)
-    both, records = run(tmp_path / "two", 2)
+@pytest.mark.parametrize("more", ["{}", '{"balance_rows": true, "advantage": "role_task"}'], ids=["plain", "balanced"])
+def test_two_processes_equal_one(tmp_path, more):
+    alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", more)
+    both, records = run(tmp_path / "two", 2, "3", "2", "", "", more)
     assert [r["processes"] for r in records] == [2, 2]
     for name, parameters in both[0].items():
         for first, second, single in zip(parameters, both[1][name], alone[0][name], strict=True):
@@ -56,7 +60,8 @@ def test_two_processes_equal_one(tmp_path):
     assert records[0]["executed"] == record["executed"]
     run_folder = tmp_path / "two" / "run"
     assert (run_folder / "checkpoint-2" / "trainer_state.json").is_file()
-    assert len((run_folder / "history.jsonl").read_text().splitlines()) == 3
+    histories = [read_history(tmp_path / kind / "run") for kind in ("one", "two")]
+    assert len(histories[1]) == 3 and compute_totals(histories[0]) == compute_totals(histories[1])
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Run by test_two_processes.py under torch.distributed: trains a tiny population, writes what this rank ended with.
 
-Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), and what goes wrong on
-rank 1 in its second round: "dies", "differs" or nothing.
+Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), what goes wrong on
+rank 1 in its second round ("dies", "differs" or nothing), and further settings as JSON.
 """
 
 import json
@@ -29,7 +29,9 @@ class Trouble(TrainerCallback):
                 self.trainer.population.parameters("student_0")[0][0, 0] += 1e-3
 
 
-def main(folder: str, steps: str = "3", batch: str = "2", checkpoint: str = "", trouble: str = "") -> None:
+def main(
+    folder: str, steps: str = "3", batch: str = "2", checkpoint: str = "", trouble: str = "", more: str = "{}"
+) -> None:
     args = PopulationSelfPlayConfig(
         output_dir=os.path.join(folder, "run"),
         num_teachers=2,
@@ -54,6 +56,7 @@ def main(folder: str, steps: str = "3", batch: str = "2", checkpoint: str = "", 
         report_to="none",
         disable_tqdm=True,
         overwrite_output_dir=True,
+        **json.loads(more),
     )
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()

@@ -14,7 +14,7 @@ def add_arguments(parser) -> None:
 
 def run(options) -> int:
     from ..reporting import family_tree, read_history, save_plots
-    from ..reporting.tables import event_line, print_table, round_line, round_tables
+    from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
 
     history = read_history(options.folder)
     if not history:
@@ -27,6 +27,8 @@ def run(options) -> int:
     for table in round_tables(last, plain=True):
         print_table(table)
         print()
+    print_table(compute_table(history, plain=True))
+    print()
     events = [(summary.round, event) for summary in history for event in summary.events]
     if events:
         print("Replacements")

@@ -27,6 +27,8 @@ MEMBER_METRICS = (
     *("reward", "validity", "solve_rate", "fill_rate", "solve_rate_filled", "length", "mu", "sigma", "tokens"),
     *("grad_norm", "version", "delta_norm", "effective_rank"),
 )
+COMPUTE = ("rows", "prompt_tokens", "unlearned_rows", "updates")
+"""What a member's learning cost in a round, beside `tokens`."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class MemberSummary:
         solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
             teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
         mu, sigma (`float`): Rating after the round.
-        length (`float`): Mean completion length, in tokens.
-        rows (`int`): Completions it wrote.
-        tokens (`int`): Completion tokens it wrote.
+        length (`float`): Mean length of the completions it wrote, in tokens.
+        rows (`int`): Rows it learned from: completions it wrote, each with its prompt.
+        tokens (`int`): Completion tokens of those rows.
         refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
         solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
@@ -52,6 +54,10 @@ class MemberSummary:
         solve_rate_filled (`float` or `None`): Share of the filled-in tasks' attempts that solved them.
         delta_norm (`float` or `None`): Frobenius norm of its update `dW` over all matrices, in rounds that measure it.
         effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
+        prompt_tokens (`int`): Prompt tokens of the rows it learned from.
+        unlearned_rows, unlearned_tokens (`int`): Completions it wrote and did not learn from (`balance_rows`), and
+            their tokens.
+        updates (`int`): Optimizer steps it took in this round; 0 when the guard held it back or set it back.
     """
 
     name: str
@@ -72,6 +78,10 @@ class MemberSummary:
     solve_rate_filled: float | None = None
     delta_norm: float | None = None
     effective_rank: float | None = None
+    prompt_tokens: int = 0
+    unlearned_rows: int = 0
+    unlearned_tokens: int = 0
+    updates: int = 0
 
 
 @dataclass(frozen=True)
@@ -262,7 +272,8 @@ def _summarize_member(
     for item in items:
         if item.refusal is not None:
             refusals[item.refusal.reason] = refusals.get(item.refusal.reason, 0) + 1
-    tokens = sum(item.tokens for item in items)
+    written, learned = sum(item.tokens for item in items), [item for item in items if item.learned]
+    tokens = sum(item.tokens for item in learned)
     return MemberSummary(
         name=member.id,
         role=member.role,
@@ -272,14 +283,17 @@ def _summarize_member(
         solve_rate=matched.solve_rate(*scope),
         mu=rating.mu,
         sigma=rating.sigma,
-        length=tokens / max(len(items), 1),
-        rows=len(items),
+        length=written / max(len(items), 1),
+        rows=len(learned),
         tokens=tokens,
         refusals=refusals,
         grad_norm=grad_norm,
         solve_rates=_rates(matched.by_type(*scope)),
         fill_rate=fill_rate,
         solve_rate_filled=solve_rate_filled,
+        prompt_tokens=sum(item.prompt_tokens for item in learned),
+        unlearned_rows=len(items) - len(learned),
+        unlearned_tokens=written - tokens,
     )
 
 
@@ -346,7 +360,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
                 key = f"{group}/refused/{reason}"
                 metrics[key] = (metrics.get(key) or 0) + count
     for member in summary.members:
-        for name in MEMBER_METRICS:
+        for name in (*MEMBER_METRICS, *COMPUTE):
             metrics[f"population/{member.name}/{name}"] = getattr(member, name)
         metrics.update(_under(f"population/{member.name}/solve_rate", member.solve_rates))
     for name in ("solve_rate", "fill_rate", "solve_rate_filled"):

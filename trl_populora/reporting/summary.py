@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
-from .tables import percent
+from .tables import compute_totals, percent
 
 
 def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> str:
@@ -29,6 +29,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
         if best is not None:
             member = next(member for member in last.members if member.name == best)
             lines.append(f"{title}: {best} ({_quality(member)})")
+    lines += ["Learned from:", *_learned_from(history)]
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
     lines += [
@@ -41,6 +42,15 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
             f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
         ]
     return "\n".join(lines)
+
+
+def _learned_from(history: Sequence[RoundSummary]) -> list[str]:
+    totals = compute_totals(history)
+    width = max(map(len, totals))
+    return [
+        f"  {name:<{width}}  {rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {updates} updates"
+        for name, (rows, prompt, tokens, updates, _) in totals.items()
+    ]
 
 
 def strongest(summary: RoundSummary, role: str) -> str | None:

@@ -1,5 +1,7 @@
 """Rounds as tables and lines for a terminal. When they are shown is decided in `live` and by the commands."""
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -55,6 +57,32 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
             str(member.rows),
         )
     return table
+
+
+def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Table:
+    """What each adapter has learned from in all rounds, and their mean: what a baseline has to be matched to.
+
+    An adapter is a slot: the rows of all members that lived in it are added up.
+    """
+    table = _table(plain)
+    table.add_column("learned per adapter")
+    for heading in ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from"):
+        table.add_column(heading, justify="right")
+    totals = compute_totals(history)
+    for name, counts in totals.items():
+        table.add_row(name, *(f"{count:,}" for count in counts))
+    if len(totals) > 1:
+        table.add_row("mean", *(f"{sum(column) / len(totals):,.1f}" for column in zip(*totals.values())))
+    return table
+
+
+def compute_totals(history: Sequence[RoundSummary]) -> dict[str, tuple[int, ...]]:
+    """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from, over all rounds."""
+    totals: dict[str, tuple[int, ...]] = {}
+    for member in (member for summary in history for member in summary.members):
+        counts = (member.rows, member.prompt_tokens, member.tokens, member.updates, member.unlearned_rows)
+        totals[member.name] = tuple(map(sum, zip(totals.get(member.name, (0,) * 5), counts)))
+    return totals
 
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:

@@ -26,6 +26,8 @@ COLUMNS: dict[str, type] = {
     "reason": str,
     "solved": bool,
     "reward": float,
+    "learned": bool,
+    "prompt_tokens": int,
     "tokens": int,
     "completion": str,
 }
@@ -48,6 +50,8 @@ class Proposal:
         refusal (`Refusal`, *optional*): Why it is not valid. Exactly one of `task` and `refusal` is given.
         reward (`float`, *optional*): `None` until rewarded, or if it is valid and was not played.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
+        prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
+        learned (`bool`, *optional*, defaults to `True`): Whether it is one of the rows to learn from.
     """
 
     member: str
@@ -58,6 +62,8 @@ class Proposal:
     refusal: Refusal | None = None
     reward: float | None = None
     tokens: int = 0
+    prompt_tokens: int = 0
+    learned: bool = True
 
     def __post_init__(self):
         if (self.task is None) == (self.refusal is None):
@@ -88,6 +94,8 @@ class Attempt:
             and rewards nobody but the student. A champion of the past is called by slot and version, `"teacher_1@3"`.
         reward (`float`, *optional*): `None` until rewarded.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
+        prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
+        learned (`bool`, *optional*, defaults to `True`): Whether it is one of the rows to learn from.
     """
 
     member: str
@@ -100,6 +108,8 @@ class Attempt:
     opponent: str | None = None
     reward: float | None = None
     tokens: int = 0
+    prompt_tokens: int = 0
+    learned: bool = True
 
     def __post_init__(self):
         if self.solved and self.refusal is not None:
@@ -190,6 +200,8 @@ def _row(item: Proposal | Attempt, known: dict[str, Any]) -> dict[str, Any]:
         "valid": item.valid,
         "reason": item.refusal.reason if item.refusal else None,
         "reward": item.reward,
+        "learned": item.learned,
+        "prompt_tokens": item.prompt_tokens,
         "tokens": item.tokens,
         "completion": item.completion,
     }

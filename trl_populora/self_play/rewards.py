@@ -12,6 +12,9 @@ import numpy as np
 ADVANTAGE_EPSILON = 1e-4
 """Added to the standard deviation, as in TRL's GRPO."""
 
+VARIANCE_EPSILON = 1e-8
+"""Added to the variance by `"role_task"`, as in verl's `masked_whiten`."""
+
 
 def adversarial(solve_rate: float) -> float:
     """1 - s: the zero-sum reward for valid tasks that the matched student fails (the paper's choice)."""
@@ -111,6 +114,7 @@ def advantages(
     *,
     mode: str = "group",
     strata: Sequence | np.ndarray | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
     scale: bool = True,
 ) -> np.ndarray:
     """Turns rewards into advantages.
@@ -120,10 +124,13 @@ def advantages(
         groups (`Sequence` of length N): Label of each row's group: completions of one prompt by one member.
         mode (`str`, *optional*, defaults to `"group"`):
             `"group"`: (r - mean) / (std + 1e-4) within each group, the numbers of TRL's GRPO, that is with the
-            unbiased standard deviation. `"role_task"`: the same within each stratum (Absolute Zero Reasoner's
-            TRR++). `"none"`: the reward itself, no baseline.
+            unbiased standard deviation. `"role_task"`: (r - mean) / sqrt(variance + 1e-8) within each stratum, over
+            tokens: a row counts as often as its weight says, in the mean and in the unbiased variance (Absolute Zero
+            Reasoner's TRR++, verl's `masked_whiten`). `"none"`: the reward itself, no baseline.
         strata (`Sequence` of length N, *optional*):
             Label of each row's stratum, e.g. `(member, role, type)`; needed by `"role_task"`.
+        weights (`np.ndarray` of shape `(N,)`, *optional*):
+            Number of completion tokens of each row, for `"role_task"`; 1 each if unset.
         scale (`bool`, *optional*, defaults to `True`): `False` subtracts the mean and does not divide.
 
     Returns:
@@ -131,7 +138,8 @@ def advantages(
         a row that is alone in its baseline.
 
     Raises:
-        ValueError: If lengths differ, the mode is unknown, a reward is infinite, or `strata` is missing.
+        ValueError: If lengths differ, the mode is unknown, a reward is infinite, `strata` is missing, or weights are
+            negative or given to another mode.
     """
     rewards = np.asarray(rewards, dtype=np.float64)
     if mode not in ("group", "role_task", "none"):
@@ -143,6 +151,7 @@ def advantages(
         raise ValueError(f"Need one label per reward, got {len(labels)} labels for rewards of shape {rewards.shape}.")
     if np.isinf(rewards).any():
         raise ValueError("Rewards must be finite, or NaN for rows that were not played.")
+    weights = np.ones_like(rewards) if weights is None else _weights(weights, len(rewards), mode)
     if mode == "none":
         return np.nan_to_num(rewards, nan=0.0)
 
@@ -153,6 +162,9 @@ def advantages(
     for rows in rows_of.values():
         played = [row for row in rows if not np.isnan(rewards[row])]
         if len(played) < 2 or np.ptp(rewards[played]) == 0:
+            continue
+        if mode == "role_task":
+            result[played] = _whiten(rewards[played], weights[played], scale=scale)
             continue
         centred = rewards[played] - rewards[played].mean()
         result[played] = centred / (rewards[played].std(ddof=1) + ADVANTAGE_EPSILON) if scale else centred
@@ -191,3 +203,23 @@ def role_rewards(
 def _mean_and_std(rewards: np.ndarray) -> tuple[float | None, float | None]:
     known = rewards[~np.isnan(rewards)]
     return (float(known.mean()) if len(known) else None, float(known.std(ddof=1)) if len(known) > 1 else None)
+
+
+def _weights(weights: Sequence[float] | np.ndarray, rows: int, mode: str) -> np.ndarray:
+    weights = np.asarray(weights, dtype=np.float64)
+    if mode != "role_task" or weights.shape != (rows,) or not (weights >= 0).all():
+        raise ValueError(
+            f"weights must be a number of tokens, not negative, for each of the {rows} rows of mode 'role_task'; got "
+            f"shape {weights.shape}, and the mode is {mode!r}."
+        )
+    return weights
+
+
+def _whiten(rewards: np.ndarray, weights: np.ndarray, *, scale: bool) -> np.ndarray:
+    """Whitens rewards as if each stood `weights` times in the array; 0 where that leaves fewer than two."""
+    total = weights.sum()
+    if total < 2 or np.ptp(rewards[weights > 0]) == 0:
+        return np.zeros_like(rewards)
+    centred = rewards - (weights * rewards).sum() / total
+    variance = (weights * centred**2).sum() / (total - 1)
+    return centred / np.sqrt(variance + VARIANCE_EPSILON) if scale else centred

@@ -97,6 +97,8 @@ class SelfPlay:
     def play(self, sampler: Sampler, *, round: int, step: int, guests: Guests | None = None) -> PlayedRound:
         """Play one round, update the ratings and add the new tasks to the buffer.
 
+        With `balance_rows`, students learn from P of their tasks each; the other attempts count for everything else.
+
         With guests, some pairings are crossed (`guest_probability`): the guest student attempts what the teacher
         proposed there, and the student gets what the guest teacher wrote to the same prompts. Members' rows are as
         many as ever and nobody learns from a guest's; games with guests are recorded, not rated.
@@ -120,7 +122,7 @@ class SelfPlay:
         with clock("solve"):
             answers = self._sample(sampler, games, self.settings.seed_for(round, "solve"))
         with clock("judge"):
-            attempts = self._judge(games, answers)
+            attempts = self._choose(self._judge(games, answers), learning, round)
         proposals = self._reward_teachers(proposals, games, attempts, own)
         matches = tally(self._rated(attempts[:learning]))
         self.ratings.update(matches)
@@ -142,6 +144,7 @@ class SelfPlay:
             Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
             for role, group in (("teacher", wrote), ("student", solved))
             for ask, completion, item in group
+            if item.learned
         ]
         return PlayedRound(record, rows, clock.seconds)
 
@@ -186,6 +189,8 @@ class SelfPlay:
                     completion.text,
                     group=(i if ask.slot is None else ask.slot) // G,
                     tokens=len(completion.ids),
+                    prompt_tokens=len(completion.prompt_ids),
+                    learned=ask.guest is None,
                     **{kind: outcome},
                 )
             )
@@ -256,9 +261,28 @@ class SelfPlay:
                     opponent=game.opponent,
                     reward=None if verdict.spared or game.guest else reward,
                     tokens=len(completion.ids),
+                    prompt_tokens=len(completion.prompt_ids),
+                    learned=game.guest is None,
                 )
             )
         return tuple(attempts)
+
+    def _choose(self, attempts: Sequence[Attempt], own: int, round: int) -> tuple[Attempt, ...]:
+        """With `balance_rows`, P tasks of each student to learn from, drawn without a look at what came of them.
+
+        A teacher writes P groups of G rows; a student then learns from as many. The first `own` attempts are those of
+        members, in whole groups.
+        """
+        if not self.settings.balance_rows:
+            return tuple(attempts)
+        groups: dict[str, dict[int, None]] = {student: {} for student in self.ratings.students}
+        for attempt in attempts[:own]:
+            groups[attempt.member][attempt.group] = None
+        chosen = set()
+        for student, own_groups in groups.items():
+            rng = random.Random(self.settings.seed_for(round, f"learn:{student}"))
+            chosen.update(rng.sample(list(own_groups), self.settings.prompts_per_teacher))
+        return tuple(replace(one, learned=one.learned and one.group in chosen) for one in attempts)
 
     def _rated(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Attempts that count as games of their members: guests have no ratings."""

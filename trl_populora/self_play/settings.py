@@ -17,6 +17,7 @@ class RoundSettings:
         pairing (`str`, *optional*, defaults to `"variance"`): Method of [`pair`].
         pairing_floor (`float`, *optional*, defaults to `0.1`): Uniform share in the pairing.
         guest_probability (`float`, *optional*, defaults to `0.0`): Chance that both sides of a pairing meet guests.
+        balance_rows (`bool`, *optional*, defaults to `False`): Each student learns from P of its tasks only.
         rewards ([`RewardSettings`], *optional*): What outcomes are worth.
         seed (`int`, *optional*, defaults to `0`): Seed of everything random in a round.
     """
@@ -27,6 +28,7 @@ class RoundSettings:
     pairing: str = "variance"
     pairing_floor: float = 0.1
     guest_probability: float = 0.0
+    balance_rows: bool = False
     rewards: RewardSettings = field(default_factory=RewardSettings)
     seed: int = 0
 

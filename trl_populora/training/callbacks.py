@@ -3,6 +3,7 @@
 import math
 import time
 import zlib
+from collections import Counter
 from dataclasses import replace
 
 import torch
@@ -41,10 +42,13 @@ class RoundCallback(TrainerCallback):
         trainer = self.trainer
         for name in trainer.guard.inspect():
             trainer.forget_moments(name)
+            trainer.member_updates[name] = 0
         if state.global_step % trainer.num_iterations:
             return
         # before evolution: members as they played
         summary = self._weighed(trainer.source.observe(grad_norms=trainer.member_grad_norms))
+        updates, trainer.member_updates = trainer.member_updates, Counter()
+        summary = replace(summary, members=tuple(replace(one, updates=updates[one.name]) for one in summary.members))
         events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
             {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 
 from ..self_play.pairing import PAIRINGS
 from ..self_play.rewards import TEACHER_REWARDS
@@ -10,6 +11,24 @@ from ..self_play.rewards import TEACHER_REWARDS
 TASK_TYPES = ("code_o", "code_i", "code_f")
 TOKEN_LOSSES = ("dapo", "cispo", "vespo")
 ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+
+
+def target_modules(modules: list[str] | str) -> list[str] | str:
+    """`"all-linear"`, or a list of names, from either form of `lora_target_modules`.
+
+    Raises:
+        ValueError: If there is none, or one is no name. PEFT takes a lone text for a pattern and a list for names, and
+            a command line cannot tell the two apart.
+    """
+    names = [modules] if isinstance(modules, str) else list(modules)
+    if names == ["all-linear"]:
+        return "all-linear"
+    if not names or "all-linear" in names or not all(re.fullmatch(r"\w+(\.\w+)*", name) for name in names):
+        raise ValueError(
+            f"lora_target_modules={modules!r} must be 'all-linear' or names of modules, such as ['q_proj', 'v_proj']. "
+            "For a pattern, give the trainer a peft_config."
+        )
+    return names
 
 
 def check_population(args):
@@ -39,6 +58,14 @@ def check_population(args):
             f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
             f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
             f"prompts_per_teacher to a multiple of {step}."
+        )
+    if args.balance_rows and not T:
+        raise ValueError("balance_rows=true needs self-play: on a dataset all members have equally many rows already.")
+    if args.balance_rows and T * G < S:
+        raise ValueError(
+            f"balance_rows=true: {S} students share {T * P * G} tasks a round (num_teachers={T} x prompts_per_teacher="
+            f"{P} x num_generations={G}), too few for each to learn from {P} of its own, as many groups of rows as a "
+            f"teacher writes. Set num_generations to at least {-(-S // T)}."
         )
     for name in (
         "lora_r",
@@ -128,9 +155,10 @@ def _derive_self_play(args, world_size):
                 "num_generations so that the rows are a multiple of the processes."
             )
         best = min(fitting, key=lambda b: abs(b - args.per_device_train_batch_size))
+        each = args.rows_per_member
         raise ValueError(
-            f"{rows} rows a round ({args.proposals_per_round} proposals x (1 + num_generations="
-            f"{args.num_generations})) do not divide into passes of per_device_train_batch_size="
+            f"{rows} rows a round (num_teachers={args.num_teachers} x {each['teacher']} and num_students="
+            f"{args.num_students} x {each['student']}) do not divide into passes of per_device_train_batch_size="
             f"{args.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
             f"{best}."
         )

@@ -5,11 +5,13 @@ Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the populat
 
 from dataclasses import dataclass, field, fields
 
+from transformers.trainer_utils import SchedulerType
 from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
 from ..self_play.rewards import RewardSettings
-from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch
+from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch, target_modules
+from .conform import conform
 
 
 @dataclass
@@ -19,9 +21,10 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
     The dial is `num_teachers` and `num_students`; the shape of a round follows. With T teachers, S students, P prompts
     per teacher and G = `num_generations`, a round has T*P*G proposals and as many tasks to solve, each attempted G
-    times: T*P*G*(1 + G) rows, one optimizer step (times `num_iterations`). `gradient_accumulation_steps` is derived
-    from the rows and `per_device_train_batch_size`. With `num_teachers=0` the students train on the dataset given to
-    the trainer; batch sizes are then GRPO's, in multiples of `num_generations * num_students` rows.
+    times: T*P*G*(1 + G) rows, or (T + S)*P*G with `balance_rows`; one optimizer step (times `num_iterations`).
+    `gradient_accumulation_steps` is derived from the rows and `per_device_train_batch_size`. With `num_teachers=0` the
+    students train on the dataset given to the trainer; batch sizes are then GRPO's, in multiples of
+    `num_generations * num_students` rows.
 
     Only what differs from [`~trl.GRPOConfig`] is listed. Sources: the paper (arXiv 2605.16727), AZR (arXiv
     2505.03335), or our choice; docs/deviations.md tells them apart.
@@ -41,7 +44,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         lora_alpha (`int`, *optional*, defaults to `32`):
             LoRA alpha of every member.
         lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
-            Modules to adapt.
+            Modules to adapt: `"all-linear"`, or the ends of their names. Patterns need a `peft_config`.
         teacher_learning_rate (`float`, *optional*):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
@@ -70,6 +73,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Families of the seed generator to draw from; all if unset.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
             Tasks kept per type; the newest stay.
+        balance_rows (`bool`, *optional*, defaults to `False`):
+            Each student learns from P of its T*P*G/S tasks, drawn at random: from as many rows as a teacher, instead
+            of T*G/S times as many. All its attempts still count for rewards, ratings and records.
         generation_rows (`int`, *optional*, defaults to `64`):
             Rows decoded at once; bounds the memory of the KV cache.
 
@@ -91,7 +97,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
         solved_reward (`float`, *optional*, defaults to `1.0`):
             Reward of a right answer.
         advantage (`str`, *optional*, defaults to `"group"`):
-            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member and task type.
+            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member, role and task type,
+            over tokens (AZR).
 
         > Parameters that control matchmaking
 
@@ -120,8 +127,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Survivors in a tournament.
         evolution_operators (`list[str]`, *optional*):
             Operators drawn from; all nine of the paper's family if unset.
-        evolution_operator_parameters (`dict[str, dict]`, *optional*):
-            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
+        evolution_operator_parameters (`dict[str, dict]` or `str`, *optional*):
+            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`; as JSON on the
+            command line.
         evolution_mutate_learning_rate (`bool`, *optional*, defaults to `False`):
             A child takes its first parent's learning rate times 0.8 or 1.25; otherwise the slot keeps its own.
         evolution_mutate_temperature (`bool`, *optional*, defaults to `False`):
@@ -175,12 +183,16 @@ class PopulationSelfPlayConfig(GRPOConfig):
     > [!NOTE]
     > These parameters have default values different from [`~trl.GRPOConfig`]:
     > - `learning_rate`: Defaults to `1e-5` instead of `1e-6` (LoRA).
+    > - `lr_scheduler_type`: Defaults to `"constant"` instead of `"linear"` (a child born late must not learn less).
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
     """
 
     learning_rate: float = field(default=1e-5, metadata={"help": "Peak learning rate of every member."})
+    lr_scheduler_type: SchedulerType | str = field(
+        default="constant", metadata={"help": "Schedule of the learning rate, the same for every member."}
+    )
     max_steps: int = field(default=200, metadata={"help": "Number of optimizer steps; rounds times num_iterations."})
     logging_steps: float = field(default=1, metadata={"help": "Log every so many steps."})
     save_steps: float = field(default=20, metadata={"help": "Save every so many steps."})
@@ -191,8 +203,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
     lora_r: int = field(default=16, metadata={"help": "LoRA rank of every member."})
     lora_alpha: int = field(default=32, metadata={"help": "LoRA alpha of every member."})
+    # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
     lora_target_modules: list[str] | str = field(
-        default="all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
+        default_factory=lambda: "all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
     )
     teacher_learning_rate: float | None = field(
         default=None, metadata={"help": "Learning rate of the teachers; learning_rate if unset."}
@@ -214,6 +227,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     seed_tasks: int = field(default=256, metadata={"help": "Seed tasks per type; 0 starts from one identity task."})
     seed_families: list[str] | None = field(
         default=None, metadata={"help": "Families of the seed generator to draw from; all if unset."}
+    )
+    balance_rows: bool = field(
+        default=False, metadata={"help": "Each student learns from as many rows as a teacher, drawn at random."}
     )
     generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
     buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
@@ -241,7 +257,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
     evolution_operators: list[str] | None = field(
         default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
     )
-    evolution_operator_parameters: dict | None = field(
+    evolution_operator_parameters: dict | str | None = field(
         default=None, metadata={"help": "Operator -> its parameters that differ from the defaults."}
     )
     evolution_mutate_learning_rate: bool = field(
@@ -281,6 +297,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
 
     def __post_init__(self):
+        inherited = {f.name for f in fields(GRPOConfig)}
+        conform(self, own={f.name for f in fields(self)} - inherited)
+        self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
         check_population(self)
         derive_batch(self)
@@ -301,11 +320,26 @@ class PopulationSelfPlayConfig(GRPOConfig):
         return self.num_teachers * self.prompts_per_teacher * self.num_generations
 
     @property
-    def rows_per_round(self) -> int:
-        """Rows of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
+    def completions_per_round(self) -> int:
+        """Completions of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
         if self.num_teachers == 0:
             return self.generation_batch_size
         return self.proposals_per_round * (1 + self.num_generations)
+
+    @property
+    def rows_per_member(self) -> dict[str, int]:
+        """Rows that a member of each role learns from in a round of self-play."""
+        proposals = self.prompts_per_teacher * self.num_generations
+        attempts = self.proposals_per_round * self.num_generations // self.num_students
+        return {"teacher": proposals, "student": proposals if self.balance_rows else attempts}
+
+    @property
+    def rows_per_round(self) -> int:
+        """Rows of one round over all ranks that are learned from."""
+        if self.num_teachers == 0:
+            return self.generation_batch_size
+        each = self.rows_per_member
+        return self.num_teachers * each["teacher"] + self.num_students * each["student"]
 
     @property
     def prompts_per_batch(self) -> int:

@@ -56,6 +56,12 @@ def make_population(model, args: PopulationSelfPlayConfig, peft_config, quantiza
 
 
 def make_whole_population(model, args: PopulationSelfPlayConfig, peft_config, quantization_config) -> Population:
+    init = True if peft_config is None else getattr(peft_config, "init_lora_weights", True)
+    if args.beta and init not in (True, "gaussian"):
+        raise ValueError(
+            f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
+            "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
+        )
     set_seed(args.seed)
     if isinstance(model, str):
         init_kwargs = dict(args.model_init_kwargs or {})
@@ -178,7 +184,7 @@ def make_sampler(args: PopulationSelfPlayConfig, population: Population, tokeniz
         tensor_parallel_size=args.vllm_tensor_parallel_size,
         gpu_memory_utilization=args.vllm_gpu_memory_utilization,
         max_model_length=args.vllm_max_model_length,
-        max_num_seqs=args.rows_per_round,
+        max_num_seqs=args.completions_per_round,
         enable_sleep_mode=args.vllm_enable_sleep_mode,
         model_impl=args.vllm_model_impl,
         trust_remote_code=args.trust_remote_code,

@@ -41,7 +41,7 @@ class DatasetSource:
         self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
         self._members: list[str] = []
         self._seeds: list[int] = []
-        self._table: dict[str, tuple[list[float], list[int]]] = {}
+        self._table: dict[str, tuple[list[float], list[int], list[int]]] = {}
         self._round = self._step = self._evaluated = 0
         self._ready_at = self._sample_seconds = 0.0
 
@@ -79,19 +79,26 @@ class DatasetSource:
             "logprobs": None if None in logprobs else [list(values) for values in logprobs],
         }
 
-    def learn(self, *, members: Sequence[str], rewards: Sequence[float], tokens: Sequence[int]) -> None:
-        """Takes the round's outcome over all ranks: who wrote each row, what it earned, how long it is."""
-        self._table = {name: ([], []) for name in self.population}
-        for name, reward, length in zip(members, rewards, tokens, strict=True):
-            self._table[name][0].append(reward)
-            self._table[name][1].append(length)
-        self.ratings.update({name: own for name, (own, _) in self._table.items()})
+    def learn(
+        self,
+        *,
+        members: Sequence[str],
+        rewards: Sequence[float],
+        tokens: Sequence[int],
+        prompt_tokens: Sequence[int],
+    ) -> None:
+        """Takes the round's outcome over all ranks: each row's author, reward, length and length of its prompt."""
+        self._table = {name: ([], [], []) for name in self.population}
+        for name, *values in zip(members, rewards, tokens, prompt_tokens, strict=True):
+            for column, value in zip(self._table[name], values, strict=True):
+                column.append(value)
+        self.ratings.update({name: own for name, (own, _, _) in self._table.items()})
 
     def observe(self, *, grad_norms: dict[str, float]) -> RoundSummary:
         """Sums up the newest round, members as they played; learning ends with the call."""
         members = []
         for member in self.population.values():
-            rewards, tokens = self._table[member.id]
+            rewards, tokens, prompts = self._table[member.id]
             rating = self.ratings[member.id]
             members.append(
                 MemberSummary(
@@ -106,6 +113,7 @@ class DatasetSource:
                     length=sum(tokens) / max(len(tokens), 1),
                     rows=len(rewards),
                     tokens=sum(tokens),
+                    prompt_tokens=sum(prompts),
                     grad_norm=grad_norms.get(member.id),
                 )
             )

@@ -66,6 +66,7 @@ class SelfPlaySource:
                 pairing=args.pairing,
                 pairing_floor=args.pairing_floor,
                 guest_probability=args.hall_of_fame_probability,
+                balance_rows=args.balance_rows,
                 rewards=args.rewards,
                 seed=args.seed,
             ),

@@ -7,6 +7,7 @@ adapter, and each member has its own optimizer group, gradient scale and clippin
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -172,6 +173,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.folder = RunFolder(args.output_dir, self.source.columns)
         self.member_grad_norms: dict[str, float] = {}
         self.role_rewards: dict[str, float] = {}
+        self.member_updates: Counter[str] = Counter()  # optimizer steps in this round
         self._scales: dict[str, float] = {}
         self._row_members: list[str] = []
         self.add_callback(RoundCallback(self))
@@ -248,7 +250,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.args.num_teachers == 0:
             self._rate_by_reward(output, training=training)
         elif self.args.advantage == "role_task":
-            output["advantages"] = self._role_task_advantages(len(inputs)).to(output["advantages"])
+            output["advantages"] = self._role_task_advantages(output).to(output["advantages"])
         if self.args.num_teachers:
             self._separate_roles()
         if training:
@@ -283,22 +285,24 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         total[per_func.isnan().all(dim=1)] = torch.nan
         return total.cpu()
 
-    def _role_task_advantages(self, count: int) -> torch.Tensor:
-        """Rewards whitened within member, role and task type over the whole round (AZR's TRR++); this rank's rows."""
+    def _role_task_advantages(self, output) -> torch.Tensor:
+        """Rewards whitened over the tokens of a member, role and task type (AZR's TRR++), for this rank's rows."""
         strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
+        own = output["completion_mask"].sum(1).tolist()
         values = advantages(
             self._total_rewards().numpy(),
             strata,
             mode="role_task",
             strata=strata,
+            weights=gather_object(own),
             scale=self.scale_rewards != "none",
         )
         logged = self._logs["advantages"]
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values.tolist())
-        start = self.ranks.index * count
-        return torch.from_numpy(values)[start : start + count]
+        start = self.ranks.index * len(own)
+        return torch.from_numpy(values)[start : start + len(own)]
 
     def _separate_roles(self) -> None:
         """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
@@ -314,11 +318,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _rate_by_reward(self, output, *, training: bool) -> None:
         """Tells what each member earned on a dataset: to its rating in training, to the log in evaluation."""
-        tokens = output["completion_mask"].sum(1).tolist()
-        members, tokens = zip(*gather_object(list(zip(self._row_members, tokens, strict=True))), strict=True)
+        tokens, prompts = output["completion_mask"].sum(1).tolist(), output["prompt_mask"].sum(1).tolist()
+        rows = gather_object(list(zip(self._row_members, tokens, prompts, strict=True)))
+        members, tokens, prompts = zip(*rows, strict=True)
         rewards = self._total_rewards().tolist()
         if training:
-            self.source.learn(members=members, rewards=rewards, tokens=tokens)
+            self.source.learn(members=members, rewards=rewards, tokens=tokens, prompt_tokens=prompts)
             return
         for name, reward in zip(members, rewards, strict=True):
             self._metrics["eval"][f"population/{name}/reward"].append(reward)
@@ -414,6 +419,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self.forget_moments(name)
             for parameter in self.population.parameters(name):
                 parameter.grad = None
+        self.member_updates.update(self.member_grad_norms.keys())
         return torch.tensor(list(self.member_grad_norms.values()), dtype=torch.float64).norm().float()
 
     def forget_moments(self, name: str) -> None:

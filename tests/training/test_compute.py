@@ -1,0 +1,180 @@
+"""What each adapter learns from: counted by an outsider, balanced where asked, and shown."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from tests.training.test_member_updates import shorten
+from tests.training.test_resume import files, outcome
+from trl_populora.reporting import read_history
+from trl_populora.training import PopulationSelfPlayTrainer
+
+
+def counted(trainer):
+    """Rows, prompt tokens and completion tokens of each adapter as its loss sees them, counted in `_compute_loss`."""
+    seen, parent, names = (
+        {name: Counter() for name in trainer.population},
+        trainer._compute_loss,
+        [*trainer.population],
+    )
+
+    def count(model, inputs):
+        for row, member in enumerate(inputs["member_ids"].tolist()):
+            own = seen[names[member]]
+            own["rows"] += 1
+            own["prompt_tokens"] += int(inputs["prompt_mask"][row].sum())
+            own["tokens"] += int(inputs["completion_mask"][row].sum())
+        return parent(model, inputs)
+
+    trainer._compute_loss = count
+    return seen
+
+
+def recorded(trainer):
+    totals = {name: Counter() for name in trainer.population}
+    for summary in read_history(trainer.args.output_dir):
+        for member in summary.members:
+            for name in ("rows", "prompt_tokens", "tokens", "updates", "unlearned_rows", "unlearned_tokens"):
+                totals[member.name][name] += getattr(member, name)
+    return totals
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"balance_rows": True},
+        {"balance_rows": True, "num_teachers": 1, "num_students": 2, "num_generations": 4},
+        {"balance_rows": True, "num_teachers": 1, "num_students": 1, "shared_member": True},
+        {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
+    ],
+    ids=lambda settings: "-".join(settings) or "plain",
+)
+def test_history_tells_what_was_learned_from(make_trainer, settings):
+    trainer = make_trainer(max_steps=3, per_device_train_batch_size=2, **settings)
+    seen = counted(trainer)
+    trainer.train()
+    args, totals = trainer.args, recorded(trainer)
+    assert {name: {key: own[key] for key in seen[name]} for name, own in totals.items()} == seen
+    assert {own["updates"] for own in totals.values()} == {3}
+    rows = sum(own["rows"] for own in totals.values())
+    assert rows == 3 * args.rows_per_round
+    assert rows + sum(own["unlearned_rows"] for own in totals.values()) == 3 * args.completions_per_round
+    if args.balance_rows:
+        assert len({own["rows"] for own in totals.values()}) == 1
+        assert args.rows_per_round == (args.num_teachers + args.num_students) * args.num_generations
+
+
+def test_updates_count_optimizer_steps_and_not_those_held_back(make_trainer):
+    trainer = make_trainer(max_steps=4, num_iterations=2)
+    broken = trainer.population.parameters("student_1")[0]
+    broken.register_hook(lambda gradient: gradient * float("nan") if trainer.state.global_step >= 2 else gradient)
+    trainer.train()
+    rounds = read_history(trainer.args.output_dir)
+    updates = [{member.name: member.updates for member in summary.members} for summary in rounds]
+    others = {"teacher_0": 2, "teacher_1": 2, "student_0": 2}
+    assert updates == [{**others, "student_1": 2}, {**others, "student_1": 0}]
+
+
+def test_balanced_students_learn_from_whole_groups_drawn_from_the_seed(make_trainer):
+    trainer = make_trainer(max_steps=1, balance_rows=True, num_generations=4, per_device_train_batch_size=4)
+    played = trainer.source.self_play.play(trainer.source._sample, round=0, step=0)
+    rows, record, G = played.rows, played.record, 4
+    assert [row.role for row in rows] == ["teacher"] * 2 * G + ["student"] * 2 * G
+    for start in range(0, len(rows), G):
+        assert len({(row.player, row.prompt[0]["content"]) for row in rows[start : start + G]}) == 1
+    learned = [attempt for attempt in record.attempts if attempt.learned]
+    assert len(record.attempts) == 2 * G * G and len(learned) == 2 * G
+    assert [attempt.completion for attempt in learned] == [row.completion.text for row in rows[2 * G :]]
+    table = list(record.rows())
+    assert [row["learned"] for row in table] == [True] * 2 * G + [attempt.learned for attempt in record.attempts]
+    assert all(row["prompt_tokens"] > 0 for row in table)
+
+
+def test_the_draw_does_not_look_at_outcomes_and_takes_every_task_equally_often(make_trainer):
+    trainer = make_trainer(max_steps=1, balance_rows=True, num_generations=4, per_device_train_batch_size=4)
+    game = trainer.source.self_play
+    record = game.play(trainer.source._sample, round=0, step=0).record
+    fresh = [replace(one, learned=True) for one in record.attempts]
+    solved = [replace(one, solved=True, refusal=None, reward=1.0) for one in fresh]
+    counts = Counter()
+    for round in range(400):
+        first, second = (game._choose(own, len(own), round) for own in (fresh, solved))
+        assert [one.learned for one in first] == [one.learned for one in second]
+        counts.update({one.group for one in first if one.learned})
+    assert set(counts) == set(range(8))
+    assert all(60 < count < 140 for count in counts.values())  # 100 expected, standard deviation 9
+
+
+def test_all_attempts_count_for_rewards_and_ratings(make_trainer):
+    plain, balanced = (
+        make_trainer(max_steps=1, num_generations=4, per_device_train_batch_size=4, balance_rows=on)
+        for on in (False, True)
+    )
+    first, second = (t.source.self_play.play(t.source._sample, round=0, step=0).record for t in (plain, balanced))
+    assert [p.reward for p in first.proposals] == [p.reward for p in second.proposals]
+    assert first.matches == second.matches
+    assert plain.source.ratings.state_dict() == balanced.source.ratings.state_dict()
+
+
+def test_a_balanced_run_resumes_exactly(make_trainer):
+    settings = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=2, balance_rows=True)
+    whole = make_trainer(**settings)
+    whole.train()
+    wanted, wanted_files = outcome(whole), files(whole.args.output_dir)
+    again = make_trainer(noise=0.5, **settings)
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-2")
+    assert outcome(again) == wanted and files(again.args.output_dir) == wanted_files
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"num_teachers": 1, "num_students": 4, "prompts_per_teacher": 2}, "num_generations to at least 4"),
+        ({"num_teachers": 0, "num_students": 2}, "needs self-play"),
+        ({"per_device_train_batch_size": 3}, "8 rows a round .num_teachers=2 x 2 and num_students=2 x 2"),
+    ],
+)
+def test_what_cannot_be_balanced_is_refused(config, settings, words):
+    with pytest.raises(ValueError, match=words):
+        config(balance_rows=True, **settings)
+
+
+def test_a_dataset_run_counts_too(config):
+    args = config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=2)
+    prompts = Dataset.from_list([{"prompt": "x" * n} for n in range(1, 9)])
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(), hash_reward, args, prompts, processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    seen = counted(trainer)
+    trainer.train()
+    totals = recorded(trainer)
+    assert {name: {key: own[key] for key in seen[name]} for name, own in totals.items()} == seen
+    assert {own["updates"] for own in totals.values()} == {2} and not any(
+        own["unlearned_rows"] for own in totals.values()
+    )
+
+
+def test_role_task_whitens_over_the_tokens_of_the_round(make_trainer):
+    trainer = make_trainer(max_steps=1, advantage="role_task", num_generations=4, per_device_train_batch_size=40)
+    trainer.source.sampler = shorten(trainer.source.sampler)
+    outputs, parent = [], trainer._generate_and_score_completions
+    trainer._generate_and_score_completions = lambda inputs: outputs.append(parent(inputs)) or outputs[-1]
+    trainer.train()
+    (output,), rows = outputs, trainer.source.played.rows
+    rewards = np.array([row.reward + hash_reward([row.completion.text])[0] for row in rows])
+    lengths = np.array([len(row.completion.ids) for row in rows])
+    strata = [(row.player, row.role, row.type) for row in rows]
+    wanted = np.zeros(len(rows))
+    assert len(set(lengths.tolist())) > 1
+    for stratum in set(strata):
+        own = np.array([i for i, one in enumerate(strata) if one == stratum])
+        tokens = np.repeat(rewards[own], lengths[own])
+        wanted[own] = (rewards[own] - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
+    torch.testing.assert_close(output["advantages"].double(), torch.from_numpy(wanted), rtol=1e-4, atol=1e-4)
