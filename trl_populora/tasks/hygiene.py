@@ -12,8 +12,8 @@ them to proposers, from the same constants:
 - The top level may compute constants and tables, but does not call `f`, save in the block of `__main__`.
 - Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no private name of a module, no other
   module reached through these, no module used as a value.
-- No builtin of `BANNED_NAMES`, and those of `LITERAL_NAMES`, `vars` and `type` only in a form that can be read. A name
-  that the program surely binds itself is its own (`scopes.py`).
+- No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` in a form that can be read. A name that the program
+  surely binds itself is its own (`scopes.py`).
 - No private attribute that the program does not set or define itself.
 - No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, and `__slots__`-like names of a class.
 - No `async`.
@@ -75,7 +75,7 @@ CLASS_DUNDERS = _words("__slots__ __match_args__ __hash__")  # assigned in the b
 _NOT_READ = _words("__hash__ __getattr__ __get__ __set__ __delete__ __main__")
 _DUNDER_IN_TEXT = re.compile(r"__[A-Za-z0-9_]*?[A-Za-z0-9]__")
 _FULL_NAMES = _words("getattr setattr delattr operator.attrgetter operator.methodcaller")
-_ONE_ARGUMENT = _words("vars type functools.wraps")  # with more, `type` and `wraps` set attributes of computed names
+_ONE_ARGUMENT = _words("vars functools.wraps")  # `vars()` is `locals()`; more of `wraps` copies attributes by name
 
 
 def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
@@ -276,7 +276,7 @@ def _check_form(name: str, call: ast.Call | None, line: int) -> Refusal | None:
     if name in _FULL_NAMES:
         allowed = call is not None and not call.keywords and _names_its_attribute(name, call)
         return None if allowed else Refusal("banned_name", f"line {line}: {name} without a literal attribute name")
-    if name in _ONE_ARGUMENT and (name != "type" or call is not None):
+    if name in _ONE_ARGUMENT:
         single = call is not None and len(call.args) == 1 and not call.keywords
         if not single or isinstance(call.args[0], ast.Starred):
             return Refusal("banned_name", f"line {line}: {name} with other than one argument")

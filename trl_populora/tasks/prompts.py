@@ -45,17 +45,17 @@ def program_rules(limits: TaskLimits) -> str:
             "- It defines a function `f` with `def`, with at least one positional parameter, and `f` returns a value. "
             "Helper functions, generators, decorators, recursion and classes are welcome; no `async`.",
             "- Constants and tables may be computed outside functions, but `f` is not called there: no test.",
-            f"- It may import only these modules: {_listed(ALLOWED_MODULES)}. Not allowed: `import *`, private names of a "
-            "module, another module through one of these, a module passed on as a value, and "
-            f"{_listed(BANNED_MEMBERS)}.",
+            f"- It may import only these modules: {_listed(ALLOWED_MODULES)}.",
+            "- It does not use private names of a module, another module through one of these, a module as a value, "
+            f"`import *`, {_listed(BANNED_MEMBERS)}.",
             "- Equal arguments give equal results in every process and in any order of calls: no randomness, clock, "
             "files or network, no result that depends on earlier calls or on the order of a set of strings.",
-            f"- It does not use the builtins {_listed(BANNED_NAMES)} (a variable of that name is fine; `hash` is fine in "
-            f"`__hash__`). {_listed(LITERAL_NAMES)} are called with the attribute's name in quotes, `vars`, `type` and "
-            "`wraps` with one argument.",
-            f"- No attributes {_listed(BANNED_ATTRIBUTES)}, no private attribute (`_name`) that the program does not set "
-            "itself. Names with double underscores on both sides, in strings too, are only those of ordinary methods "
-            f"and {_listed(ALLOWED_DUNDERS | CLASS_DUNDERS)}.",
+            f"- It does not use the builtins {_listed(BANNED_NAMES)}; variables of these names are fine, and `hash` in "
+            f"`__hash__`. The name of an attribute stands in quotes in {_listed(LITERAL_NAMES)}; `vars` and `wraps` "
+            "have one argument.",
+            f"- No attributes {_listed(BANNED_ATTRIBUTES)}, and no `_private` one that the program does not set. Of "
+            "`__double__` names, in strings too, only usual methods and "
+            f"{_listed(ALLOWED_DUNDERS | CLASS_DUNDERS)}.",
             "- Arguments and results are plain values: numbers, strings, bytes, booleans, None, and lists, tuples, "
             "dicts and sets of them. No nan, no infinity.",
             f"- The program has at most {limits.program_bytes} bytes, its arguments {limits.input_bytes}, its result "
