@@ -86,5 +86,8 @@ CASES = {
     "address by a format": ("def f(x): return ('{' + '}').format(f)", False),
     "format of numbers": ("def f(x): return ('{' + ':>5}').format(x)", True),
     "print": ("def f(x):\n print(x, {'a', 'b', 'c'})\n return x", True, FIVE),
-    "hash of a tuple of int": ("class A:\n def __hash__(s): return hash((1, 2))\ndef f(x): return len({A(), A()})", True),
+    "hash of a tuple of int": (
+        "class A:\n def __hash__(s): return hash((1, 2))\ndef f(x): return len({A(), A()})",
+        True,
+    ),
 }

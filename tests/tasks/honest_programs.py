@@ -1247,7 +1247,8 @@ def factor(n):
 def f(a, b):
     fa, fb = factor(a), factor(b)
     shared = fa.keys() & fb.keys()
-    return math.prod(p ** min(fa[p], fb[p]) for p in shared) == gcd(a, b), sorted(shared), mean(fa), median(fb), isqrt(a)
+    same = math.prod(p ** min(fa[p], fb[p]) for p in shared) == gcd(a, b)
+    return same, sorted(shared), mean(fa), median(fb), isqrt(a)
 """,
         "360, 84",
     ),

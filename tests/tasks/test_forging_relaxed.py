@@ -17,7 +17,10 @@ REFUSED = {
     "bound on a condition": "if len('a') > 1:\n    eval = 3\ndef f(x):\n    return eval(x)",
     "bound and deleted": "eval = 3\ndel eval\ndef f(x):\n    return eval(x)",
     "deleted in a function": "eval = 3\ndef f(x):\n    global eval\n    del eval\n    return eval(x)",
-    "deleted by an except": "eval = 3\ntry:\n    1 / 0\nexcept Exception as eval:\n    pass\ndef f(x):\n    return eval(x)",
+    "deleted by an except": (
+        "eval = 3\ntry:\n    1 / 0\nexcept Exception as eval:\n    pass\ndef f(x):\n"
+        "    return eval(x)"
+    ),
     "bound to itself": "eval = eval\ndef f(x):\n    return eval(x)",
     "bound to itself in a default": "def eval(x, g=eval):\n    return g(x)\ndef f(x):\n    return eval(x)",
     "lambda in a default": "def eval(g=(lambda: eval)()):\n    return g\ndef f(x):\n    return eval()(x)",
@@ -28,14 +31,20 @@ REFUSED = {
     "bound in another function": "def g(eval):\n    return eval\ndef f(x):\n    return g(eval)(x)",
     "global over a parameter": "def g():\n    global eval\n    return eval\ndef f(x):\n    return g()(x)",
     "global in a class": "def f(eval):\n    class A:\n        global eval\n        y = eval\n    return A.y('1')",
-    "bound by a class only": "class A:\n    eval = 3\n    def g(self):\n        return eval('1')\ndef f(x):\n    return A().g()",
+    "bound by a class only": (
+        "class A:\n    eval = 3\n    def g(self):\n        return eval('1')\ndef f(x):\n"
+        "    return A().g()"
+    ),
     "read in the body of a class": "class A:\n    eval = eval\ndef f(x):\n    return A.eval('1')",
     "bound in a comprehension": "def f(x):\n    return [eval for eval in x] and eval('1')",
     "first iterable of a comprehension": "def f(x):\n    return [e('1') for e in [eval]]",
     "bound by a case at the top": "match 1:\n    case 2 as eval:\n        pass\ndef f(x):\n    return eval('1')",
     "a star import": "from math import *\ndef f(x):\n    return x",
     "in an annotation": "def f(x, y: eval('1') = 0):\n    return x",
-    "hash outside of its method": "class A:\n    def h(self):\n        return hash('a')\ndef f(x):\n    return A().h()",
+    "hash outside of its method": (
+        "class A:\n    def h(self):\n        return hash('a')\ndef f(x):\n"
+        "    return A().h()"
+    ),
     "hash by its method": "def f(x):\n    return 'a'.__hash__()",
     # private attributes
     "private of a module": (
@@ -44,7 +53,10 @@ REFUSED = {
     ),
     "private of a module, set first": "import collections\ncollections._sys = 1\ndef f(x):\n    return 1",
     "private of a module, imported": "from dataclasses import _create_fn\ndef f(x):\n    return 1",
-    "a module as self": "import json\nclass A:\n    def g(self):\n        return self._x\ndef f(x):\n    return A.g(json)",
+    "a module as self": (
+        "import json\nclass A:\n    def g(self):\n        return self._x\ndef f(x):\n"
+        "    return A.g(json)"
+    ),
     "a part of a module as a value": "import json\ndef f(x):\n    m = json.decoder\n    return m",
     "an imported part as a value": "from json import decoder\ndef f(x):\n    m = decoder\n    return m",
     "an import over a parameter": "def f(dataclasses):\n    import dataclasses\n    m = dataclasses\n    return m",
@@ -69,7 +81,10 @@ REFUSED = {
     "attrgetter with dots": "import operator\ndef f(x):\n    return operator.attrgetter('a.gi_frame.f_back')(x)",
     "attrgetter with a star": "import operator\ndef f(x):\n    return operator.attrgetter(*[x])(f)",
     "attrgetter as a value": "import operator\ng = operator.attrgetter\ndef f(x):\n    return g(x)",
-    "methodcaller by parts": "import operator\ndef f(x):\n    return operator.methodcaller('_' + '_subclasses_' + '_')(int)",
+    "methodcaller by parts": (
+        "import operator\ndef f(x):\n"
+        "    return operator.methodcaller('_' + '_subclasses_' + '_')(int)"
+    ),
     "attrgetter by a detour": "import typing\ndef f(x):\n    return typing.operator.attrgetter(x)(f)",
     "setattr by parts": "class A:\n    pass\ndef f(x):\n    setattr(A, '_' + '_annotations_' + '_', {})\n    return 1",
     "wraps with more": (
@@ -77,6 +92,15 @@ REFUSED = {
         "    return vars(functools.wraps(f, ['_' + '_globals_' + '_'])(g))"
     ),
     "wraps by a detour": "import contextlib\nw = contextlib.wraps\ndef f(x):\n    return w(f, [x])",
+    "update_wrapper with more": (
+        "import functools\nclass A:\n    pass\ndef f(x):\n"
+        "    return vars(functools.update_wrapper(A(), f, assigned=['_' + '_globals_' + '_']))"
+    ),
+    "update_wrapper as a value": "from functools import update_wrapper as u\ndef f(x):\n    return [u]",
+    "a field that matches a frame": (
+        "from abc import ABC\nclass A(ABC):\n    __match_args__ = ('gi_frame',)\ndef f(x):\n    g = (i for i in x)\n"
+        "    A.register(type(g))\n    match g:\n        case A(frame):\n            return frame"
+    ),
     "vars of nothing": "def f(x):\n    return vars()['_' + '_builtins_' + '_']",
     "vars as a value": "v = vars\ndef f(x):\n    return v()",
     "dict of a module": "import math\ndef f(x):\n    return math.__dict__",
@@ -85,7 +109,10 @@ REFUSED = {
     "hints that are evaluated": (
         "from __future__ import annotations\nimport typing as t\ndef f(x: 'id(1)'):\n    return t.get_type_hints(f)"
     ),
-    "formatter": "import string\nclass A(string.Formatter):\n    pass\ndef f(x):\n    return A().get_field(x, (f,), {})[0]",
+    "formatter": (
+        "import string\nclass A(string.Formatter):\n    pass\ndef f(x):\n"
+        "    return A().get_field(x, (f,), {})[0]"
+    ),
     "a pattern": "def f(x):\n    match (i for i in x):\n        case object(gi_frame=g):\n            return g",
     "a dunder in the format": "def f(x):\n    return '{0.__globals__}'.format(f)",
     # the top level
@@ -103,7 +130,8 @@ def test_abuse_that_the_text_shows_is_refused(program):
 DIFFERS = {
     "a format shows an address": "def f(x):\n    return x, ('{0._' + '_init_' + '_}').format(f)",
     "a format shows its server": (
-        "def f(x):\n    def g():\n        yield (" + FIELD + " + '.f_back' * 5 + '.f_locals[memory_share]}').format(h)\n"
+        "def f(x):\n    def g():\n"
+        "        yield (" + FIELD + " + '.f_back' * 5 + '.f_locals[memory_share]}').format(h)\n"
         "    h = g()\n    return x, next(h)"
     ),
     "a format shows the other inputs": (
@@ -115,7 +143,8 @@ DIFFERS = {
         "def f(x):\n    a = A()\n    {a}\n    return x, a.h"
     ),
     "order of objects with hashes of text": (
-        "class A:\n    def __init__(self, s):\n        self.s = s\n    def __hash__(self):\n        return hash(self.s)\n"
+        "class A:\n    def __init__(self, s):\n        self.s = s\n    def __hash__(self):\n"
+        "        return hash(self.s)\n"
         "def f(x):\n    return x, [a.s for a in {A(c) for c in 'abcdefghijkl'}]"
     ),
     "counts its calls": "n = 0\ndef f(x):\n    global n\n    n += 1\n    return x, n",
@@ -164,7 +193,10 @@ FLOODS = {
     "prints much": ("def f(x):\n    print('a' * 10**6)\n    return 1", None),
     "prints at the top": ("print('a' * 10**6)\ndef f(x):\n    return 1", None),
     "prints the output": ("def f(x):\n    print(1)", "no_value"),
-    "prints to itself": ("class A:\n    def write(self, t):\n        raise ValueError\ndef f(x):\n    print(1, file=A())", "exception"),
+    "prints to itself": (
+        "class A:\n    def write(self, t):\n        raise ValueError\ndef f(x):\n"
+        "    print(1, file=A())", "exception",
+    ),
     "prints a text too large": ("def f(x):\n    print('a' * 10**12)\n    return 1", "memory"),
     "returns print": ("def f(x):\n    return print", "unplain"),
     "never ends at the top": ("while True:\n    pass\ndef f(x):\n    return 1", "cpu_timeout"),

@@ -75,17 +75,33 @@ def f(s):
     "private of another variable": (
         "class A:\n    def __init__(self):\n        self._n = 1\ndef f(x):\n    thing = A()\n    return [thing][0]._n"
     ),
-    "private class attribute": "class A:\n    _n: int = 3\n    def _m(self): return 1\ndef f(x):\n    return A._n + A()._m()",
+    "private class attribute": (
+        "class A:\n    _n: int = 3\n    def _m(self): return 1\ndef f(x):\n    return A._n + A()._m()"
+    ),
     "mangled": "class A:\n    def __init__(self):\n        self.__n = 1\ndef f(x):\n    return A()._A__n",
-    "hash in its method": "class A:\n    def __hash__(self):\n        return hash((1, 2))\ndef f(x):\n    return len({A()})",
+    "hash in its method": (
+        "class A:\n    def __hash__(self):\n        return hash((1, 2))\ndef f(x):\n    return len({A()})"
+    ),
     "no hash": "class A:\n    __hash__ = None\ndef f(x):\n    return x",
     "class of itself": "def f(x):\n    return x.__class__.__name__, type(x).__name__, '__class__'",
-    "attrgetter": "from operator import attrgetter, methodcaller as m\ndef f(x):\n    return attrgetter('real', 'imag')(x), m('conjugate')(x)",
-    "public parts of modules": "import json, collections\ndef f(x):\n    return isinstance(x, collections.abc.Iterable), json.decoder.JSONDecoder",
+    "attrgetter": (
+        "from operator import attrgetter, methodcaller as m\ndef f(x):\n"
+        "    return attrgetter('real', 'imag')(x), m('conjugate')(x)"
+    ),
+    "public parts of modules": (
+        "import json, collections\ndef f(x):\n"
+        "    return isinstance(x, collections.abc.Iterable), json.decoder.JSONDecoder"
+    ),
     "future": "from __future__ import annotations\ndef f(x: A) -> B:\n    return x",
     "statements at the top": (
-        "T = [i for i in range(3)]\nfor i in T:\n    T = T + [i]\nif T:\n    g = lambda x: x\nT[0] += 1\n'a late string'\n"
+        "T = [i for i in range(3)]\nfor i in T:\n    T = T + [i]\nif T:\n    g = lambda x: x\n"
+        "T[0] += 1\n'a late string'\n"
         "assert T\nx: int\nprint(T)\ndef f(x):\n    return g(x)"
+    ),
+    "decorator in a class": (
+        "from functools import update_wrapper\nclass D:\n    def __init__(self, g):\n        update_wrapper(self, g)\n"
+        "        self.g = g\n    def __call__(self, x):\n        return self.g(x)\n@D\ndef g(x):\n    return x\n"
+        "def f(x):\n    return g(x), g.__name__, vars(g)"
     ),
     "main block": "def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(3))",
     "any format": "def f(x, t):\n    return t.format(x), t.format_map({}), str.format",

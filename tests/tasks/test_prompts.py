@@ -3,8 +3,16 @@ import re
 
 import pytest
 
-from trl_populora.tasks import STYLES, TaskLimits, check_program, generate_task, render_prompt, seed_tasks, task_types
-from trl_populora.tasks import hygiene
+from trl_populora.tasks import (
+    STYLES,
+    TaskLimits,
+    check_program,
+    generate_task,
+    hygiene,
+    render_prompt,
+    seed_tasks,
+    task_types,
+)
 from trl_populora.tasks.hygiene import ALLOWED_MODULES
 from trl_populora.tasks.prompts import program_rules
 
@@ -144,7 +152,15 @@ def test_every_banned_name_is_applied_and_stands_in_the_full_prompt(constant):
 def test_allowed_dunder_names_stand_in_the_full_prompt():
     rules = program_rules(TaskLimits())
     assert all(name in rules for name in hygiene.ALLOWED_DUNDERS | hygiene.CLASS_DUNDERS)
-    for rule in ("async", "import *", "private names of a module", "a module as a value", "_private", "`vars`", "`wraps`"):
+    for rule in (
+        "async",
+        "import *",
+        "private names of a module",
+        "a module as a value",
+        "_private",
+        "`vars`",
+        "`wraps`",
+    ):
         assert rule in rules
 
 

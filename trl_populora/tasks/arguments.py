@@ -31,8 +31,8 @@ def read_arguments(text: str, program: str, *, max_bytes: int) -> tuple:
         `tuple`: one plain value per argument. A parameter that is left out before a named one takes its default.
 
     Raises:
-        `ValueError`: if the text is anything else, names no positional parameter of `f`, gives one twice, or leaves one
-            out that has no literal default.
+        `ValueError`: if the text is anything else, names no positional parameter of `f`, gives one twice, or leaves
+            out one that has no literal default.
     """
     values, named = literals.parse_named_arguments(text, max_bytes)
     if not named:

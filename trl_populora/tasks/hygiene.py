@@ -3,19 +3,19 @@
 This is hygiene, not security: it keeps the stock of tasks deterministic, self-contained and readable. A program that
 slips past these rules still runs only inside the executor's sandbox, which trusts nothing, and four processes must
 agree on its outputs. So a rule stands here only for what those cannot see: a clock, chance, text that is run as code,
-and the ways from a value into the interpreter, by which a program could fetch these or forge its own report. Rules read
-the syntax tree; nothing here evaluates code. Each has its own refusal reason, and `prompts.program_rules` tells all of
-them to proposers, from the same constants:
+and the ways from a value into the interpreter, by which a program could fetch these or forge its own report. Rules
+read the syntax tree; nothing here evaluates code. Each has its own refusal reason. `prompts.program_rules` tells them
+all to proposers, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
 - It defines `f` at the top level, with at least one positional parameter.
 - The top level may compute constants and tables, but does not call `f`, save in the block of `__main__`.
 - Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no private name of a module, no other
   module reached through these, no module used as a value.
-- No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` in a form that can be read. A name that the program
-  surely binds itself is its own (`scopes.py`).
+- No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` only in a form that can be read. A name that the
+  program surely binds itself is its own (`scopes.py`).
 - No private attribute that the program does not set or define itself.
-- No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, and `__slots__`-like names of a class.
+- No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, and `CLASS_DUNDERS` of a class.
 - No `async`.
 """
 
@@ -75,7 +75,8 @@ CLASS_DUNDERS = _words("__slots__ __match_args__ __hash__")  # assigned in the b
 _NOT_READ = _words("__hash__ __getattr__ __get__ __set__ __delete__ __main__")
 _DUNDER_IN_TEXT = re.compile(r"__[A-Za-z0-9_]*?[A-Za-z0-9]__")
 _FULL_NAMES = _words("getattr setattr delattr operator.attrgetter operator.methodcaller")
-_ONE_ARGUMENT = _words("vars functools.wraps")  # `vars()` is `locals()`; more of `wraps` copies attributes by name
+# Positional arguments, and no others: `vars()` is `locals()`, and more of `wraps` copies attributes of computed names.
+_ARGUMENTS = {"vars": 1, "functools.wraps": 1, "functools.update_wrapper": 2}
 
 
 def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
@@ -143,7 +144,12 @@ def _check_entry(tree: ast.Module) -> Refusal | None:
 def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
     dead = {id(node) for block in tree.body if _is_main_block(block) for part in block.body for node in ast.walk(part)}
     for node in at_top(tree):
-        if id(node) not in dead and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f":
+        if (
+            id(node) not in dead
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "f"
+        ):
             yield Refusal("top_level_statement", f"line {node.lineno}: f is called outside functions")
     yield from _broken_imports(tree)
     yield from _broken_names(tree)
@@ -172,6 +178,9 @@ def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
         bad = set(_DUNDER_IN_TEXT.findall(node.value)) - ALLOWED_METHODS - ALLOWED_DUNDERS - CLASS_DUNDERS
         if bad:
             return Refusal("dunder", f"line {node.lineno}: a string with {min(bad)}")
+    word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
+    if isinstance(word, str) and word in BANNED_ATTRIBUTES:  # a field of this name could match it in a pattern
+        return Refusal("banned_attribute", f"line {node.lineno}: the name {word}")
     return None
 
 
@@ -191,9 +200,9 @@ def _check_dunder(node: ast.AST) -> Refusal | None:
         names += node.names
     read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     for name in names:
-        if isinstance(name, str) and _is_dunder(name):
-            if not (read and name in ALLOWED_METHODS | ALLOWED_DUNDERS):
-                return Refusal("dunder", f"name {name}")
+        allowed = read and name in ALLOWED_METHODS | ALLOWED_DUNDERS
+        if isinstance(name, str) and _is_dunder(name) and not allowed:
+            return Refusal("dunder", f"name {name}")
     return None
 
 
@@ -266,7 +275,9 @@ def _broken_names(tree: ast.Module) -> Iterator[Refusal]:
                 node, value = parent, getattr(value, parent.attr, None)
             call = parents.get(id(node))
             full = value if isinstance(value, str) else _special_members().get(id(value), "")
-            refusal = _check_form(full, call if isinstance(call, ast.Call) and call.func is node else None, name.lineno)
+            refusal = _check_form(
+                full, call if isinstance(call, ast.Call) and call.func is node else None, name.lineno
+            )
             if refusal is not None:
                 yield refusal
 
@@ -276,10 +287,10 @@ def _check_form(name: str, call: ast.Call | None, line: int) -> Refusal | None:
     if name in _FULL_NAMES:
         allowed = call is not None and not call.keywords and _names_its_attribute(name, call)
         return None if allowed else Refusal("banned_name", f"line {line}: {name} without a literal attribute name")
-    if name in _ONE_ARGUMENT:
-        single = call is not None and len(call.args) == 1 and not call.keywords
-        if not single or isinstance(call.args[0], ast.Starred):
-            return Refusal("banned_name", f"line {line}: {name} with other than one argument")
+    if name in _ARGUMENTS:
+        plain = call is not None and not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
+        if not plain or len(call.args) != _ARGUMENTS[name]:
+            return Refusal("banned_name", f"line {line}: {name} with other than {_ARGUMENTS[name]} plain arguments")
     return None
 
 
@@ -362,7 +373,7 @@ def _module(name: str) -> ModuleType | None:
 @cache
 def _special_members() -> dict[int, str]:
     """Members of modules with a rule of their own, by identity, so that no other name hides them."""
-    names = [name for name in BANNED_MEMBERS | _FULL_NAMES | _ONE_ARGUMENT if "." in name]
+    names = [name for name in [*BANNED_MEMBERS, *_FULL_NAMES, *_ARGUMENTS] if "." in name]
     values = {name: getattr(_module(name.split(".")[0]), name.split(".")[1], None) for name in names}
     return {id(value): name for name, value in values.items() if value is not None}
 

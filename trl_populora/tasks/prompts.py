@@ -50,9 +50,9 @@ def program_rules(limits: TaskLimits) -> str:
             f"`import *`, {_listed(BANNED_MEMBERS)}.",
             "- Equal arguments give equal results in every process and in any order of calls: no randomness, clock, "
             "files or network, no result that depends on earlier calls or on the order of a set of strings.",
-            f"- It does not use the builtins {_listed(BANNED_NAMES)}; variables of these names are fine, and `hash` in "
-            f"`__hash__`. The name of an attribute stands in quotes in {_listed(LITERAL_NAMES)}; `vars` and `wraps` "
-            "have one argument.",
+            f"- It does not use the builtins {_listed(BANNED_NAMES)}; variables of these names are fine, and `hash` "
+            f"in `__hash__`. The name of an attribute stands in quotes in {_listed(LITERAL_NAMES)}; `vars` and "
+            "`wraps` have one argument, `update_wrapper` two.",
             f"- No attributes {_listed(BANNED_ATTRIBUTES)}, and no `_private` one that the program does not set. Of "
             "`__double__` names, in strings too, only usual methods and "
             f"{_listed(ALLOWED_DUNDERS | CLASS_DUNDERS)}.",
@@ -66,7 +66,8 @@ def program_rules(limits: TaskLimits) -> str:
 
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
-    "`f(3, 'a')` it holds `3, 'a'`. With the names of f's parameters, `n=3, s='a'` or one `name = value` a line will do."
+    "`f(3, 'a')` it holds `3, 'a'`. With the names of f's parameters, `n=3, s='a'` or one `name = value` a line also "
+    "do."
 )
 
 
