@@ -13,6 +13,7 @@ import interpreter_programs
 import kernel_programs
 import native_programs
 import programs
+import relaxed_programs
 import value_programs
 
 from trl_populora.executor import Job, Limits, Status
@@ -56,8 +57,9 @@ CATEGORIES = (
     | native_programs.CATEGORIES
     | value_programs.CATEGORIES
     | channel_programs.CATEGORIES
+    | relaxed_programs.CATEGORIES
 )
-DETERMINISM = programs.DETERMINISM | determinism_programs.CASES
+DETERMINISM = programs.DETERMINISM | determinism_programs.CASES | relaxed_programs.CASES
 LIMITS = Limits(cpu_seconds=0.15, wall_seconds=5.0, memory_mb=256)
 WAITS = Limits(cpu_seconds=0.15, wall_seconds=0.3, memory_mb=256)  # of those that may wait for ever
 NORMAL = Job("import math\ndef f(x): return math.isqrt(x) + len('abc'), sorted({3, 1, 2}), 'SECRET'", ((49,),))

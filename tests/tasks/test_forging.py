@@ -71,7 +71,7 @@ INPUTS = {
     "newline": "1)\nprint(861",
     "expression": "100 + 23",
     "star": "*[123]",
-    "keyword": "x=123",
+    "keyword": "y=123",
     "globals": "f.__globals__",
     "lambda": "lambda: 861",
     "import": "__import__('os').getpid()",

@@ -60,10 +60,11 @@ HASH = make(
 INPUTS = {
     "loops": "10**9, 1",
     "second argument": "15, 0, 0",
-    "by name": "x=15",
+    "by name": "z=15",
+    "by both": "15, x=15",
     "unpacked": "*(15,)",
     "unpacked names": "**{'x': 15}",
-    "default": "15, y=0",
+    "default": "15, z=0",
     "float": "15.0",
     "complex": "15+0j",
     "text": "'%s' 'a'",

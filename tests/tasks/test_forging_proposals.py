@@ -49,17 +49,15 @@ TWINS = {
     "raises": "def f(x):\n    raise ValueError(x)",
     "a coroutine": "def f(x):\n    return (i for i in [x])",
     "nothing": "def f(x):\n    x + 1",
-    "changes the world first": "import json\nA = json.dumps\ndef f(x):\n    return A(x)",
     "a clock in a module": "import typing\ndef f(x):\n    return typing.sys.version",
     "random in a module": "import statistics\ndef f(x):\n    return statistics.random.random()",
     "evaluates": "def f(x):\n    return eval('x')",
-    "global state": "n = 0\ndef f(x):\n    global n\n    n += x\n    return n",
     "full-width name": "def f(x):\n    return \uff45val('x')",
     "dunder by parts": "def f(x):\n    return getattr(x, '_' + '_class_' + '_')",
 }  # fmt: skip
 BAD_INPUTS = {
     "expression": "1 + 2", "name": "x", "call": "int(3)", "comprehension": "[i for i in range(3)]", "nothing": "",
-    "nan": "float('nan')", "infinite": "1e999", "starred": "*[3]", "named": "x=3", "lambda": "lambda: 3",
+    "nan": "float('nan')", "infinite": "1e999", "starred": "*[3]", "named": "y=3", "lambda": "lambda: 3",
     "two values": "3 4",
     "object": "object()", "frozen": "frozenset([3])", "deep": "[" * 80 + "]" * 80, "large": "'" + "a" * 2000 + "'",
     "bytes of another script": "b'\u00e9'", "full-width": "\uff13", "comment": "3 # three", "f-string": "f'{3}'",
@@ -165,7 +163,6 @@ def f(x):
     "a module under another name": (
         "import dataclasses\ndef f(x):\n    node = dataclasses\n    return node._create_fn('g', [], ['return 5'])()"
     ),
-    "reads attributes by format": "def f(x):\n    return ('{0._' + '_class_' + '_}').format(x)",
 }
 
 

@@ -63,6 +63,49 @@ def f(s):
     "raises": "def f(x):\n    try:\n        return 1 / x\n    except ZeroDivisionError as e:\n        return str(e)",
     "comments": "# eval, print and __import__ are only mentioned\ndef f(x):\n    return x",
     "escape": "def f(s):\n    return s.split('\\d')",
+    "print": "def f(x):\n    print(x)\n    p = print\n    return x",
+    "global": "n = 0\ndef f(x):\n    global n\n    n += x\n    return n",
+    "attributes by name": "def f(x):\n    return getattr(x, 'real'), hasattr(x, str(x)), getattr(x, 'do_' + 'it', 0)",
+    "parameter input": "def f(input, *, id=1):\n    return [hash for hash in input], id, (lambda dir: dir)(1)",
+    "own compile": "def compile(x):\n    return compile(x[1:]) if x else x\ndef f(x):\n    return compile(x)",
+    "own name, later used at the top": "input = [1, 2]\nTOTAL = sum(input)\ndef f(x):\n    return input, TOTAL",
+    "a parameter named as a module": "import string\ndef f(string):\n    return string.upper(), string",
+    "keyword id": "def f(x):\n    return dict(id=x)",
+    "slots": "class A:\n    __slots__ = ('x', '_y')\ndef f(x):\n    a = A()\n    a._y = x\n    return a._y",
+    "private of another variable": (
+        "class A:\n    def __init__(self):\n        self._n = 1\ndef f(x):\n    thing = A()\n    return [thing][0]._n"
+    ),
+    "private class attribute": (
+        "class A:\n    _n: int = 3\n    def _m(self): return 1\ndef f(x):\n    return A._n + A()._m()"
+    ),
+    "mangled": "class A:\n    def __init__(self):\n        self.__n = 1\ndef f(x):\n    return A()._A__n",
+    "hash in its method": (
+        "class A:\n    def __hash__(self):\n        return hash((1, 2))\ndef f(x):\n    return len({A()})"
+    ),
+    "no hash": "class A:\n    __hash__ = None\ndef f(x):\n    return x",
+    "class of itself": "def f(x):\n    return x.__class__.__name__, type(x).__name__, '__class__'",
+    "attrgetter": (
+        "from operator import attrgetter, methodcaller as m\ndef f(x):\n"
+        "    return attrgetter('real', 'imag')(x), m('conjugate')(x)"
+    ),
+    "public parts of modules": (
+        "import json, collections\ndef f(x):\n"
+        "    return isinstance(x, collections.abc.Iterable), json.decoder.JSONDecoder"
+    ),
+    "future": "from __future__ import annotations\ndef f(x: A) -> B:\n    return x",
+    "statements at the top": (
+        "T = [i for i in range(3)]\nfor i in T:\n    T = T + [i]\nif T:\n    g = lambda x: x\n"
+        "T[0] += 1\n'a late string'\n"
+        "assert T\nx: int\nprint(T)\ndef f(x):\n    return g(x)"
+    ),
+    "decorator in a class": (
+        "from functools import update_wrapper\nclass D:\n    def __init__(self, g):\n        update_wrapper(self, g)\n"
+        "        self.g = g\n    def __call__(self, x):\n        return self.g(x)\n@D\ndef g(x):\n    return x\n"
+        "def f(x):\n    return g(x), g.__name__, vars(g)"
+    ),
+    "main block": "def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(3))",
+    "any format": "def f(x, t):\n    return t.format(x), t.format_map({}), str.format",
+    "double underscore in text": "def f(x):\n    return '__'.join(x), 'a__b', x.split('__'), '__main__', '__'",
 }
 
 REFUSED = {
@@ -108,20 +151,18 @@ REFUSED = {
         "def g():\n    import threading",
     ],
     "banned_name": [
-        "def g(x):\n    print(x)",
         "def g(x):\n    return eval(x)",
         "def g(x):\n    return exec(x)",
         "def g(x):\n    return hash(x)",
         "def g(x):\n    return id(x)",
-        "def g(x):\n    return getattr(x, 'a')",
+        "def g(x):\n    return getattr(x, x)",
         "def g(x):\n    return open(x)",
         "def g(x):\n    return globals()",
-        "def g(x):\n    p = print",
-        "def g(input):\n    return input",
-        "def g(x, *, id=1):\n    return x",
-        "def g(x):\n    return [eval for eval in x]",
-        "import math as exec",
-        "def compile(x):\n    return x",
+        "def g(x):\n    p = eval",
+        "def g(x, y=input):\n    return y",
+        "def g(x: id):\n    return x",
+        "import math as exec\ndef g(x):\n    return exec.sqrt(x)",
+        "@compile\ndef g(x):\n    return x",
     ],
     "banned_attribute": [
         "import statistics\ndef g(x):\n    return statistics.random.random()",
@@ -135,10 +176,10 @@ REFUSED = {
         "def g(x):\n    return x.__class__.__mro__",
         "def g(x):\n    return __builtins__",
         "def g(x):\n    return super().__getattribute__('a')",
-        "def g(x):\n    return '{0.__class__}'.format(x)",
+        "def g(x):\n    return '{0.__globals__}'.format(x)",
         "def g(x):\n    return f'{x}__globals__'",
         "class A:\n    def __getattribute__(self, n):\n        return 1",
-        "class A:\n    __slots__ = ()",
+        "__slots__ = ()",
         "class A:\n    def __del__(self):\n        pass",
         "def __init__(x):\n    return x",
         "def g(x):\n    __name__ = x",
@@ -147,19 +188,14 @@ REFUSED = {
         "f(1)",
         "x = f(2)",
         "assert f(1) == 1",
-        "if True:\n    y = 1",
-        "for i in range(3):\n    pass",
-        "L = [i for i in range(3)]",
-        "g = lambda x: x",
-        "a.b = 1",
-        "x: int",
-        "x += 1",
-        "'a late string'",
-        "with a:\n    pass",
-        "async def g(x):\n    return x",
+        "print(f(1))",
+        "if __name__ != '__main__':\n    f(1)",
+        "if __name__ == '__main__':\n    pass\nelse:\n    f(1)",
+        "T = [f(i) for i in range(3)]",
+        "with a as b:\n    f(b)",
     ],
     "banned_syntax": [
-        "n = 0\ndef g():\n    global n\n    n = 1",
+        "async def g(x):\n    return x",
         "def g(x):\n    async def h():\n        pass",
     ],
     "reserved_text": ["# ```", "# </think>", "s = '<|im_end|>'", "# <answer>"],
@@ -218,14 +254,7 @@ def test_every_allowed_module_can_be_imported_in_the_executor():
 def test_banned_names_are_builtins_and_not_typos():
     import builtins
 
-    assert {name for name in BANNED_NAMES if not hasattr(builtins, name)} <= {
-        "exit",
-        "quit",
-        "help",
-        "copyright",
-        "credits",
-        "license",
-    }
+    assert {name for name in BANNED_NAMES if not hasattr(builtins, name)} == set()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,16 @@ import re
 
 import pytest
 
-from trl_populora.tasks import STYLES, TaskLimits, check_program, generate_task, render_prompt, seed_tasks, task_types
+from trl_populora.tasks import (
+    STYLES,
+    TaskLimits,
+    check_program,
+    generate_task,
+    hygiene,
+    render_prompt,
+    seed_tasks,
+    task_types,
+)
 from trl_populora.tasks.hygiene import ALLOWED_MODULES
 from trl_populora.tasks.prompts import program_rules
 
@@ -115,10 +124,51 @@ def test_the_rules_in_the_full_prompt_are_the_rules_that_are_applied():
     assert set(modules) == ALLOWED_MODULES
     for module in modules:
         assert check_program(f"import {module}\ndef f(x):\n    return x") is None
-    names = re.search(r"the names (.*?), nor", rules).group(1).split(", ")
-    assert len(names) > 5
+    names = re.search(r"the builtins (.*?);", rules).group(1).split(", ")
+    assert set(names) == hygiene.BANNED_NAMES
     for name in names:
         assert check_program(f"def f(x):\n    return {name}(x)").reason == "banned_name"
+
+
+BROKEN = {
+    "BANNED_NAMES": "def f(x):\n    return {}(x)",
+    "LITERAL_NAMES": "from operator import attrgetter, methodcaller\ndef f(x):\n    return {}(x, x)",
+    "BANNED_ATTRIBUTES": "def f(x):\n    return x.{}",
+    "BANNED_MEMBERS": "import dataclasses, functools, string, typing\ndef f(x):\n    return {}(x)",
+}
+
+
+@pytest.mark.parametrize("constant", BROKEN)
+def test_every_banned_name_is_applied_and_stands_in_the_full_prompt(constant):
+    for type in ("code_o", "code_i"):
+        text = content(task_types("full")[type].propose_prompt([], random.Random(0)))
+        for name in getattr(hygiene, constant):
+            assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", text), name
+            module, _, member = name.rpartition(".")
+            if not module or hasattr(__import__(module), member):  # some members came with later Pythons
+                assert check_program(BROKEN[constant].format(name)) is not None, name
+
+
+def test_allowed_dunder_names_stand_in_the_full_prompt():
+    rules = program_rules(TaskLimits())
+    assert all(name in rules for name in hygiene.ALLOWED_DUNDERS | hygiene.CLASS_DUNDERS)
+    for rule in (
+        "async",
+        "import *",
+        "private names of a module",
+        "a module as a value",
+        "_private",
+        "`vars`",
+        "`wraps`",
+    ):
+        assert rule in rules
+
+
+def test_prompts_stay_of_a_reasonable_length():
+    """Characters of a proposal prompt without references."""
+    for style, most in (("full", 3300), ("compact", 130)):
+        for type in ("code_o", "code_i"):
+            assert len(content(task_types(style)[type].propose_prompt([], random.Random(0)))) <= most
 
 
 @pytest.mark.parametrize("type", TYPES)

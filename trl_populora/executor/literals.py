@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<open>[\[({])|(?P<close>[\])}])|(?P<sign>[-+])|(?P<mark>[,:])",
     re.VERBOSE | re.DOTALL,
 )
+_NAME = re.compile(r"[ \t\r\n;]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=(?!=)")
 _REFUSALS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError, canonical.Unplain)
 _PAIRS = {"]": "[", ")": "(", "}": "{"}
 
@@ -56,6 +57,43 @@ def parse_arguments(text: str, max_bytes: int = 8192) -> tuple:
     if not text:
         return ()
     return _evaluate(f"({text}\n)" if text.endswith(",") else f"({text}\n,)")
+
+
+def parse_named_arguments(text: str, max_bytes: int = 8192) -> tuple[tuple, dict[str, object]]:
+    """
+    Read the argument list of a call in which the last arguments may have names, or a list of assignments.
+
+    Args:
+        text (`str`):
+            As for `parse_arguments`, then `name=literal` separated by commas: `"1, b='a'"` gives `((1,), {"b": "a"})`.
+            Where nothing but named values stands, semicolons or line breaks separate them too: `"a = 1\\nb = 'a'"`.
+        max_bytes (`int`, *optional*, defaults to `8192`):
+            Refuse longer text.
+
+    Returns:
+        `tuple[tuple, dict[str, object]]`: the values without and with a name; one plain value each.
+
+    Raises:
+        `NotLiteral`: if the text is anything else, or gives a name twice. `a = 1, 2` is refused, because it could mean
+            a tuple or two arguments.
+    """
+    _check_size(text, max_bytes)
+    head, *pieces = _cut_at_names(text)
+    if not pieces:
+        return parse_arguments(text, max_bytes), {}
+    head = head.strip(" \t\r\n")
+    if head and not head.endswith(","):
+        raise NotLiteral(f"no comma before the name {pieces[0][0]}")
+    named: dict[str, object] = {}
+    for number, (name, piece) in enumerate(pieces, start=1):
+        if number < len(pieces):
+            piece = _without_separator(piece, assignments=not head)
+        piece = piece.strip(" \t\r\n")
+        values = () if piece.endswith(",") else parse_arguments(piece, max_bytes)
+        if len(values) != 1 or name in named:
+            raise NotLiteral(f"not exactly one value for the name {name}")
+        named[name] = values[0]
+    return parse_arguments(head, max_bytes), named
 
 
 def parse_literal(text: str, max_bytes: int = 65536) -> object:
@@ -107,9 +145,53 @@ def to_literal(value: object) -> str:
     return text
 
 
-def _scan(text: str, max_bytes: int) -> None:
+def _cut_at_names(text: str) -> list:
+    """The text before the first `name=` outside brackets and strings, then each name with the text up to the next."""
+    parts: list = [""]
+    start, depth, position = 0, 0, 0
+    may_start = True  # after a comma, a semicolon or a line break
+    while position < len(text):
+        match = _NAME.match(text, position) if may_start and not depth else None
+        if match is not None:
+            _close_part(parts, text[start:position])
+            parts.append((match.group(1), ""))
+            start = position = match.end()
+            may_start = False
+            continue
+        if text[position] == ";" and not depth:
+            position, may_start = position + 1, True
+            continue
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise NotLiteral(f"not a literal at character {position}: {text[position : position + 20]!r}")
+        kind, token, position = match.lastgroup, match.group(), match.end()
+        depth += (kind == "open") - (kind == "close")
+        may_start = token == "," or kind == "space" and (may_start or "\n" in token)
+    _close_part(parts, text[start:])
+    return parts
+
+
+def _close_part(parts: list, text: str) -> None:
+    parts[-1] = text if len(parts) == 1 else (parts[-1][0], text)
+
+
+def _without_separator(piece: str, *, assignments: bool) -> str:
+    """The text of a value that another name follows, without what stands between the two."""
+    bare = piece.rstrip(" \t\r\n")
+    if bare.endswith(",") or assignments and bare.endswith(";"):
+        return bare[:-1]
+    if not assignments:
+        raise NotLiteral("no comma between two named values")
+    return bare
+
+
+def _check_size(text: str, max_bytes: int) -> None:
     if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
         raise NotLiteral(f"text of more than {max_bytes} bytes")
+
+
+def _scan(text: str, max_bytes: int) -> None:
+    _check_size(text, max_bytes)
     stack: list[str] = []
     before, signs, position = "", 0, 0
     while position < len(text):

@@ -81,6 +81,7 @@ class Server:
         run, seccomp, memory_share = self.child.run, self.seccomp, self.memory_share
         pack = struct.Struct("<idq").pack
         while True:
+            status = usage = None  # a child can read this frame, and must learn nothing of the job before it
             message, ancillary, _, _ = receive(8, space)
             if not message:
                 return

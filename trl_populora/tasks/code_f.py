@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import Execution, Job, Status, canonical, literals
+from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.hygiene import defines_f, parse
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
@@ -93,7 +94,7 @@ class CodeF(TaskType):
         if leaks_program(message, program):
             return Refusal("message_leaks_program", "the message contains code of the program")
         try:
-            inputs = tuple(literals.parse_arguments(text, max_bytes=self.limits.input_bytes) for text in texts)
+            inputs = tuple(read_arguments(text, program, max_bytes=self.limits.input_bytes) for text in texts)
             for arguments in inputs:
                 arguments_text(arguments)  # raises for values without a literal
         except ValueError as error:

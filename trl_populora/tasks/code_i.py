@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import Execution, Job, Status, canonical, literals
+from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
 from trl_populora.tasks.program_input import ProgramInput
 from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, paragraphs, user
@@ -54,7 +55,7 @@ class CodeI(ProgramInput):
         if num_bytes(text) > self.limits.input_bytes:
             return Refusal("too_large", f"the input has more than {self.limits.input_bytes} bytes")
         try:
-            arguments = literals.parse_arguments(text, max_bytes=self.limits.input_bytes)
+            arguments = read_arguments(text, task.program, max_bytes=self.limits.input_bytes)
             arguments_text(arguments)  # raises for values without a literal, such as an infinite float
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])

@@ -1,83 +1,82 @@
 """What a program may contain to enter the task buffer.
 
 This is hygiene, not security: it keeps the stock of tasks deterministic, self-contained and readable. A program that
-slips past these rules still runs only inside the executor's sandbox, which trusts nothing. Rules read the syntax tree;
-nothing here evaluates code. The rules, each with its own refusal reason:
+slips past these rules still runs only inside the executor's sandbox, which trusts nothing, and four processes must
+agree on its outputs. So a rule stands here only for what those cannot see: a clock, chance, text that is run as code,
+and the ways from a value into the interpreter, by which a program could fetch these or forge its own report. Rules
+read the syntax tree; nothing here evaluates code. Each has its own refusal reason. `prompts.program_rules` tells them
+all to proposers, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
-- It defines `f` at the top level, with at least one positional parameter. Helpers, nested functions, recursion,
-  lambdas and classes are welcome.
-- Besides definitions, the top level holds imports, a docstring, and assignments of constants; nothing that runs.
-- Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no other module reached through these,
-  no module used as a value.
-- No name of `BANNED_NAMES`: input and output, evaluating text, reflection, and what differs between processes.
-- No private attribute of another object, and `format` only on a literal text.
-- No dunder name, attribute or string, except that classes may define the ordinary dunder methods of
-  `ALLOWED_METHODS`, and call `super().__init__`.
-- No `async`, no `global`.
+- It defines `f` at the top level, with at least one positional parameter.
+- The top level may compute constants and tables, but does not call `f`, save in the block of `__main__`.
+- Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no private name of a module, no other
+  module reached through these, no module used as a value.
+- No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` only in a form that can be read. A name that the
+  program surely binds itself is its own (`scopes.py`).
+- No private attribute that the program does not set or define itself.
+- No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, and `CLASS_DUNDERS` of a class.
+- No `async`.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
 
 from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.scopes import at_top, foreign_loads
 from trl_populora.tasks.task import Refusal
 
 
-ALLOWED_MODULES = frozenset(
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ALLOWED_MODULES = _words(
     """
-    abc bisect cmath collections copy dataclasses decimal enum fractions functools heapq itertools json math numbers
-    operator re statistics string textwrap typing
-    """.split()  # noqa: SIM905
-)
-BANNED_NAMES = frozenset(
+    abc bisect cmath collections contextlib copy dataclasses decimal enum fractions functools heapq itertools json math
+    numbers operator re statistics string textwrap typing
     """
-    print input open eval exec compile globals locals vars dir getattr setattr delattr hasattr breakpoint exit quit
-    help id hash memoryview copyright credits license
-    """.split()  # noqa: SIM905
 )
-# Other modules that the allowed ones carry as attributes, and the ways from a value into the interpreter.
-BANNED_ATTRIBUTES = frozenset(
+BANNED_NAMES = _words("breakpoint compile eval exec globals hash id input locals open")  # `hash` may define `__hash__`
+# Called directly only, with the name of the attribute as a literal, or as text that begins with a literal.
+LITERAL_NAMES = _words("getattr setattr delattr attrgetter methodcaller")
+# Members of allowed modules that run text, or find attributes by computed names.
+BANNED_MEMBERS = _words(
     """
-    _sys sys random _string _re codecs contextlib types warnings inspect keyword builtins bltns copyreg _thread
-    _compiler _parser _constants _casefix
-    gi_frame gi_code cr_frame cr_code ag_frame ag_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next
-    co_code co_consts func_globals mro
-    attrgetter methodcaller get_type_hints evaluate_forward_ref singledispatch singledispatchmethod Formatter vformat
-    update_wrapper wraps WRAPPER_ASSIGNMENTS WRAPPER_UPDATES make_dataclass
-    """.split()  # noqa: SIM905
+    dataclasses.make_dataclass functools.singledispatch functools.singledispatchmethod string.Formatter
+    typing.ForwardRef typing.evaluate_forward_ref typing.get_type_hints
+    """
 )
-ALLOWED_PRIVATE = frozenset({"_replace", "_asdict", "_fields", "_make"})  # of named tuples
-# Names under which programs refer to objects of their own classes, which may have private attributes.
-OWN = frozenset(
-    "self cls other node root head tail left right parent child current cur curr prev next obj item".split()
-)
+# From a value into the interpreter. Exceptions and functions lead there by dunder names only.
+BANNED_ATTRIBUTES = _words("gi_frame gi_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next")
+ALLOWED_PRIVATE = _words("_replace _asdict _fields _field_defaults _make _value_ _name_")  # of named tuples and enums
 ALLOWED_METHODS = frozenset(
     f"__{name}__"
-    for name in """
-    init post_init repr str eq ne lt le gt ge len iter next getitem setitem delitem contains call bool int float index
-    add radd iadd sub rsub isub mul rmul imul truediv rtruediv floordiv rfloordiv mod rmod pow neg pos abs invert
-    and or xor lshift rshift hash reversed enter exit missing
-    """.split()  # noqa: SIM905
+    for name in _words(
+        """
+        new init post_init init_subclass class_getitem repr str format eq ne lt le gt ge len iter next getitem setitem
+        delitem contains missing call bool int float complex index round trunc floor ceil add radd iadd sub rsub isub
+        mul rmul imul matmul rmatmul truediv rtruediv itruediv floordiv rfloordiv ifloordiv mod rmod imod divmod pow
+        rpow ipow neg pos abs invert and rand iand or ror ior xor rxor ixor lshift rlshift rshift rrshift hash reversed
+        enter exit copy deepcopy getattr setattr delattr get set delete set_name length_hint
+        """
+    )
 )
-_DUNDER_IN_TEXT = re.compile(r"__[A-Za-z0-9]")
-_CONSTANT_NODES = (
-    ast.Constant,
-    ast.Tuple,
-    ast.List,
-    ast.Set,
-    ast.Dict,
-    ast.UnaryOp,
-    ast.BinOp,
-    ast.Name,
-    ast.operator,
-    ast.unaryop,
-    ast.expr_context,
-)
+ALLOWED_DUNDERS = _words("__name__ __qualname__ __class__ __doc__ __dict__ __main__")
+CLASS_DUNDERS = _words("__slots__ __match_args__ __hash__")  # assigned in the body of a class
+# As attributes these would call for an attribute, or for a hash, what the rules for names refuse.
+_NOT_READ = _words("__hash__ __getattr__ __get__ __set__ __delete__ __main__")
+_DUNDER_IN_TEXT = re.compile(r"__[A-Za-z0-9_]*?[A-Za-z0-9]__")
+_FULL_NAMES = _words("getattr setattr delattr operator.attrgetter operator.methodcaller")
+# Positional arguments, and no others: `vars()` is `locals()`, and more of `wraps` copies attributes of computed names.
+_ARGUMENTS = {"vars": 1, "functools.wraps": 1, "functools.update_wrapper": 2}
 
 
 def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
@@ -101,7 +100,10 @@ def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
     tree = parse(program)
     if isinstance(tree, Refusal):
         return tree
-    return _check_entry(tree) or next(_broken_rules(tree), None)
+    try:
+        return _check_entry(tree) or next(_broken_rules(tree), None)
+    except RecursionError:
+        return Refusal("syntax_error", "nested too deeply")
 
 
 def parse(program: str) -> ast.Module | Refusal:
@@ -124,133 +126,257 @@ def defines_f(tree: ast.Module) -> bool:
     return False
 
 
+def entry(tree: ast.Module) -> ast.FunctionDef | None:
+    """The last definition of `f` at the top level, or `None`."""
+    return next((n for n in reversed(tree.body) if isinstance(n, ast.FunctionDef) and n.name == "f"), None)
+
+
 def _check_entry(tree: ast.Module) -> Refusal | None:
-    entries = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"]
-    if not entries:
+    function = entry(tree)
+    if function is None:
         return Refusal("no_function", "the program does not define a function f at the top level")
-    arguments = entries[-1].args
+    arguments = function.args
     if not (arguments.posonlyargs or arguments.args or arguments.vararg):
         return Refusal("no_parameters", "f takes no positional parameter")
     return None
 
 
 def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
-    for index, node in enumerate(tree.body):
-        if not _allowed_at_top(node, first=index == 0):
-            yield Refusal("top_level_statement", f"line {node.lineno}: only imports, definitions and constants")
-    yield from _loose_modules(tree)
-    methods = {id(n) for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for n in c.body if _allowed_method(n)}
+    dead = {id(node) for block in tree.body if _is_main_block(block) for part in block.body for node in ast.walk(part)}
+    for node in at_top(tree):
+        if (
+            id(node) not in dead
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "f"
+        ):
+            yield Refusal("top_level_statement", f"line {node.lineno}: f is called outside functions")
+    yield from _broken_imports(tree)
+    yield from _broken_names(tree)
+    private = _own_private(tree)
+    in_class = {id(node) for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for node in _class_dunders(c)}
     for node in ast.walk(tree):
-        if id(node) in methods:
-            continue
-        refusal = _check_node(node)
+        refusal = None if id(node) in in_class else _check_dunder(node) or _check_node(node, private)
         if refusal is not None:
             yield refusal
 
 
-def _loose_modules(tree: ast.Module) -> Iterator[Refusal]:
-    """Modules that are used as values: under another name, their private attributes would look like an object's."""
-    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    modules = {alias.asname or alias.name.split(".")[0] for alias in imports}
-    bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in modules and id(node) not in bases:
-            yield Refusal("banned_name", f"line {node.lineno}: the module {node.id} as a value")
+def _is_main_block(node: ast.stmt) -> bool:
+    """`if __name__ == "__main__":`, which the executor never runs."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
 
 
-def _allowed_method(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name in ALLOWED_METHODS
-
-
-def _allowed_at_top(node: ast.stmt, *, first: bool) -> bool:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(node, ast.Expr):
-        return first and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    if isinstance(node, (ast.Assign, ast.AnnAssign)):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = all(isinstance(target, ast.Name) for target in targets)
-        return names and node.value is not None and _is_constant(node.value)
-    return False
-
-
-def _is_constant(value: ast.expr) -> bool:
-    return all(isinstance(node, _CONSTANT_NODES) for node in ast.walk(value))
-
-
-def _check_node(node: ast.AST) -> Refusal | None:
-    if isinstance(node, ast.Import):
-        return next((refusal for alias in node.names if (refusal := _check_module(alias.name))), None)
-    if isinstance(node, ast.ImportFrom):
-        names = [alias.name for alias in node.names]
-        bad = next((name for name in names if name == "*" or name in BANNED_ATTRIBUTES or name.startswith("_")), None)
-        if node.level or bad is not None:
-            return Refusal("banned_import", f"line {node.lineno}: from {'.' * node.level}{node.module} import {bad}")
-        return _check_module(node.module or "")
-    if isinstance(node, (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Global)):
+def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
+    if isinstance(node, (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)):
         return Refusal("banned_syntax", f"line {node.lineno}: {type(node).__name__}")
     if isinstance(node, ast.Attribute):
-        if _is_dunder(node.attr) and not _is_super_init(node):
-            return Refusal("dunder", f"line {node.lineno}: attribute {node.attr}")
-        if node.attr in BANNED_ATTRIBUTES or _is_private(node) or _is_open_format(node):
-            return Refusal("banned_attribute", f"line {node.lineno}: attribute {node.attr}")
+        return _check_attribute(node.attr, private, node.lineno)
     if isinstance(node, ast.MatchClass):
-        bad = next((name for name in node.kwd_attrs if name.startswith("_") or name in BANNED_ATTRIBUTES), None)
-        if bad is not None:
-            return Refusal("banned_attribute", f"line {node.lineno}: attribute {bad} of a pattern")
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DUNDER_IN_TEXT.search(node.value):
-        return Refusal("dunder", f"line {node.lineno}: a string with a dunder name")
-    for name in _names(node):
-        if _is_dunder(name):
-            return Refusal("dunder", f"name {name}")
-        if name in BANNED_NAMES:
-            return Refusal("banned_name", f"name {name}")
+        found = (_check_attribute(name, private, node.lineno) for name in node.kwd_attrs)
+        return next((refusal for refusal in found if refusal), None)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        bad = set(_DUNDER_IN_TEXT.findall(node.value)) - ALLOWED_METHODS - ALLOWED_DUNDERS - CLASS_DUNDERS
+        if bad:
+            return Refusal("dunder", f"line {node.lineno}: a string with {min(bad)}")
+    word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
+    if isinstance(word, str) and word in BANNED_ATTRIBUTES:  # a field of this name could match it in a pattern
+        return Refusal("banned_attribute", f"line {node.lineno}: the name {word}")
     return None
 
 
-def _check_module(name: str) -> Refusal | None:
-    parts = name.split(".")
-    if parts[0] in ALLOWED_MODULES and not any(part in BANNED_ATTRIBUTES or part[:1] == "_" for part in parts):
-        return None
-    return Refusal("banned_import", f"import of {name}")
+def _check_attribute(name: str, private: set[str], line: int) -> Refusal | None:
+    if _is_dunder(name):
+        allowed = name in ALLOWED_METHODS | ALLOWED_DUNDERS and name not in _NOT_READ
+        return None if allowed else Refusal("dunder", f"line {line}: attribute {name}")
+    if name in BANNED_ATTRIBUTES or name.startswith("_") and name not in private:
+        return Refusal("banned_attribute", f"line {line}: attribute {name}")
+    return None
 
 
-def _names(node: ast.AST) -> tuple[str, ...]:
-    """Every identifier that a node itself reads or binds (attributes are looked at on their own)."""
-    if isinstance(node, ast.Name):
-        return (node.id,)
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return (node.name,)
-    if isinstance(node, (ast.arg, ast.keyword)):
-        return (node.arg,) if node.arg else ()
-    if isinstance(node, (ast.MatchAs, ast.MatchStar, ast.ExceptHandler)):
-        return (node.name,) if node.name else ()
-    if isinstance(node, ast.alias):
-        return (node.asname,) if node.asname else ()
-    if isinstance(node, ast.MatchMapping):
-        return (node.rest,) if node.rest else ()
-    if isinstance(node, ast.Nonlocal):
-        return tuple(node.names)
-    return ()
+def _check_dunder(node: ast.AST) -> Refusal | None:
+    """Dunder names that a node itself reads or binds (attributes are looked at on their own)."""
+    names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname", "rest")]
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        names += node.names
+    read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    for name in names:
+        allowed = read and name in ALLOWED_METHODS | ALLOWED_DUNDERS
+        if isinstance(name, str) and _is_dunder(name) and not allowed:
+            return Refusal("dunder", f"name {name}")
+    return None
+
+
+def _class_dunders(definition: ast.ClassDef) -> Iterator[ast.AST]:
+    """The nodes of a class body that may carry a dunder name: methods, and targets such as `__radd__ = __add__`."""
+    for statement in definition.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name in ALLOWED_METHODS:
+            yield statement
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id in ALLOWED_METHODS | CLASS_DUNDERS:
+                yield target
+
+
+def _own_private(tree: ast.Module) -> set[str]:
+    """Private attributes that are the program's own: it sets them, or defines them in a class."""
+    names = set(ALLOWED_PRIVATE)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Call) and _called(node) in ("setattr", "__setattr__"):
+            names |= {_text(node, 0) or "", _text(node, 1) or ""}
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                for part in ast.walk(inner) if isinstance(inner, (ast.Assign, ast.AnnAssign)) else [inner]:
+                    name = getattr(part, "name", None) or getattr(part, "id", None) or getattr(part, "value", None)
+                    names |= {name} if isinstance(name, str) else set()
+    mangled = {f"_{c.name.lstrip('_')}{n}" for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for n in names}
+    return names | mangled
+
+
+def _broken_imports(tree: ast.Module) -> Iterator[Refusal]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if _allowed_module(_module(alias.name)) is None:
+                    yield Refusal("banned_import", f"import of {alias.name}")
+        elif isinstance(node, ast.ImportFrom):
+            if node.module == "__future__" and not node.level:
+                continue
+            module = None if node.level else _allowed_module(_module(node.module or ""))
+            if module is None:
+                yield Refusal("banned_import", f"import of {'.' * node.level}{node.module or ''}")
+                continue
+            for alias in node.names:
+                if alias.name == "*" or _check_member(module, alias.name):
+                    yield Refusal("banned_import", f"line {node.lineno}: from {node.module} import {alias.name}")
+
+
+def _broken_names(tree: ast.Module) -> Iterator[Refusal]:
+    """Builtins, modules, and members of modules that are used as they must not be."""
+    imports = _imports(tree)
+    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    hashers = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__hash__"]
+    hashing = {id(node) for method in hashers for node in ast.walk(method)}
+    for name in foreign_loads(tree):
+        if name.id in BANNED_NAMES and not (name.id == "hash" and id(name) in hashing):
+            yield Refusal("banned_name", f"line {name.lineno}: name {name.id}")
+        for value in imports.get(name.id, [name.id]):
+            node: ast.AST = name
+            while isinstance(value, ModuleType):
+                parent = parents.get(id(node))
+                if not isinstance(parent, ast.Attribute):
+                    yield Refusal("banned_name", f"line {name.lineno}: the module {value.__name__} as a value")
+                    break
+                refusal = _check_member(value, parent.attr)
+                if refusal is not None:
+                    yield refusal
+                    break
+                node, value = parent, getattr(value, parent.attr, None)
+            call = parents.get(id(node))
+            full = value if isinstance(value, str) else _special_members().get(id(value), "")
+            refusal = _check_form(
+                full, call if isinstance(call, ast.Call) and call.func is node else None, name.lineno
+            )
+            if refusal is not None:
+                yield refusal
+
+
+def _check_form(name: str, call: ast.Call | None, line: int) -> Refusal | None:
+    """Builtins and members of modules that are harmless in one form only; `call` is the call of it, if it is one."""
+    if name in _FULL_NAMES:
+        allowed = call is not None and not call.keywords and _names_its_attribute(name, call)
+        return None if allowed else Refusal("banned_name", f"line {line}: {name} without a literal attribute name")
+    if name in _ARGUMENTS:
+        plain = call is not None and not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
+        if not plain or len(call.args) != _ARGUMENTS[name]:
+            return Refusal("banned_name", f"line {line}: {name} with other than {_ARGUMENTS[name]} plain arguments")
+    return None
+
+
+def _names_its_attribute(name: str, call: ast.Call) -> bool:
+    """Whether a call says in its text which attributes it reaches, and all of them are allowed."""
+    if any(isinstance(argument, ast.Starred) for argument in call.args[:2]):
+        return False
+    if name == "operator.attrgetter":
+        texts = [_text(call, place) for place in range(len(call.args))]
+        return all(text is not None and _harmless(part) for text in texts for part in (text or "_").split("."))
+    place = 0 if name == "operator.methodcaller" else 1
+    text = _text(call, place)
+    if text is not None:
+        return name == "setattr" or _harmless(text)
+    start = _start(call.args[place]) if len(call.args) > place else ""
+    return start[:1].isalpha() and not any(word.startswith(start) for word in BANNED_ATTRIBUTES)
+
+
+def _harmless(attribute: str) -> bool:
+    return _check_attribute(attribute, {attribute}, 0) is None
+
+
+def _text(call: ast.Call, place: int) -> str | None:
+    """The argument at this place if it is literal text."""
+    argument = call.args[place] if len(call.args) > place else None
+    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else None
+
+
+def _start(value: ast.expr) -> str:
+    """The literal text with which `f"visit_{name}"` or `"visit_" + name` surely begins."""
+    if isinstance(value, ast.JoinedStr) and value.values:
+        value = value.values[0]
+    while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        value = value.left
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "id", None) or getattr(call.func, "attr", None) or ""
+
+
+def _imports(tree: ast.Module) -> dict[str, list[object]]:
+    """What each imported name may stand for: modules and members of modules."""
+    found: dict[str, list[object]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                value = _module(alias.name if alias.asname else alias.name.split(".")[0])
+                found.setdefault(alias.asname or alias.name.split(".")[0], []).append(value)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                value = getattr(_module(node.module or ""), alias.name, None)
+                found.setdefault(alias.asname or alias.name, []).append(value)
+    return found
+
+
+def _check_member(module: ModuleType, name: str) -> Refusal | None:
+    value = getattr(module, name, None)
+    foreign = isinstance(value, ModuleType) and _allowed_module(value) is None
+    if name.startswith("_") or foreign or _special_members().get(id(value)) in BANNED_MEMBERS:
+        return Refusal("banned_attribute", f"{name} of the module {module.__name__}")
+    return None
+
+
+def _allowed_module(module: ModuleType | None) -> ModuleType | None:
+    """The module if it is allowed, or a public part of one that is."""
+    parts = module.__name__.split(".") if module is not None else [""]
+    return module if parts[0] in ALLOWED_MODULES and not any(part.startswith("_") for part in parts) else None
+
+
+def _module(name: str) -> ModuleType | None:
+    """A module of the standard library as programs would get it, `None` unless it is allowed. Loads no other."""
+    first, *rest = name.split(".")
+    value = importlib.import_module(first) if first in ALLOWED_MODULES else None
+    for part in rest:
+        value = getattr(value, part, None)
+    return value if isinstance(value, ModuleType) else None
+
+
+@cache
+def _special_members() -> dict[int, str]:
+    """Members of modules with a rule of their own, by identity, so that no other name hides them."""
+    names = [name for name in [*BANNED_MEMBERS, *_FULL_NAMES, *_ARGUMENTS] if "." in name]
+    values = {name: getattr(_module(name.split(".")[0]), name.split(".")[1], None) for name in names}
+    return {id(value): name for name, value in values.items() if value is not None}
 
 
 def _is_dunder(name: str) -> bool:
     return len(name) > 4 and name.startswith("__") and name.endswith("__")
-
-
-def _is_private(node: ast.Attribute) -> bool:
-    """`thing._name`, unless the thing is an object of one of the program's own classes, as far as a name can tell."""
-    own = isinstance(node.value, ast.Name) and node.value.id in OWN
-    return node.attr.startswith("_") and not own and node.attr not in ALLOWED_PRIVATE and not _is_super_init(node)
-
-
-def _is_open_format(node: ast.Attribute) -> bool:
-    """`text.format`, except on a literal: a format can read attributes, and its text can be put together."""
-    return node.attr in ("format", "format_map") and not isinstance(node.value, ast.Constant)
-
-
-def _is_super_init(node: ast.Attribute) -> bool:
-    """`super().__init__`, the one dunder attribute that ordinary classes need."""
-    call = node.value
-    is_super = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "super"
-    return is_super and node.attr == "__init__"

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trl_populora.executor import Execution, Status, literals
+from trl_populora.executor import Execution, Status
+from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.parsing import completion_fences, fence, last_body
 from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, paragraphs, program_rules, references_text, user
@@ -59,7 +60,7 @@ class ProgramInput(TaskType):
         if refusal is not None:
             return refusal
         try:
-            arguments = literals.parse_arguments(text, max_bytes=self.limits.input_bytes)
+            arguments = read_arguments(text, program, max_bytes=self.limits.input_bytes)
             canonical_text = arguments_text(arguments)
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])

@@ -9,13 +9,18 @@ import random
 from collections.abc import Sequence
 
 from trl_populora.tasks.base import TaskLimits
-from trl_populora.tasks.hygiene import ALLOWED_MODULES, BANNED_NAMES
+from trl_populora.tasks.hygiene import (
+    ALLOWED_DUNDERS,
+    ALLOWED_MODULES,
+    BANNED_ATTRIBUTES,
+    BANNED_MEMBERS,
+    BANNED_NAMES,
+    CLASS_DUNDERS,
+    LITERAL_NAMES,
+)
 from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Task
 
-
-_FORBIDDEN = ("print", "input", "open", "eval", "exec", "getattr", "id", "hash")
-assert BANNED_NAMES.issuperset(_FORBIDDEN)
 
 REASONING_NOTE = (
     "Think as long as you need, inside <think> and </think> if you like. Only what follows your thinking is read, and "
@@ -37,14 +42,20 @@ def program_rules(limits: TaskLimits) -> str:
     return "\n".join(
         [
             "Rules for the program:",
-            "- It defines a function `f` with at least one parameter, and `f` returns a value. Helper functions, "
-            "nested functions, recursion and small classes are welcome.",
-            "- Outside functions and classes it holds imports and constants, nothing else. No call of `f`, no test.",
-            f"- It may import only these modules: {', '.join(sorted(ALLOWED_MODULES))}.",
-            "- Equal arguments give equal results in every process: no randomness, clock, files, network or global "
-            "state, and no result that depends on the order of a set of strings.",
-            f"- It does not use the names {', '.join(_FORBIDDEN)}, nor double-underscore names other than ordinary "
-            "methods of its classes.",
+            "- It defines a function `f` with `def`, with at least one positional parameter, and `f` returns a value. "
+            "Helper functions, generators, decorators, recursion and classes are welcome; no `async`.",
+            "- Constants and tables may be computed outside functions, but `f` is not called there: no test.",
+            f"- It may import only these modules: {_listed(ALLOWED_MODULES)}.",
+            "- It does not use private names of a module, another module through one of these, a module as a value, "
+            f"`import *`, {_listed(BANNED_MEMBERS)}.",
+            "- Equal arguments give equal results in every process and in any order of calls: no randomness, clock, "
+            "files or network, no result that depends on earlier calls or on the order of a set of strings.",
+            f"- It does not use the builtins {_listed(BANNED_NAMES)}; variables of these names are fine, and `hash` "
+            f"in `__hash__`. The name of an attribute stands in quotes in {_listed(LITERAL_NAMES)}; `vars` and "
+            "`wraps` have one argument, `update_wrapper` two.",
+            f"- No attributes {_listed(BANNED_ATTRIBUTES)}, and no `_private` one that the program does not set. Of "
+            "`__double__` names, in strings too, only usual methods and "
+            f"{_listed(ALLOWED_DUNDERS | CLASS_DUNDERS)}.",
             "- Arguments and results are plain values: numbers, strings, bytes, booleans, None, and lists, tuples, "
             "dicts and sets of them. No nan, no infinity.",
             f"- The program has at most {limits.program_bytes} bytes, its arguments {limits.input_bytes}, its result "
@@ -55,8 +66,13 @@ def program_rules(limits: TaskLimits) -> str:
 
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
-    "`f(3, 'a')` it holds `3, 'a'`."
+    "`f(3, 'a')` it holds `3, 'a'`. With the names of f's parameters, `n=3, s='a'` or one `name = value` a line also "
+    "do."
 )
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def triplet(task: Task) -> str:
