@@ -37,6 +37,15 @@ REFUSED = {
     ),
     "read in the body of a class": "class A:\n    eval = eval\ndef f(x):\n    return A.eval('1')",
     "bound in a comprehension": "def f(x):\n    return [eval for eval in x] and eval('1')",
+    "bound by a lambda in a comprehension": "def f(x):\n    [lambda: (eval := 1) for i in x]\n    return eval('1')",
+    "read in the target of a comprehension": "def f(x):\n    return [0 for x[eval('1')] in x]",
+    "read in the target of an assignment": "a = {}\na[eval] = 3\ndef f(x):\n    return list(a)[0]('1')",
+    "imported in another function": (
+        "def g():\n    from math import sqrt as vars\ndef f(x):\n    return vars()['_' + '_builtins_' + '_']"
+    ),
+    "getattr imported in another function": (
+        "def g():\n    from math import sqrt as getattr\ndef f(x):\n    return getattr(f, '_' + '_globals_' + '_')"
+    ),
     "first iterable of a comprehension": "def f(x):\n    return [e('1') for e in [eval]]",
     "bound by a case at the top": "match 1:\n    case 2 as eval:\n        pass\ndef f(x):\n    return eval('1')",
     "a star import": "from math import *\ndef f(x):\n    return x",

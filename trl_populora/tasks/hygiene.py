@@ -73,6 +73,7 @@ ALLOWED_DUNDERS = _words("__name__ __qualname__ __class__ __doc__ __dict__ __mai
 CLASS_DUNDERS = _words("__slots__ __match_args__ __hash__")  # assigned in the body of a class
 # As attributes these would call for an attribute, or for a hash, what the rules for names refuse.
 _NOT_READ = _words("__hash__ __getattr__ __get__ __set__ __delete__ __main__")
+_READ = ALLOWED_METHODS | ALLOWED_DUNDERS
 _DUNDER_IN_TEXT = re.compile(r"__[A-Za-z0-9_]*?[A-Za-z0-9]__")
 _FULL_NAMES = _words("getattr setattr delattr operator.attrgetter operator.methodcaller")
 # Positional arguments, and no others: `vars()` is `locals()`, and more of `wraps` copies attributes of computed names.
@@ -175,7 +176,7 @@ def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
         found = (_check_attribute(name, private, node.lineno) for name in node.kwd_attrs)
         return next((refusal for refusal in found if refusal), None)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        bad = set(_DUNDER_IN_TEXT.findall(node.value)) - ALLOWED_METHODS - ALLOWED_DUNDERS - CLASS_DUNDERS
+        bad = set(_DUNDER_IN_TEXT.findall(node.value)) - _READ - CLASS_DUNDERS
         if bad:
             return Refusal("dunder", f"line {node.lineno}: a string with {min(bad)}")
     word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
@@ -186,7 +187,7 @@ def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
 
 def _check_attribute(name: str, private: set[str], line: int) -> Refusal | None:
     if _is_dunder(name):
-        allowed = name in ALLOWED_METHODS | ALLOWED_DUNDERS and name not in _NOT_READ
+        allowed = name in _READ and name not in _NOT_READ
         return None if allowed else Refusal("dunder", f"line {line}: attribute {name}")
     if name in BANNED_ATTRIBUTES or name.startswith("_") and name not in private:
         return Refusal("banned_attribute", f"line {line}: attribute {name}")
@@ -200,7 +201,7 @@ def _check_dunder(node: ast.AST) -> Refusal | None:
         names += node.names
     read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     for name in names:
-        allowed = read and name in ALLOWED_METHODS | ALLOWED_DUNDERS
+        allowed = read and name in _READ
         if isinstance(name, str) and _is_dunder(name) and not allowed:
             return Refusal("dunder", f"name {name}")
     return None
@@ -261,7 +262,7 @@ def _broken_names(tree: ast.Module) -> Iterator[Refusal]:
     for name in foreign_loads(tree):
         if name.id in BANNED_NAMES and not (name.id == "hash" and id(name) in hashing):
             yield Refusal("banned_name", f"line {name.lineno}: name {name.id}")
-        for value in imports.get(name.id, [name.id]):
+        for value in [*imports.get(name.id, []), name.id]:
             node: ast.AST = name
             while isinstance(value, ModuleType):
                 parent = parents.get(id(node))

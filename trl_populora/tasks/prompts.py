@@ -66,8 +66,7 @@ def program_rules(limits: TaskLimits) -> str:
 
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
-    "`f(3, 'a')` it holds `3, 'a'`. With the names of f's parameters, `n=3, s='a'` or one `name = value` a line also "
-    "do."
+    "`f(3, 'a')` it holds `3, 'a'`. Names of f's parameters are read too: `n=3, s='a'`, or one `n = 3` a line."
 )
 
 

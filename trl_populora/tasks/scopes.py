@@ -64,7 +64,7 @@ def _loads(node: ast.AST, local: frozenset[str]) -> Iterator[ast.Name]:
         outer, parts = _parts(node)
         inner = (local - _declared_global(node)) | _own(node)
     elif isinstance(node, COMPREHENSIONS):
-        targets = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        targets = {name for generator in node.generators for name in _stored(generator.target)}
         outer, inner = [node.generators[0].iter], local | targets
         parts = [child for child in ast.iter_child_nodes(node) if child is not node.generators[0]]
         parts += [node.generators[0].target, *node.generators[0].ifs]
@@ -112,8 +112,9 @@ def _scope(scope: ast.AST) -> Iterator[ast.AST]:
             todo += _parts(node)[0]
         elif isinstance(node, ast.ClassDef):
             todo += [*node.decorator_list, *node.bases, *node.keywords]
-        elif isinstance(node, COMPREHENSIONS):  # only `:=` reaches out of it
-            todo += [inner for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
+        elif isinstance(node, COMPREHENSIONS):  # its targets are its own; only `:=` reaches out of it
+            todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.comprehension)]
+            todo += [part for generator in node.generators for part in (generator.iter, *generator.ifs)]
         else:
             todo += ast.iter_child_nodes(node)
 
@@ -146,7 +147,11 @@ def _bound_by(statement: ast.stmt) -> set[str]:
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets = [statement.target]
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {name for target in targets for name in _stored(target)}
+
+
+def _stored(target: ast.expr) -> set[str]:
+    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _unbound_somewhere(tree: ast.Module) -> set[str]:
