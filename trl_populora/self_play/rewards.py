@@ -201,7 +201,7 @@ def role_rewards(
 
 
 def _mean_and_std(rewards: np.ndarray) -> tuple[float | None, float | None]:
-    known = rewards[~np.isnan(rewards)]
+    known = rewards[~np.isnan(rewards)].astype(np.float64)
     return (float(known.mean()) if len(known) else None, float(known.std(ddof=1)) if len(known) > 1 else None)
 
 
