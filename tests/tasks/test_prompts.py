@@ -51,14 +51,18 @@ def test_hidden_pairs_and_the_program_are_in_no_code_f_solver_prompt(style):
     type = task_types(style, num_function_inputs=4)["code_f"]
     from trl_populora.tasks import Task
 
+    marks = [MARK + str(i) for i in range(4)]
     task = Task.create(
         "code_f",
-        f"def f(x):\n    return x + {MARK}1",
-        inputs=("1", "2", MARK + "2", MARK + "3"),
-        outputs=("3", "4", MARK + "4", MARK + "5"),
+        f"def f(x):\n    return x + {MARK}9",
+        inputs=tuple(mark + "1" for mark in marks),
+        outputs=tuple(mark + "2" for mark in marks),
         message="A constant is added.",
     )
-    assert MARK not in content(type.solve_prompt(task))
+    text = content(type.solve_prompt(task))
+    assert MARK + "9" not in text
+    assert not any(part in text for pair in task.hidden for part in pair)
+    assert all(part in text for pair in task.visible for part in pair)
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])

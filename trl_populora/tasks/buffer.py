@@ -1,22 +1,31 @@
 """The stock of verified tasks, kept per type: references for proposers, and fill-ins where a proposal was invalid.
 
-When a type is full, its oldest task leaves; the newest are always kept. Not here: making or judging tasks, and who
-plays whom (`self_play`).
+When a type is full, its oldest task leaves; the newest are always kept. A proposed task that was tried often and never
+solved is neither shown nor played any more, but stays known. Not here: making or judging tasks, and who plays whom
+(`self_play`).
 """
 
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
-from trl_populora.tasks.task import Task
+from trl_populora.tasks.source import task_key
+from trl_populora.tasks.task import Draft, Task, arguments_text
 
 
 # Whose programs a proposer of a type is shown: its own type's, except that code_f builds on programs of the others.
 REFERENCE_TYPES = {"code_f": ("code_o", "code_i")}
+
+
+class Tries(NamedTuple):
+    """Attempts at a task by anybody, and those of them that solved it."""
+
+    attempts: int = 0
+    solved: int = 0
 
 
 class TaskBuffer:
@@ -31,6 +40,9 @@ class TaskBuffer:
         reference_types (`Mapping[str, Sequence[str]]`, *optional*):
             Types whose tasks serve as references for proposals of a type that is not its own reference. Default:
             `code_f` draws on `code_o` and `code_i`.
+        max_unsolved_tries (`int`, *optional*, defaults to `0`):
+            After so many attempts of which none solved it, a proposed task is no reference and fills no slot any
+            more, as long as its type has others. Seed tasks were made to be solvable and stay. 0 keeps all.
     """
 
     def __init__(
@@ -39,12 +51,18 @@ class TaskBuffer:
         tasks: Iterable[Task] = (),
         *,
         reference_types: Mapping[str, Sequence[str]] | None = None,
+        max_unsolved_tries: int = 0,
     ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self.capacity = capacity
+        if max_unsolved_tries < 0:
+            raise ValueError(f"max_unsolved_tries must be 0 (keep all) or more, got {max_unsolved_tries}")
+        self.capacity, self.max_unsolved_tries = capacity, max_unsolved_tries
         self._reference_types = dict(REFERENCE_TYPES if reference_types is None else reference_types)
         self._tasks: dict[str, OrderedDict[str, Task]] = {}
+        self._tries: dict[str, Tries] = {}  # id -> attempts
+        self._keys: dict[str, str] = {}  # id -> key
+        self._known: Counter[str] = Counter()  # key -> tasks that share it
         for task in tasks:
             self.add(task)
 
@@ -58,15 +76,28 @@ class TaskBuffer:
         """The tasks of a type, oldest first."""
         return list(self._tasks.get(type, OrderedDict()).values())
 
+    def in_play(self, type: str) -> list[Task]:
+        """The tasks of a type that may be shown and played, oldest first: all of them if none is left otherwise."""
+        stock = self.tasks(type)
+        return [task for task in stock if not self._given_up(task)] or stock
+
     def add(self, task: Task) -> bool:
-        """Adds a task unless one with the same content is there. A full type loses its oldest task."""
+        """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
+        return self._add(task, task_key(task.type, task.program, task.inputs))
+
+    def knows(self, draft: Draft) -> bool:
+        """Whether the buffer holds this task already, whatever it calls its names and whoever could solve it."""
+        return draft_key(draft) in self._known
+
+    def count(self, task: Task, *, solved: bool) -> None:
+        """Counts one attempt at a task. Tasks that the buffer does not hold are not counted."""
         if task in self:
-            return False
-        kept = self._tasks.setdefault(task.type, OrderedDict())
-        kept[task.id] = task
-        if len(kept) > self.capacity:
-            kept.popitem(last=False)
-        return True
+            before = self.tries(task)
+            self._tries[task.id] = Tries(before.attempts + 1, before.solved + solved)
+
+    def tries(self, task: Task) -> Tries:
+        """Attempts at a task so far."""
+        return self._tries.get(task.id, Tries())
 
     def fill(self, type: str, n: int, rng: random.Random, *, exclude: Collection[str] = ()) -> list[Task]:
         """
@@ -88,7 +119,7 @@ class TaskBuffer:
         Raises:
             `ValueError`: if there is no task of this type at all.
         """
-        stock = self.tasks(type)
+        stock = self.in_play(type)
         if n <= 0:
             return []
         if not stock:
@@ -106,15 +137,53 @@ class TaskBuffer:
         Up to `k` different tasks, drawn uniformly, to show to a proposer of `type`. Empty if there are none.
         """
         types = self._reference_types.get(type, (type,))
-        stock = [task for name in types for task in self.tasks(name)] or self.tasks(type)
+        stock = [task for name in types for task in self.in_play(name)] or self.in_play(type)
         return rng.sample(stock, min(k, len(stock)))
 
     def state_dict(self) -> dict[str, Any]:
-        """All tasks as JSON-able records, in order of arrival."""
-        return {"tasks": [task.to_json() for kept in self._tasks.values() for task in kept.values()]}
+        """All tasks as JSON-able records in order of arrival, with the key of each and the attempts at it."""
+        tasks = [task for kept in self._tasks.values() for task in kept.values()]
+        return {
+            "tasks": [task.to_json() for task in tasks],
+            "keys": [self._keys[task.id] for task in tasks],
+            "tries": [list(self.tries(task)) for task in tasks],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
-        self._tasks = {}
-        for record in state["tasks"]:
-            self.add(Task.from_json(record))
+        self._tasks, self._tries, self._keys, self._known = {}, {}, {}, Counter()
+        for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
+            task = Task.from_json(record)
+            self._add(task, key)
+            if any(tries):
+                self._tries[task.id] = Tries(*tries)
+
+    def _add(self, task: Task, key: str) -> bool:
+        if task in self:
+            return False
+        kept = self._tasks.setdefault(task.type, OrderedDict())
+        kept[task.id] = task
+        self._keys[task.id] = key
+        self._known[key] += 1
+        if len(kept) > self.capacity:
+            _, oldest = kept.popitem(last=False)
+            self._tries.pop(oldest.id, None)
+            key = self._keys.pop(oldest.id)
+            self._known[key] -= 1
+            if not self._known[key]:
+                del self._known[key]
+        return True
+
+    def _given_up(self, task: Task) -> bool:
+        most, tries = self.max_unsolved_tries, self.tries(task)
+        return bool(most) and not is_seed(task) and tries.attempts >= most and tries.solved == 0
+
+
+def is_seed(task: Task) -> bool:
+    """Whether a task came with the package and not from a member."""
+    return task.author.partition(":")[0] == "seed"
+
+
+def draft_key(draft: Draft) -> str:
+    """[`task_key`] of a proposal that has not run yet."""
+    return task_key(draft.type, draft.program, [arguments_text(arguments) for arguments in draft.inputs])
