@@ -6,6 +6,7 @@ Import what you need from its modules; the names below are those that other room
 from .complexity import Complexity, mean_complexity, program_complexity
 from .coverage import CoverageArchive
 from .dynamics import MemberSummary, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
+from .task_metrics import task_metrics
 from .observer import Observer
 
 
@@ -20,4 +21,5 @@ __all__ = [
     "round_metrics",
     "solve_rate_matrix",
     "summarize_round",
+    "task_metrics",
 ]

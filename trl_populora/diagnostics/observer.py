@@ -41,6 +41,7 @@ class Observer:
         ratings: Ratings,
         population: Population,
         counts: Mapping | None = None,
+        tasks: Mapping[str, float] | None = None,
         events: Iterable[Mapping] = (),
         seconds: Mapping[str, float] | None = None,
         grad_norms: Mapping[str, float] | None = None,
@@ -52,6 +53,7 @@ class Observer:
             ratings ([`Ratings`]): Ratings after the round.
             population ([`Population`]): Members as they played.
             counts (`Mapping[Status, int]`, *optional*): The executor's counts since it started, `Executor.counts`.
+            tasks (`Mapping[str, float]`, *optional*): What [`task_metrics`] says of the round.
             events (`Iterable[Mapping]`, *optional*): Replacements made after the round.
             seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
@@ -69,6 +71,7 @@ class Observer:
             complexity=mean_complexity(task.program for task in tasks),
             coverage=self._coverage(),
             coverage_history=self._filled,
+            tasks=tasks,
             events=events,
             seconds=seconds,
             grad_norms=grad_norms,

@@ -8,7 +8,7 @@ itself: task types hand jobs to the executor and compare canonical bytes.
 from __future__ import annotations
 
 from trl_populora.tasks.base import STYLES, TaskLimits, TaskType
-from trl_populora.tasks.buffer import TaskBuffer
+from trl_populora.tasks.buffer import TaskBuffer, draft_key, is_seed
 from trl_populora.tasks.code_f import CodeF
 from trl_populora.tasks.code_i import CodeI
 from trl_populora.tasks.code_o import CodeO
@@ -36,8 +36,10 @@ __all__ = [
     "TaskLimits",
     "TaskType",
     "check_program",
+    "draft_key",
     "generate_task",
     "identity_tasks",
+    "is_seed",
     "render_prompt",
     "seed_tasks",
     "task_types",
@@ -62,7 +64,7 @@ def task_types(
         num_references (`int`, *optional*):
             Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
         limits (`TaskLimits`, *optional*):
-            Size limits.
+            Limits of size and precision.
 
     Returns:
         `dict[str, TaskType]`: by id: `"code_o"`, `"code_i"`, `"code_f"`.

@@ -61,6 +61,7 @@ class TaskBuffer:
         self._reference_types = dict(REFERENCE_TYPES if reference_types is None else reference_types)
         self._tasks: dict[str, OrderedDict[str, Task]] = {}
         self._tries: dict[str, Tries] = {}  # id -> attempts
+        self._given_up: set[str] = set()  # ids of tasks that are not in play
         self._keys: dict[str, str] = {}  # id -> key
         self._known: Counter[str] = Counter()  # key -> tasks that share it
         for task in tasks:
@@ -79,21 +80,34 @@ class TaskBuffer:
     def in_play(self, type: str) -> list[Task]:
         """The tasks of a type that may be shown and played, oldest first: all of them if none is left otherwise."""
         stock = self.tasks(type)
-        return [task for task in stock if not self._given_up(task)] or stock
+        return [task for task in stock if task.id not in self._given_up] or stock
 
     def add(self, task: Task) -> bool:
         """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
         return self._add(task, task_key(task.type, task.program, task.inputs))
 
-    def knows(self, draft: Draft) -> bool:
-        """Whether the buffer holds this task already, whatever it calls its names and whoever could solve it."""
-        return draft_key(draft) in self._known
+    def knows(self, key: str) -> bool:
+        """Whether a task with this [`task_key`] is here, in play or not."""
+        return key in self._known
+
+    def shortest(self, type: str, n: int) -> list[Task]:
+        """The `n` tasks in play with the shortest programs among those that serve as references of `type`."""
+        return sorted(self._sources(type), key=lambda task: (len(task.program), task.id))[:n]
 
     def count(self, task: Task, *, solved: bool) -> None:
         """Counts one attempt at a task. Tasks that the buffer does not hold are not counted."""
         if task in self:
             before = self.tries(task)
-            self._tries[task.id] = Tries(before.attempts + 1, before.solved + solved)
+            self._set_tries(task, Tries(before.attempts + 1, before.solved + solved))
+
+    def proposed(self) -> list[Task]:
+        """The tasks that members wrote."""
+        return [task for kept in self._tasks.values() for task in kept.values() if not is_seed(task)]
+
+    @property
+    def given_up(self) -> int:
+        """Number of tasks that are not in play."""
+        return len(self._given_up)
 
     def tries(self, task: Task) -> Tries:
         """Attempts at a task so far."""
@@ -136,8 +150,7 @@ class TaskBuffer:
         """
         Up to `k` different tasks, drawn uniformly, to show to a proposer of `type`. Empty if there are none.
         """
-        types = self._reference_types.get(type, (type,))
-        stock = [task for name in types for task in self.in_play(name)] or self.in_play(type)
+        stock = self._sources(type)
         return rng.sample(stock, min(k, len(stock)))
 
     def state_dict(self) -> dict[str, Any]:
@@ -151,12 +164,16 @@ class TaskBuffer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
-        self._tasks, self._tries, self._keys, self._known = {}, {}, {}, Counter()
+        self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
             task = Task.from_json(record)
             self._add(task, key)
             if any(tries):
-                self._tries[task.id] = Tries(*tries)
+                self._set_tries(task, Tries(*tries))
+
+    def _sources(self, type: str) -> list[Task]:
+        types = self._reference_types.get(type, (type,))
+        return [task for name in types for task in self.in_play(name)] or self.in_play(type)
 
     def _add(self, task: Task, key: str) -> bool:
         if task in self:
@@ -168,15 +185,20 @@ class TaskBuffer:
         if len(kept) > self.capacity:
             _, oldest = kept.popitem(last=False)
             self._tries.pop(oldest.id, None)
+            self._given_up.discard(oldest.id)
             key = self._keys.pop(oldest.id)
             self._known[key] -= 1
             if not self._known[key]:
                 del self._known[key]
         return True
 
-    def _given_up(self, task: Task) -> bool:
-        most, tries = self.max_unsolved_tries, self.tries(task)
-        return bool(most) and not is_seed(task) and tries.attempts >= most and tries.solved == 0
+    def _set_tries(self, task: Task, tries: Tries) -> None:
+        self._tries[task.id] = tries
+        most = self.max_unsolved_tries
+        if most and tries.attempts >= most and not tries.solved and not is_seed(task):
+            self._given_up.add(task.id)
+        else:
+            self._given_up.discard(task.id)
 
 
 def is_seed(task: Task) -> bool:
