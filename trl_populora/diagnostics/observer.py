@@ -58,8 +58,8 @@ class Observer:
             seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
         """
-        tasks = [proposal.task for proposal in record.proposals if proposal.task is not None]
-        for task in tasks:
+        valid = [proposal.task for proposal in record.proposals if proposal.task is not None]
+        for task in valid:
             self.archive.add(task.program, task.outputs, author=task.author, step=record.step)
         self._filled.append(self.archive.filled)
         return summarize_round(
@@ -68,7 +68,7 @@ class Observer:
             members=population.values(),
             adapter_of=population.adapter_of,
             statuses=self._new_counts(counts or {}),
-            complexity=mean_complexity(task.program for task in tasks),
+            complexity=mean_complexity(task.program for task in valid),
             coverage=self._coverage(),
             coverage_history=self._filled,
             tasks=tasks,
