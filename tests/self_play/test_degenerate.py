@@ -55,7 +55,9 @@ def play(executor, case: Case, reward: str = "solvable"):
                 Completion(
                     solve(asked[prompt[0]["content"]], answers[member])
                     if member in answers
-                    else next(written) if member == "teacher_0" else "nothing"
+                    else next(written)
+                    if member == "teacher_0"
+                    else "nothing"
                 )
                 for prompt, member in zip(prompts, members)
             ]

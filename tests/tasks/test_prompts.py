@@ -182,3 +182,12 @@ def test_unknown_templates_and_roles_are_refused():
         render_prompt(MESSAGES, template="chatml")
     with pytest.raises(ValueError, match="role"):
         render_prompt([{"role": "tool", "content": ""}], template="base")
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("digits", [0, 6, 9])
+def test_the_full_prompt_names_the_limit_of_floats(type, digits):
+    limits = TaskLimits(max_float_digits=digits)
+    text = content(task_types("full", limits=limits)[type].propose_prompt(REFERENCES, random.Random(0)))
+    assert (f"at most {digits} significant digits" in text) is (digits > 0)
+    assert digits or "significant" not in text

@@ -31,7 +31,7 @@ class TokenLimits:
     def __post_init__(self):
         for name in ("prompt", "answer"):
             if getattr(self, name) < 1:
-                raise ValueError(f"The limit of a {name} must be at least 1 token, got {getattr(self, name)}.")
+                raise ValueError(f"The {name} limit must be at least 1 token, got {getattr(self, name)}.")
 
     def refuse(self, task_type: TaskType, task: Task) -> Refusal | None:
         """Why a task does not fit: its right answer, or the prompt that a solver would get."""

@@ -60,7 +60,7 @@ def task_types(
         style (`str`, *optional*, defaults to `"full"`):
             Wording of the prompts, `"full"` or `"compact"`; see [`TaskType`].
         num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs per `code_f` task, at least 2; the first half, rounded down, is visible.
+            Inputs per `code_f` task, at least 2; half of them, rounded down, are visible.
         num_references (`int`, *optional*):
             Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
         limits (`TaskLimits`, *optional*):

@@ -63,7 +63,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         num_references (`int`, *optional*, defaults to `6`):
             Reference tasks shown to a proposer, K.
         num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs of a `code_f` task; the first half is shown to the student.
+            Inputs of a `code_f` task; half of them are shown to the student.
         seed_tasks (`int`, *optional*, defaults to `256`):
             Verified seed tasks per type that fill the buffers at the start. 0 starts from one identity task.
         seed_families (`list[str]`, *optional*):
