@@ -210,7 +210,10 @@ def test_a_teacher_that_repeats_itself_is_refused(executor):
         return [Completion(text.format(n=77)) if m in game.ratings.teachers else one for one, m in zip(drawn, members)]
 
     record = game.play(repeat, round=0, step=0).record
-    reasons = [[one.refusal and one.refusal.reason for one in record.proposals if one.member == name] for name in game.ratings.teachers]  # fmt: skip
+    reasons = [
+        [one.refusal and one.refusal.reason for one in record.proposals if one.member == name]
+        for name in game.ratings.teachers
+    ]
     assert reasons == [[None, *["duplicate"] * (G - 1)]] * 2, "two teachers may have the same idea in one round"
     again = game.play(repeat, round=1, step=1).record
     assert {one.refusal.reason for one in again.proposals} == {"duplicate"}

@@ -37,21 +37,23 @@ def test_a_program_without_any_stays_byte_for_byte(program):
     assert strip_comments(spaced) == spaced
 
 
+HEAD, END = "def f(x):\n    ", "return x"
 STRIPPED = {
-    "only a docstring": ("def f(x):\n    'a'", "def f(x):\n    pass"),
+    "only a docstring": (f"{HEAD}'a'", f"{HEAD}pass"),
     "on the line of the definition": ("def f(x): 'a'", "def f(x): pass"),
-    "two strings": ("def f(x):\n    'a'\n    'b'\n    return x", "def f(x):\n    return x"),
-    "between statements": ("def f(x): 'a'; return x", "def f(x):\n    return x"),
-    "wide letters": ("def f(x):\n    y = '\u00e9\u2603'  # a\n    return y", "def f(x):\n    y = '\u00e9\u2603'\n    return y"),
-    "wide letters on the line": ("def f(x):\n    y = '\u00e9'; 'a'", "def f(x):\n    y = '\u00e9'"),
-    "of a module": ("'a'\ndef f(x):\n    return x", "def f(x):\n    return x"),
-    "in an else": ("def f(x):\n    if x:\n        return 1\n    else:\n        'a'", "def f(x):\n    if x:\n        return 1\n    else:\n        pass"),
-    "f-string": ("def f(x):\n    f'a{1}b'\n    return x", "def f(x):\n    return x"),
-    "in brackets": ("def f(x):\n    ['a', ('b',)]\n    return x", "def f(x):\n    return x"),
-    "a comment in brackets": ("def f(x):\n    return [\n        x,  # a\n        # b\n    ]", "def f(x):\n    return [\n        x,\n    ]"),
-    "a hash in a string": ("def f(x):\n    return '# a'  # b", "def f(x):\n    return '# a'"),
-    "joined strings": ("def f(x):\n    ('a' # b\n     'c')\n    return x", "def f(x):\n    return x"),
-    "a call in an f-string stays": ("def f(x):\n    f'{x.pop()}'\n    return x", "def f(x):\n    f'{x.pop()}'\n    return x"),
+    "two strings": (f"{HEAD}'a'\n    'b'\n    {END}", HEAD + END),
+    "between statements": ("def f(x): 'a'; return x", HEAD + END),
+    "wide letters": (f"{HEAD}y = '\u00e9\u2603'  # a\n    {END}", f"{HEAD}y = '\u00e9\u2603'\n    {END}"),
+    "wide letters on the line": (f"{HEAD}y = '\u00e9'; 'a'", f"{HEAD}y = '\u00e9'"),
+    "of a module": (f"'a'\n{HEAD}{END}", HEAD + END),
+    "in an else": (f"{HEAD}if x:\n        return 1\n    else:\n        'a'",
+                   f"{HEAD}if x:\n        return 1\n    else:\n        pass"),
+    "f-string": (f"{HEAD}f'a{{1}}b'\n    {END}", HEAD + END),
+    "in brackets": (f"{HEAD}['a', ('b',)]\n    {END}", HEAD + END),
+    "a comment in brackets": (f"{HEAD}return [\n        x,  # a\n        # b\n    ]", f"{HEAD}return [\n        x,\n    ]"),
+    "a hash in a string": (f"{HEAD}return '# a'  # b", f"{HEAD}return '# a'"),
+    "joined strings": (f"{HEAD}('a' # b\n     'c')\n    {END}", HEAD + END),
+    "a call in an f-string stays": (f"{HEAD}f'{{x.pop()}}'\n    {END}", f"{HEAD}f'{{x.pop()}}'\n    {END}"),
 }  # fmt: skip
 
 

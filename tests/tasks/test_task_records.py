@@ -82,8 +82,8 @@ def test_where_an_input_stands_does_not_say_whether_it_is_shown():
     shown = [0] * 10
     for number in range(400):
         task = make(type="code_f", program=f"def f(x):\n    return x + {number}", inputs=texts, outputs=texts)
-        for given, _ in task.visible:
-            shown[int(given)] += 1
+        for text, _ in task.visible:
+            shown[int(text)] += 1
     assert sum(shown) == 2000 and all(150 < count < 250 for count in shown)  # 200 expected, sigma 10
 
 

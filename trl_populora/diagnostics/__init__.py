@@ -6,8 +6,8 @@ Import what you need from its modules; the names below are those that other room
 from .complexity import Complexity, mean_complexity, program_complexity
 from .coverage import CoverageArchive
 from .dynamics import MemberSummary, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
-from .task_metrics import task_metrics
 from .observer import Observer
+from .task_metrics import task_metrics
 
 
 __all__ = [

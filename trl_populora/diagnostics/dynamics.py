@@ -66,7 +66,7 @@ class RoundSummary:
         complexity (`dict[str, float]`): Mean measures of the round's valid proposals (`diagnostics.complexity`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
-        tasks (`dict[str, float]`): Of the round's tasks, how many nobody solves and so on (`diagnostics.task_metrics`).
+        tasks (`dict[str, float]`): How many of its tasks nobody solves, and so on (`diagnostics.task_metrics`).
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `learn`) -> seconds.
         alarms (`tuple[str, ...]`): Signs of collapse, in words.

@@ -30,9 +30,11 @@ COLUMNS: dict[str, type] = {
     "completion": str,
     "kind": str,
 }
-"""Columns of a row and their types; every one but the first four may be `None`. `kind` is `"learned"` for what a member
-may learn from in this round, `"guest"` for a champion's row, `"extra"` for an extra attempt, and `"late"` for a proposal
-of an earlier round, again, with the reward that it gets now."""
+"""Columns of a row and their types; every one but the first four may be `None`.
+
+`kind` is `"learned"` for what a member may learn from, `"guest"` for a champion's row, `"extra"` for an extra attempt,
+and `"late"` for a proposal of an earlier round, again, with the reward that it gets now.
+"""
 
 PROPOSALS = ("proposals", "guest_proposals", "late_proposals")
 ATTEMPTS = ("attempts", "guest_attempts", "extra_attempts")

@@ -219,7 +219,7 @@ class SelfPlay:
         return tuple(proposals)
 
     def _refuse_duplicates(self, asks: Sequence[_Ask], drafts: Sequence[Draft | Refusal]) -> list[Draft | Refusal]:
-        """Refuse what the buffer knows, and what a teacher writes twice in a round. Champions may repeat themselves."""
+        """Refuse what the buffer knows and what a teacher writes twice in a round. Champions may repeat themselves."""
         seen: set[tuple[str, str]] = set()
         checked = []
         for ask, draft in zip(asks, drafts, strict=True):

@@ -139,9 +139,7 @@ class TaskType(ABC):
         digits = max(map(float_digits, numbers_in(literals.parse_literal(text))), default=0)
         if digits <= most:
             return None
-        return Refusal(
-            "too_precise", f"a float in the output has {digits} significant digits, at most {most} are allowed"
-        )
+        return Refusal("too_precise", f"a float in the output has {digits} digits, at most {most} are allowed")
 
     def check_text(self, kind: str, text: str) -> Refusal | None:
         """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""

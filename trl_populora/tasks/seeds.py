@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from trl_populora.executor import canonical, literals
-from trl_populora.tasks.families import FAMILIES
 from trl_populora.tasks.code_f import one_output
+from trl_populora.tasks.families import FAMILIES
 from trl_populora.tasks.task import Task
 
 

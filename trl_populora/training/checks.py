@@ -76,8 +76,8 @@ def check_population(args):
     _check_lengths(args)
     if args.solvable_rounds and args.teacher_reward != "solvable":
         raise ValueError(
-            f"solvable_rounds={args.solvable_rounds} with teacher_reward={args.teacher_reward!r}: only 'solvable' waits "
-            "for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
+            f"solvable_rounds={args.solvable_rounds} with teacher_reward={args.teacher_reward!r}: only 'solvable' "
+            "waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
         )
     for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
         rate = getattr(args, name)

@@ -99,7 +99,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
             With `"solvable"`, extra attempts of the other students at each valid task that its student never solved.
             Nobody learns from them; a round has at most T*P*G times so many rows more. Otherwise ignored.
         solvable_rounds (`int`, *optional*, defaults to `0`):
-            With `"solvable"`, rounds that an unsolved task has to be solved in, H. Teachers learn from a round H rounds
+            With `"solvable"`, rounds that an unsolved task may be solved in, H. Teachers learn from a round H rounds
             later, and a round has up to H + 1 times as many extra attempts.
         invalid_reward (`float`, *optional*, defaults to `-1.0`):
             Reward of an invalid proposal and of a badly formed answer.
