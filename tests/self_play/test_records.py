@@ -69,6 +69,7 @@ def test_rows():
         "prompt_tokens": 0,
         "tokens": 7,
         "completion": "text with \u2603",
+        "kind": "learned",
     }
     assert (rows[1]["valid"], rows[1]["reason"], rows[1]["task"]) == (False, "no_program", None)
     assert (rows[3]["valid"], rows[3]["solved"], rows[3]["opponent"]) == (True, False, "teacher_0")

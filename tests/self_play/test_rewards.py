@@ -24,6 +24,7 @@ from trl_populora.self_play.rewards import (
         ("adversarial", {0.0: 1.0, 0.25: 0.75, 1.0: 0.0}),
         ("learnability", {0.0: -0.5, 0.25: 0.75, 1.0: -0.5}),
         ("frontier", {0.0: 0.0, 0.25: 0.75, 0.5: 1.0, 1.0: 0.0}),
+        ("solvable", {0.0: 0.0, 0.25: 0.75, 1.0: 0.0}),
     ],
 )
 def test_teacher_rewards(name, expected):
@@ -33,6 +34,14 @@ def test_teacher_rewards(name, expected):
         assert teacher_reward(rate, settings=settings) == reward
     assert teacher_reward(None, settings=settings) == -1.0
     assert math.isnan(teacher_reward(float("nan"), settings=settings))
+
+
+@pytest.mark.parametrize("name", TEACHER_REWARDS)
+def test_only_solvable_asks_whether_somebody_else_solved_it(name):
+    settings = RewardSettings(teacher=name)
+    for rate in (0.0, 0.25, 1.0):
+        alone, helped = (teacher_reward(rate, solved_elsewhere=other, settings=settings) for other in (False, True))
+        assert (alone, helped) == ((0.0, 1.0) if name == "solvable" and rate == 0 else (alone, alone))
 
 
 def test_student_rewards():

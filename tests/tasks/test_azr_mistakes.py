@@ -319,16 +319,17 @@ def test_verdicts_need_exactly_the_values_that_were_asked_for():
     types = task_types("compact", num_function_inputs=4)
     task = Task.create("code_f", IDENTITY, inputs=tuple("1234"), outputs=tuple("1234"), message="m")
     answer = types["code_f"].parse_answer(task, fence("python", IDENTITY))
-    assert types["code_f"].answer_job(task, answer).inputs == ((3,), (4,))
+    first, second = (int(given) for given, _ in task.hidden)
+    assert types["code_f"].answer_job(task, answer).inputs == ((first,), (second,))
 
     def run(*values, status=Status.OK):
         return Execution(status, tuple(Value(status, canonical.encode(v)) for v in values), 0.0, 0)
 
     judge = types["code_f"].judge
-    assert judge(task, answer, run(3, 4))
-    for values in [(), (3,), (4, 3), (3, 4, 4), (3, 5)]:
+    assert judge(task, answer, run(first, second))
+    for values in [(), (first,), (second, first), (first, second, second), (first, 5)]:
         assert not judge(task, answer, run(*values))
-    assert not judge(task, answer, run(3, 4, status=Status.KILLED))
+    assert not judge(task, answer, run(first, second, status=Status.KILLED))
 
 
 def test_drafts_are_run_deterministically():

@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.tasks import Task, TaskBuffer, seed_tasks
+from trl_populora.tasks.source import task_key
 
 
-def task(number: int, *, type: str = "code_o", step: int = 0) -> Task:
-    return Task.create(type, "def f(x):\n    return x", inputs=(str(number),), outputs=(str(number),), step=step)
+def task(number: int, *, type: str = "code_o", step: int = 0, author: str = "seed") -> Task:
+    text = (str(number),)
+    return Task.create(type, "def f(x):\n    return x", inputs=text, outputs=text, step=step, author=author)
 
 
 def numbers(tasks) -> list[int]:
@@ -92,6 +94,46 @@ def test_state_survives_json_in_order_and_continues_identically():
     assert copy.tasks("code_o") == buffer.tasks("code_o")
     assert copy.tasks("code_f") == buffer.tasks("code_f")
     assert copy.fill("code_f", 9, random.Random(1)) == buffer.fill("code_f", 9, random.Random(1))
+
+
+def tried(buffer, one, attempts, solved=0):
+    for k in range(attempts):
+        buffer.count(one, solved=k < solved)
+
+
+def test_never_solved_tasks_leave_play_after_a_number_of_tries(rng):
+    hopeless, hard, new = (task(n, author="teacher_0") for n in range(3))
+    buffer = TaskBuffer(tasks=[hopeless, hard, new], max_unsolved_tries=4)
+    tried(buffer, hopeless, 4), tried(buffer, hard, 9, solved=1), tried(buffer, new, 3)
+    assert numbers(buffer.in_play("code_o")) == [1, 2] and buffer.given_up == 1
+    assert set(numbers(buffer.fill("code_o", 50, rng))) == {1, 2}
+    assert set(numbers(buffer.references("code_o", 9, rng))) == {1, 2}
+    assert hopeless in buffer and buffer.knows(task_key("code_o", hopeless.program, hopeless.inputs))
+    assert buffer.tries(hopeless) == (4, 0) and buffer.tries(hard) == (9, 1)
+    buffer.count(hopeless, solved=True)  # somebody did: it comes back
+    assert numbers(buffer.in_play("code_o")) == [0, 1, 2]
+    copy = TaskBuffer(max_unsolved_tries=3)
+    copy.load_state_dict(json.loads(json.dumps(buffer.state_dict())))
+    assert numbers(copy.in_play("code_o")) == [0, 1] and copy.state_dict() == buffer.state_dict()
+
+
+def test_seeds_and_the_last_tasks_of_a_type_stay_in_play(rng):
+    seed, only = task(1, author="seed:add"), task(2, type="code_i", author="teacher_0")
+    buffer = TaskBuffer(tasks=[seed, task(3, author="teacher_0"), only], max_unsolved_tries=1)
+    for one in buffer.tasks("code_o") + [only]:
+        buffer.count(one, solved=False)
+    assert numbers(buffer.in_play("code_o")) == [1]
+    assert buffer.fill("code_i", 3, rng) == [only] * 3, "filling never fails"
+    with pytest.raises(ValueError, match="max_unsolved_tries"):
+        TaskBuffer(max_unsolved_tries=-1)
+
+
+def test_what_a_full_buffer_forgets_it_no_longer_knows():
+    keys = [task_key("code_o", task(n).program, task(n).inputs) for n in range(4)]
+    buffer = TaskBuffer(2, [task(n) for n in range(3)])
+    buffer.count(task(0), solved=True)
+    assert [buffer.knows(key) for key in keys] == [False, True, True, False]
+    assert buffer.tries(task(0)) == (0, 0), "tasks that are not here are not counted"
 
 
 def test_loading_into_a_smaller_buffer_keeps_the_newest():

@@ -15,6 +15,7 @@ DEDUCTION = make("code_o", "def f(xs):\n    return [v + 1 for v in xs]", [("[1, 
 ABDUCTION = make("code_i", "def f(x):\n    return x * 7 % 1009", [("123", "861")])
 SQUARES = [(str(n), str(n * n + 1)) for n in (2, 5, 0, 9, 3, 11, 4, 8, 20, 7)]
 INDUCTION = make("code_f", "def f(x):\n    return x * x + 1", SQUARES, "Square and add one.")
+assert ("8", "65") in INDUCTION.hidden
 
 OUTPUTS = {
     "name": "gold",
@@ -89,9 +90,9 @@ INPUTS = {
     "comma": ",",
 }
 PROGRAMS = {
-    "visible_pairs_only": "def f(x):\n    return {2: 5, 5: 26, 0: 1, 9: 82, 3: 10}.get(x)",
+    "visible_pairs_only": f"def f(x):\n    return {{{', '.join(map(': '.join, INDUCTION.visible))}}}.get(x)",
     "constant": "def f(x):\n    return 17",
-    "wrong_on_one": "def f(x):\n    return x * x + 1 if x != 7 else 0",
+    "wrong_on_one": "def f(x):\n    return x * x + 1 if x != 8 else 0",
     "float_values": "def f(x):\n    return float(x * x + 1)",
     "strings": "def f(x):\n    return str(x * x + 1)",
     "wrapped": "def f(x):\n    return [x * x + 1]",

@@ -101,13 +101,14 @@ def test_forged_inputs(play):
 
 HUNDREDS = [(str(n), str(n % 3 == 0)) for n in (3, 1, 2, 6, 5, 9, 4, 7, 12, 10)]
 BOOLS = make("code_f", "def f(x):\n    return x % 3 == 0", HUNDREDS, "Whether three divides it.")
+assert BOOLS.hidden[-1] == ("12", "True")
 PROGRAMS = {
     "ints for bools": "def f(x):\n    return int(x % 3 == 0)",
     "floats for bools": "def f(x):\n    return float(x % 3 == 0)",
     "text": "def f(x):\n    return str(x % 3 == 0)",
     "inverted": "def f(x):\n    return x % 3 != 0",
     "always": "def f(x):\n    return True",
-    "visible pairs": "def f(x):\n    return {3: True, 1: False, 2: False, 6: True, 5: False}[x]",
+    "visible pairs": f"def f(x):\n    return {{{', '.join(f'{a}: {b}' for a, b in BOOLS.visible)}}}[x]",
     "lies about equality": (
         "class A:\n    def __eq__(self, o): return True\n    def __bool__(self): return True\n"
         "    def __hash__(self): return 1\ndef f(x):\n    return A()"
@@ -182,9 +183,9 @@ def f(x):
     "own builtins": "__builtins__['type'] = lambda *a: bool\ndef f(x):\n    return 5",
     "hash of text": "def f(x):\n    return hash(str(x)) % 2 == 5",
     "fills memory": "def f(x):\n    return [f] * 10**10",
-    "never ends on the last": "def f(x):\n    while x == 10:\n        pass\n    return x % 3 == 0",
-    "dies on the last": "import os\ndef f(x):\n    if x == 10:\n        os._exit(0)\n    return x % 3 == 0",
-    "right but huge on the last": "def f(x):\n    return x % 3 == 0 if x != 10 else 'a' * 10**6",
+    "never ends on the last": "def f(x):\n    while x == 12:\n        pass\n    return x % 3 == 0",
+    "dies on the last": "import os\ndef f(x):\n    if x == 12:\n        os._exit(0)\n    return x % 3 == 0",
+    "right but huge on the last": "def f(x):\n    return x % 3 == 0 if x != 12 else 'a' * 10**6",
     "asynchronous": "async def f(x):\n    return x % 3 == 0",
     "decorated away": "def d(g):\n    return lambda x: None\n@d\ndef f(x):\n    return x % 3 == 0",
     "replaced by its end": "def f(x):\n    return x % 3 == 0\nf = print",

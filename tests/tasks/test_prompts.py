@@ -60,14 +60,18 @@ def test_hidden_pairs_and_the_program_are_in_no_code_f_solver_prompt(style):
     type = task_types(style, num_function_inputs=4)["code_f"]
     from trl_populora.tasks import Task
 
+    marks = [MARK + str(i) for i in range(4)]
     task = Task.create(
         "code_f",
-        f"def f(x):\n    return x + {MARK}1",
-        inputs=("1", "2", MARK + "2", MARK + "3"),
-        outputs=("3", "4", MARK + "4", MARK + "5"),
+        f"def f(x):\n    return x + {MARK}9",
+        inputs=tuple(mark + "1" for mark in marks),
+        outputs=tuple(mark + "2" for mark in marks),
         message="A constant is added.",
     )
-    assert MARK not in content(type.solve_prompt(task))
+    text = content(type.solve_prompt(task))
+    assert MARK + "9" not in text
+    assert not any(part in text for pair in task.hidden for part in pair)
+    assert all(part in text for pair in task.visible for part in pair)
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
@@ -228,3 +232,12 @@ def test_unknown_templates_and_roles_are_refused():
         render_prompt(MESSAGES, template="chatml")
     with pytest.raises(ValueError, match="role"):
         render_prompt([{"role": "tool", "content": ""}], template="base")
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("digits", [0, 6, 9])
+def test_the_full_prompt_names_the_limit_of_floats(type, digits):
+    limits = TaskLimits(max_float_digits=digits)
+    text = content(task_types("full", limits=limits)[type].propose_prompt(REFERENCES, random.Random(0)))
+    assert (f"at most {digits} significant digits" in text) is (digits > 0)
+    assert digits or "significant" not in text

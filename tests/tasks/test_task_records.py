@@ -69,11 +69,22 @@ def test_inputs_and_outputs_must_pair_up(inputs, outputs):
 
 
 @pytest.mark.parametrize("n, visible", [(2, 1), (3, 1), (10, 5), (7, 3)])
-def test_first_half_is_visible(n, visible):
+def test_half_of_the_pairs_is_visible(n, visible):
     texts = tuple(map(str, range(n)))
     task = make(type="code_f", inputs=texts, outputs=texts)
     assert len(task.visible) == visible
-    assert task.visible + task.hidden == task.pairs
+    assert sorted(task.visible + task.hidden) == sorted(task.pairs)
+    assert (task.visible, task.hidden) == (Task.from_json(task.to_json()).visible, task.hidden)
+
+
+def test_where_an_input_stands_does_not_say_whether_it_is_shown():
+    texts = tuple(map(str, range(10)))
+    shown = [0] * 10
+    for number in range(400):
+        task = make(type="code_f", program=f"def f(x):\n    return x + {number}", inputs=texts, outputs=texts)
+        for text, _ in task.visible:
+            shown[int(text)] += 1
+    assert sum(shown) == 2000 and all(150 < count < 250 for count in shown)  # 200 expected, sigma 10
 
 
 def test_every_reason_in_the_source_is_documented():

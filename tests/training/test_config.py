@@ -36,6 +36,19 @@ def test_the_dial_sets_the_batch(config):
         ({"prompt_style": "long"}, "prompt_style='long'.*full"),
         ({"teacher_reward": "kind"}, "teacher_reward='kind'.*adversarial"),
         ({"pairing": "random"}, "pairing='random'.*variance"),
+        ({"solvable_attempts": -1}, "solvable_attempts=-1 must not be negative"),
+        ({"solvable_rounds": -1}, "solvable_rounds=-1 must not be negative"),
+        ({"solvable_rounds": 2}, "solvable_rounds=2 with teacher_reward='adversarial'.*'solvable'"),
+        ({"max_unsolved_tries": -1}, "max_unsolved_tries=-1"),
+        ({"max_float_digits": -1}, "max_float_digits=-1"),
+        ({"answer_share": 0.0}, "answer_share=0.0"),
+        ({"answer_share": 1.5}, "answer_share=1.5"),
+        ({"answer_share": 0.1}, "answer_share=0.1 of max_completion_length=8.*at least one token"),
+        ({"max_prompt_tokens": 0}, "max_prompt_tokens=0"),
+        (
+            {"use_vllm": True, "max_prompt_tokens": 100, "vllm_max_model_length": 107},
+            "max_prompt_tokens=100.*vllm_max_model_length=107.*max_prompt_tokens to 99",
+        ),
         ({"advantage": "batch"}, "advantage='batch'"),
         ({"pairing_floor": 0.0}, "pairing_floor=0.0"),
         ({"num_function_inputs": 1}, "num_function_inputs=1"),
@@ -116,3 +129,27 @@ def test_arguments_that_contradict_a_population_are_refused(config, argument):
         PopulationSelfPlayTrainer(
             tiny_model(), args=config(), processing_class=tiny_tokenizer(), peft_config=lora(), **argument
         )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (2041, "max_prompt_tokens=2041.*model's 2048 tokens"),
+        (30, "max_prompt_tokens=30 is too small for every code_o task"),
+        (1500, "max_prompt_tokens=1500 is too small: the shortest prompt that asks for a code_o task"),
+    ],
+)
+def test_a_limit_of_prompts_that_cannot_hold_is_refused(config, tokens, text):
+    args = config(max_prompt_tokens=tokens, seed_tasks=0, task_types=["code_o"], prompt_style="full")
+    with pytest.raises(ValueError, match=text):
+        PopulationSelfPlayTrainer(tiny_model(), args=args, processing_class=tiny_tokenizer(), peft_config=lora())
+
+
+def test_prompts_may_fill_what_completions_leave_of_the_model(config):
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(), args=config(answer_share=0.75), processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    lengths = trainer.source.self_play.lengths
+    assert (lengths.prompt, lengths.answer) == (2048 - 8, 6)
+    assert lengths.count("abc") == 3 and lengths.count([{"role": "user", "content": "abc"}]) > 3
+    trainer.close()

@@ -41,7 +41,13 @@ def files(folder):
 
 
 @pytest.mark.parametrize(
-    "extra", [{}, {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05}], ids=["plain", "iterations"]
+    "extra",
+    [
+        {},
+        {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05},
+        {"teacher_reward": "solvable", "solvable_rounds": 1},
+    ],
+    ids=["plain", "iterations", "late rewards"],
 )
 def test_resume_is_exact(make_trainer, extra):
     whole = make_trainer(**SETTINGS | extra)

@@ -83,12 +83,13 @@ def make_sampler(run: Run, population, tokenizer, *, temperature: float):
 
 def make_task_types(run: Run) -> dict:
     """Task types in play in the run, worded as there."""
-    from ..tasks import task_types
+    from ..tasks import TaskLimits, task_types
 
     types = task_types(
         run.setting("prompt_style", "full"),
         num_function_inputs=run.setting("num_function_inputs", 10),
         num_references=run.setting("num_references", None),
+        limits=TaskLimits(max_float_digits=run.setting("max_float_digits", TaskLimits.max_float_digits)),
     )
     return {name: types[name] for name in run.setting("task_types", list(types))}
 

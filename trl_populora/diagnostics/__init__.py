@@ -7,6 +7,7 @@ from .complexity import Complexity, mean_complexity, program_complexity
 from .coverage import CoverageArchive
 from .dynamics import MemberSummary, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
 from .observer import Observer
+from .task_metrics import task_metrics
 
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "round_metrics",
     "solve_rate_matrix",
     "summarize_round",
+    "task_metrics",
 ]

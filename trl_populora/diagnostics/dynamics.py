@@ -101,6 +101,7 @@ class RoundSummary:
             valid proposals (`diagnostics.complexity`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
+        tasks (`dict[str, float]`): How many of its tasks nobody solves, and so on (`diagnostics.task_metrics`).
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
             where they were measured) -> seconds.
@@ -132,6 +133,7 @@ class RoundSummary:
     statuses: dict[str, int] = field(default_factory=dict)
     complexity: dict[str, float] = field(default_factory=dict)
     coverage: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, float] = field(default_factory=dict)
     events: tuple[dict, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
@@ -176,6 +178,7 @@ def summarize_round(
     coverage: Mapping[str, int] | None = None,
     coverage_history: Sequence[int] = (),
     matched: MatchedGames | None = None,
+    tasks: Mapping[str, float] | None = None,
     events: Iterable[Mapping] = (),
     seconds: Mapping[str, float] | None = None,
     grad_norms: Mapping[str, float] | None = None,
@@ -187,7 +190,7 @@ def summarize_round(
         ratings ([`Ratings`]): Ratings after the round.
         members (`Iterable[Member]`): The population's table as it played.
         adapter_of (`Callable[[str], str]`, *optional*): Player -> member that acts for it; the player itself if unset.
-        statuses, complexity, coverage, events, seconds: See [`RoundSummary`].
+        statuses, complexity, coverage, tasks, events, seconds: See [`RoundSummary`].
         coverage_history (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
         matched ([`MatchedGames`], *optional*): Games of the last rounds, to which this one is added.
         grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm.
@@ -238,6 +241,7 @@ def summarize_round(
         statuses=dict(statuses or {}),
         complexity=dict(complexity or {}),
         coverage=dict(coverage or {}),
+        tasks=dict(tasks or {}),
         events=tuple(dict(event) for event in events),
         seconds=dict(seconds or {}),
         alarms=(
@@ -372,7 +376,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
     metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
     metrics["evolution/replaced"] = len(summary.events)
-    for group in ("statuses", "complexity", "coverage", "seconds"):
+    for group in ("statuses", "complexity", "coverage", "tasks", "seconds"):
         prefix = "executor" if group == "statuses" else group
         metrics.update({f"{prefix}/{name}": value for name, value in getattr(summary, group).items()})
     return {name: float(value) for name, value in metrics.items() if value is not None}

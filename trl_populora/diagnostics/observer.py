@@ -55,6 +55,7 @@ class Observer:
         ratings: Ratings,
         population: Population,
         counts: Mapping | None = None,
+        tasks: Mapping[str, float] | None = None,
         events: Iterable[Mapping] = (),
         seconds: Mapping[str, float] | None = None,
         grad_norms: Mapping[str, float] | None = None,
@@ -66,12 +67,13 @@ class Observer:
             ratings ([`Ratings`]): Ratings after the round.
             population ([`Population`]): Members as they played.
             counts (`Mapping[Status, int]`, *optional*): The executor's counts since it started, `Executor.counts`.
+            tasks (`Mapping[str, float]`, *optional*): What [`task_metrics`] says of the round.
             events (`Iterable[Mapping]`, *optional*): Replacements made after the round.
             seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
         """
-        tasks = [one.task for one in record.proposals if one.task is not None and one.type in self.own]
-        for task in tasks:
+        own = [one.task for one in record.proposals if one.task is not None and one.type in self.own]
+        for task in own:
             self.archive.add(task.program, task.outputs, author=task.author, step=record.step)
         if self.own:
             self._filled.append(self.archive.filled)
@@ -81,10 +83,11 @@ class Observer:
             members=population.values(),
             adapter_of=population.adapter_of,
             statuses=self._new_counts(counts or {}),
-            complexity=mean_complexity(task.program for task in tasks),
+            complexity=mean_complexity(task.program for task in own),
             coverage=self._coverage() if self.own else {},
             coverage_history=self._filled,
             matched=self.matched,
+            tasks=tasks,
             events=events,
             seconds=seconds,
             grad_norms=grad_norms,

@@ -57,6 +57,12 @@ class MemberSampler(ABC):
     def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""
 
+    def count_tokens(self, text: str | list[Message]) -> int:
+        """Tokens of a text, or of a conversation as it is rendered for a member."""
+        if isinstance(text, str):
+            return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(self._tokenize([text])[0])
+
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
         unique: dict[str, list[int]] = {}
         texts = [render_prompt(prompt, self.tokenizer, template=self.template) for prompt in prompts]

@@ -4,10 +4,12 @@ No tensors and no optimisation live here: a round reads and writes plain data, a
 """
 
 from .guests import Guest, Guests
+from .late import Row
+from .lengths import TokenLimits
 from .ratings import Match, Rating, Ratings
 from .records import Attempt, Proposal, RoundRecord
 from .rewards import RewardSettings
-from .round import PlayedRound, Row, SelfPlay
+from .round import PlayedRound, SelfPlay
 from .sampling import Completion, Sampler
 from .settings import RoundSettings
 
@@ -28,4 +30,5 @@ __all__ = [
     "Row",
     "Sampler",
     "SelfPlay",
+    "TokenLimits",
 ]

@@ -30,11 +30,16 @@ COLUMNS: dict[str, type] = {
     "prompt_tokens": int,
     "tokens": int,
     "completion": str,
+    "kind": str,
 }
-"""Columns of a row and their types; every one but the first four may be `None`."""
+"""Columns of a row and their types; every one but the first four may be `None`.
 
-PROPOSALS = ("proposals", "guest_proposals")
-ATTEMPTS = ("attempts", "guest_attempts")
+`kind` is `"learned"` for what a member may learn from, `"guest"` for a champion's row, `"extra"` for an extra attempt,
+and `"late"` for a proposal of an earlier round, again, with the reward that it gets now.
+"""
+
+PROPOSALS = ("proposals", "guest_proposals", "late_proposals")
+ATTEMPTS = ("attempts", "guest_attempts", "extra_attempts")
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,9 @@ class Proposal:
         group (`int`): Proposals of one prompt share a group.
         task (`Task`, *optional*): The task it became, if it is valid.
         refusal (`Refusal`, *optional*): Why it is not valid. Exactly one of `task` and `refusal` is given.
-        reward (`float`, *optional*): `None` until rewarded, or if it is valid and was not played.
+        reward (`float`, *optional*): `None` until rewarded, or if it is valid and was not played. With
+            `solvable_rounds` what is known at the end of the round; `late_proposals` has what was paid.
+        solve_rate (`float`, *optional*): Share of the attempts of the student that it went to that solved it.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
         learned (`bool`, *optional*, defaults to `True`): Whether it is one of the rows to learn from.
@@ -64,6 +71,7 @@ class Proposal:
     tokens: int = 0
     prompt_tokens: int = 0
     learned: bool = True
+    solve_rate: float | None = None
 
     def __post_init__(self):
         if (self.task is None) == (self.refusal is None):
@@ -132,6 +140,9 @@ class RoundRecord:
         matches (`tuple[Match, ...]`): Outcome of each pairing of members.
         guest_proposals (`tuple[Proposal, ...]`): What a champion of the past proposed; nobody learns from it.
         guest_attempts (`tuple[Attempt, ...]`): A champion's attempts at members' tasks; they reward the teacher only.
+        extra_attempts (`tuple[Attempt, ...]`): Attempts that only ask whether anybody can solve a task: no games, and
+            nobody learns from them.
+        late_proposals (`tuple[Proposal, ...]`): Proposals of an earlier round that teachers learn from in this one.
     """
 
     round: int
@@ -141,16 +152,21 @@ class RoundRecord:
     matches: tuple[Match, ...] = ()
     guest_proposals: tuple[Proposal, ...] = ()
     guest_attempts: tuple[Attempt, ...] = ()
+    extra_attempts: tuple[Attempt, ...] = ()
+    late_proposals: tuple[Proposal, ...] = ()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""
         head = {"round": self.round, "step": self.step}
-        for proposal in (*self.proposals, *self.guest_proposals):
-            own = {"role": "teacher", "type": proposal.type, "opponent": None, "solved": None}
-            yield _row(proposal, head | own)
-        for attempt in (*self.attempts, *self.guest_attempts):
-            own = {"role": "student", "type": attempt.task.type, "opponent": attempt.opponent}
-            yield _row(attempt, head | own | {"solved": attempt.solved})
+        for name in PROPOSALS:
+            for proposal in getattr(self, name):
+                own = {"role": "teacher", "type": proposal.type, "opponent": None, "solved": None}
+                yield _row(proposal, head | own | {"kind": _kind(name)})
+        for name in ATTEMPTS:
+            for attempt in getattr(self, name):
+                own = {"role": "student", "type": attempt.task.type, "opponent": attempt.opponent}
+                own |= {"solved": attempt.solved, "kind": _kind(name)}
+                yield _row(attempt, head | own)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON. Each task is written once, however often it was attempted."""
@@ -189,6 +205,11 @@ def tally(attempts: Iterable[Attempt]) -> tuple[Match, ...]:
         if attempt.opponent is not None:
             games.setdefault((attempt.opponent, attempt.member), []).append(attempt.solved)
     return tuple(Match(teacher, student, len(won), sum(won)) for (teacher, student), won in games.items())
+
+
+def _kind(name: str) -> str:
+    """`kind` of the rows of a group of the record: its first word, if it has two."""
+    return name.split("_")[0] if "_" in name else "learned"
 
 
 def _row(item: Proposal | Attempt, known: dict[str, Any]) -> dict[str, Any]:

@@ -16,27 +16,33 @@ VARIANCE_EPSILON = 1e-8
 """Added to the variance by `"role_task"`, as in verl's `masked_whiten`."""
 
 
-def adversarial(solve_rate: float) -> float:
+def adversarial(solve_rate: float, solved_elsewhere: bool = False) -> float:
     """1 - s: the zero-sum reward for valid tasks that the matched student fails (the paper's choice)."""
     return 1 - solve_rate
 
 
-def learnability(solve_rate: float) -> float:
+def learnability(solve_rate: float, solved_elsewhere: bool = False) -> float:
     """1 - s for a task solved sometimes, -0.5 for one solved always or never (Absolute Zero Reasoner)."""
     return 1 - solve_rate if 0 < solve_rate < 1 else -0.5
 
 
-def frontier(solve_rate: float) -> float:
+def frontier(solve_rate: float, solved_elsewhere: bool = False) -> float:
     """4 s (1 - s): highest, at 1, for a task solved every second time (our choice)."""
     return 4 * solve_rate * (1 - solve_rate)
 
 
-TEACHER_REWARDS: dict[str, Callable[[float], float]] = {
+def solvable(solve_rate: float, solved_elsewhere: bool = False) -> float:
+    """1 - s if anybody of the population solved the task, else 0: hard is paid for, impossible is not (our choice)."""
+    return 1 - solve_rate if solve_rate > 0 or solved_elsewhere else 0.0
+
+
+TEACHER_REWARDS: dict[str, Callable[[float, bool], float]] = {
     "adversarial": adversarial,
     "learnability": learnability,
     "frontier": frontier,
+    "solvable": solvable,
 }
-"""Rewards of a valid task as functions of its solve rate in [0, 1]."""
+"""Rewards of a valid task: functions of its solve rate in [0, 1], and of whether anybody else solved it."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +88,17 @@ def student_reward(solved: bool, *, well_formed: bool, settings: RewardSettings 
     return settings.solved if solved else settings.wrong
 
 
-def teacher_reward(solve_rate: float | None, *, settings: RewardSettings = RewardSettings()) -> float:
+def teacher_reward(
+    solve_rate: float | None, *, solved_elsewhere: bool = False, settings: RewardSettings = RewardSettings()
+) -> float:
     """Reward of one proposal.
 
     Args:
         solve_rate (`float` or `None`):
             Mean success of the matched student over its attempts; NaN for a valid task that was not played, which
             then gets NaN: no reward and no part in the baseline. `None` for an invalid proposal.
+        solved_elsewhere (`bool`, *optional*, defaults to `False`):
+            Whether an attempt that the solve rate does not count solved the task; only `"solvable"` asks.
         settings (`RewardSettings`, *optional*): Value of an invalid proposal and reward of a valid one.
 
     Raises:
@@ -100,7 +110,7 @@ def teacher_reward(solve_rate: float | None, *, settings: RewardSettings = Rewar
         return float("nan")
     if not 0 <= solve_rate <= 1:
         raise ValueError(f"A solve rate lies in [0, 1], got {solve_rate}.")
-    return float(TEACHER_REWARDS[settings.teacher](solve_rate))
+    return float(TEACHER_REWARDS[settings.teacher](solve_rate, solved_elsewhere))
 
 
 def bonus(value: float, *, coefficient: float, maximum: float) -> float:

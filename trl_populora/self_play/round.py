@@ -7,7 +7,7 @@ engine and no tensors, and it draws every random number from (seed, round): a re
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,31 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ..executor import Execution, Job, Status
-from ..tasks import INFRASTRUCTURE, Refusal, Task, TaskBuffer, TaskType, judge_answers
+from ..tasks import INFRASTRUCTURE, Draft, Refusal, Task, TaskBuffer, TaskType, draft_key, judge_answers
 from .guests import Guest, Guests
+from .late import LateRewards, Row
+from .lengths import TokenLimits
 from .pairing import Pairing, deal, pair
 from .ratings import Ratings
 from .records import Attempt, Proposal, RoundRecord, tally
 from .rewards import student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
 from .settings import RoundSettings
-
-
-class Row(NamedTuple):
-    """One completion to learn from. Groups of `num_generations` rows are contiguous.
-
-    Attributes:
-        player (`str`): Who wrote it. role (`str`): `"teacher"` or `"student"`. type (`str`): Task type.
-        prompt (`list[Message]`): Chat messages it answers. completion ([`Completion`]): Text and tokens.
-        reward (`float` or `None`): `None` if the executor failed: the row then teaches nothing.
-    """
-
-    player: str
-    role: str
-    type: str
-    prompt: list[Message]
-    completion: Completion
-    reward: float | None
 
 
 class PlayedRound(NamedTuple):
@@ -59,6 +44,7 @@ class _Ask(NamedTuple):
     opponent: str | None = None
     slot: int | None = None
     guest: Guest | None = None
+    extra: bool = False
 
     @property
     def name(self) -> str:
@@ -74,9 +60,13 @@ class SelfPlay:
         buffer ([`TaskBuffer`]): Verified tasks; must hold at least one task of every type in play.
         ratings ([`Ratings`]): Ratings of teachers and students, updated by every round.
         settings ([`RoundSettings`]): Shape of a round.
+        lengths ([`TokenLimits`], *optional*): What must fit into how many tokens; no limits if unset.
+
+    Attributes:
+        late ([`LateRewards`]): Rows of teachers that wait for their rewards; part of a run's state.
 
     Raises:
-        ValueError: If the buffer holds no task of some type.
+        ValueError: If the buffer holds no task of some type, or a limit leaves no room for a prompt.
     """
 
     def __init__(
@@ -87,14 +77,26 @@ class SelfPlay:
         buffer: TaskBuffer,
         ratings: Ratings,
         settings: RoundSettings,
+        lengths: TokenLimits | None = None,
     ):
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
-        self.ratings, self.settings = ratings, settings
+        self.ratings, self.settings, self.lengths = ratings, settings, lengths
+        self.late = LateRewards(settings.solvable_rounds, settings.rewards)
         for name in self.task_types:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
+        if lengths is not None:
+            lengths.check(self.task_types, buffer)
 
-    def play(self, sampler: Sampler, *, round: int, step: int, guests: Guests | None = None) -> PlayedRound:
+    def play(
+        self,
+        sampler: Sampler,
+        *,
+        round: int,
+        step: int,
+        guests: Guests | None = None,
+        versions: Mapping[str, int] | None = None,
+    ) -> PlayedRound:
         """Play one round, update the ratings and add the new tasks to the buffer.
 
         With `balance_rows`, students learn from P of their tasks each; the other attempts count for everything else.
@@ -102,6 +104,9 @@ class SelfPlay:
         With guests, some pairings are crossed (`guest_probability`): the guest student attempts what the teacher
         proposed there, and the student gets what the guest teacher wrote to the same prompts. Members' rows are as
         many as ever and nobody learns from a guest's; games with guests are recorded, not rated.
+
+        With `solvable_rounds` the teachers' rows are those of an earlier round, as [`LateRewards`] hands them out;
+        `versions` tells which occupant of each teacher's slot plays.
         """
         G = self.settings.num_generations
         pairings = self._pair(round, crossing=guests is not None)
@@ -123,12 +128,21 @@ class SelfPlay:
             answers = self._sample(sampler, games, self.settings.seed_for(round, "solve"))
         with clock("judge"):
             attempts = self._choose(self._judge(games, answers), learning, round)
-        proposals = self._reward_teachers(proposals, games, attempts, own)
+        extra = ()
+        if self.settings.extra_attempts:
+            with clock("extra"):
+                extra = self._extra_attempts(sampler, proposals[:own], games, attempts, round)
+        tried = [one for one in (*attempts, *extra) if one.refusal != INFRASTRUCTURE]
+        solved = {one.task.id for one in tried if one.solved}
+        self.late.note(solved)
+        proposals = self._reward_teachers(proposals, games, attempts, own, solved)
         matches = tally(self._rated(attempts[:learning]))
         self.ratings.update(matches)
         for proposal in proposals[:own]:
             if proposal.task is not None:
                 self.buffer.add(proposal.task)
+        for one in tried:
+            self.buffer.count(one.task, solved=one.solved)
         record = RoundRecord(
             round=round,
             step=step,
@@ -137,16 +151,20 @@ class SelfPlay:
             matches=matches,
             guest_proposals=proposals[own:],
             guest_attempts=attempts[learning:],
+            extra_attempts=extra,
         )
         wrote = zip(asks[:own], written[:own], record.proposals, strict=True)
-        solved = zip(games[:learning], answers[:learning], record.attempts, strict=True)
-        rows = [
-            Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-            for role, group in (("teacher", wrote), ("student", solved))
-            for ask, completion, item in group
-            if item.learned
-        ]
-        return PlayedRound(record, rows, clock.seconds)
+        answered = zip(games[:learning], answers[:learning], record.attempts, strict=True)
+        taught, learned = (
+            [
+                Row(ask.player, role, ask.type.id, ask.prompt, text, item.reward)
+                for ask, text, item in group
+                if item.learned
+            ]
+            for role, group in (("teacher", wrote), ("student", answered))
+        )
+        taught, late = self.late.exchange(round, taught, record.proposals, versions or {})
+        return PlayedRound(replace(record, late_proposals=late), taught + learned, clock.seconds)
 
     # Phases ----------------------------------------------------------------------------------------------------
 
@@ -159,7 +177,11 @@ class SelfPlay:
                 rng = random.Random(self.settings.seed_for(round, f"ask:{teacher}:{p}"))
                 task_type = types[(round * P + p + t) % len(types)]
                 references = self.buffer.references(task_type.id, max(K, task_type.min_references), rng)
-                yield _Ask(teacher, task_type, task_type.propose_prompt(references, rng), references)
+                if self.lengths is None:
+                    prompt = task_type.propose_prompt(references, rng)
+                else:
+                    prompt, references = self.lengths.fit(task_type, references, self.buffer, rng)
+                yield _Ask(teacher, task_type, prompt, references)
 
     def _sample(self, sampler: Sampler, asks: Sequence[_Ask], seed: int) -> list[Completion]:
         written = sampler([ask.prompt for ask in asks], [ask.player for ask in asks], seed=seed)
@@ -170,6 +192,7 @@ class SelfPlay:
     def _verify(self, asks: Sequence[_Ask], written: Sequence[Completion], step: int) -> tuple[Proposal, ...]:
         G = self.settings.num_generations
         drafts = [ask.type.parse_proposal(c.text, ask.references) for ask, c in zip(asks, written, strict=True)]
+        drafts = self._refuse_duplicates(asks, drafts)
         jobs = {
             i: asks[i].type.proposal_job(draft) for i, draft in enumerate(drafts) if not isinstance(draft, Refusal)
         }
@@ -181,6 +204,8 @@ class SelfPlay:
                 outcome = INFRASTRUCTURE
             elif i in executions:
                 outcome = ask.type.finish_proposal(draft, executions[i], author=ask.name, step=step)
+                if self.lengths is not None and isinstance(outcome, Task):
+                    outcome = self.lengths.refuse(ask.type, outcome) or outcome
             kind = "refusal" if isinstance(outcome, Refusal) else "task"
             proposals.append(
                 Proposal(
@@ -195,6 +220,19 @@ class SelfPlay:
                 )
             )
         return tuple(proposals)
+
+    def _refuse_duplicates(self, asks: Sequence[_Ask], drafts: Sequence[Draft | Refusal]) -> list[Draft | Refusal]:
+        """Refuse what the buffer knows and what a teacher writes twice in a round. Champions may repeat themselves."""
+        seen: set[tuple[str, str]] = set()
+        checked = []
+        for ask, draft in zip(asks, drafts, strict=True):
+            if isinstance(draft, Draft) and not ask.guest:
+                key = draft_key(draft)
+                if self.buffer.knows(key) or (ask.player, key) in seen:
+                    draft = Refusal("duplicate", "the task exists already, up to names and layout of the program")
+                seen.add((ask.player, key))
+            checked.append(draft)
+        return checked
 
     def _pair(self, round: int, *, crossing: bool) -> list[Pairing]:
         """The round's pairings. A teacher's proposals are dealt out among its students."""
@@ -217,20 +255,33 @@ class SelfPlay:
         slots: dict[str, list[int]] = {student: [] for student in self.ratings.students}
         for pairing in pairings:
             slots[pairing.student] += [written[slot] if pairing.crossed else slot for slot in pairing.slots]
-        return [game for student, indices in slots.items() for game in self._games(student, indices, proposals, round)]
+        retry = self.late.unsolved
+        return [
+            game
+            for student, indices in slots.items()
+            for game in self._games(student, indices, proposals, round, retry)
+        ]
 
     def _guest_game(self, proposal: Proposal, slot: int, guest: Guest) -> _Ask:
         task_type = self.task_types[proposal.type]
         prompt = task_type.solve_prompt(proposal.task)
         return _Ask(guest.player, task_type, prompt, (), proposal.task, proposal.member, slot, guest)
 
-    def _games(self, student: str, slots: list[int], proposals: Sequence[Proposal], round: int) -> Iterator[_Ask]:
+    def _games(
+        self, student: str, slots: list[int], proposals: Sequence[Proposal], round: int, retry: list[Task]
+    ) -> Iterator[_Ask]:
+        """A student's tasks. Empty slots take tasks of `retry` first, and out of it, then others of the buffer."""
         wanted = defaultdict(int)
         for i in slots:
             wanted[proposals[i].type] += proposals[i].task is None
         rng = random.Random(self.settings.seed_for(round, f"fill:{student}"))
         taken = {proposals[i].task.id for i in slots if proposals[i].task is not None}
-        fill = {name: self.buffer.fill(name, n, rng, exclude=taken) for name, n in wanted.items()}
+        fill = {}
+        for name, n in wanted.items():
+            again = [task for task in retry if task.type == name and task.id not in taken][:n]
+            retry[:] = [task for task in retry if task not in again]
+            others = self.buffer.fill(name, n - len(again), rng, exclude=taken | {task.id for task in again})
+            fill[name] = others + again
         for i in slots:
             proposal = proposals[i]
             task, opponent = proposal.task, proposal.member
@@ -239,8 +290,40 @@ class SelfPlay:
             task_type = self.task_types[task.type]
             yield _Ask(student, task_type, task_type.solve_prompt(task), task=task, opponent=opponent, slot=i)
 
-    def _judge(self, games: Sequence[_Ask], answers: Sequence[Completion]) -> tuple[Attempt, ...]:
-        G, rewards = self.settings.num_generations, self.settings.rewards
+    def _extra_attempts(
+        self,
+        sampler: Sampler,
+        proposals: Sequence[Proposal],
+        games: Sequence[_Ask],
+        attempts: Sequence[Attempt],
+        round: int,
+    ) -> tuple[Attempt, ...]:
+        """Attempts at tasks that nobody has solved yet, dealt in turn to the students that have not tried them.
+
+        They only tell a hard task from an impossible one: members' rows stay as many, and nobody learns from these.
+        """
+        n = self.settings.extra_attempts
+        tried, solved = defaultdict(set), set()
+        for game, attempt in zip(games, attempts, strict=True):
+            tried[game.task.id].add(game.player)
+            if attempt.solved:
+                solved.add(game.task.id)
+        tasks = [*self.late.unsolved, *(proposal.task for proposal in proposals if proposal.task is not None)]
+        asks = []
+        for i, task in enumerate({task.id: task for task in tasks if task.id not in solved}.values()):
+            students = [name for name in self.ratings.students if name not in tried[task.id]] or self.ratings.students
+            task_type = self.task_types[task.type]
+            ask = _Ask("", task_type, task_type.solve_prompt(task), task=task, extra=True)
+            turn = (round + i) * n
+            asks += [ask._replace(player=students[(turn + k) % len(students)]) for k in range(n)]
+        if not asks:
+            return ()
+        return self._judge(asks, self._sample(sampler, asks, self.settings.seed_for(round, "extra")), size=n)
+
+    def _judge(
+        self, games: Sequence[_Ask], answers: Sequence[Completion], size: int | None = None
+    ) -> tuple[Attempt, ...]:
+        G, rewards = size or self.settings.num_generations, self.settings.rewards
         verdicts = judge_answers(
             [game.type for game in games],
             [game.task for game in games],
@@ -259,10 +342,10 @@ class SelfPlay:
                     solved=verdict.solved,
                     refusal=verdict.refusal,
                     opponent=game.opponent,
-                    reward=None if verdict.spared or game.guest else reward,
+                    reward=None if verdict.spared or game.guest or game.extra else reward,
                     tokens=len(completion.ids),
                     prompt_tokens=len(completion.prompt_ids),
-                    learned=game.guest is None,
+                    learned=game.guest is None and not game.extra,
                 )
             )
         return tuple(attempts)
@@ -290,9 +373,17 @@ class SelfPlay:
         return [one for one in attempts if one.refusal != INFRASTRUCTURE and one.opponent in rated]
 
     def _reward_teachers(
-        self, proposals: Sequence[Proposal], games: Sequence[_Ask], attempts: Sequence[Attempt], own: int
+        self,
+        proposals: Sequence[Proposal],
+        games: Sequence[_Ask],
+        attempts: Sequence[Attempt],
+        own: int,
+        solved: Collection[str],
     ) -> tuple[Proposal, ...]:
-        """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to."""
+        """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to.
+
+        `solved` holds the ids of tasks that somebody solved in this round.
+        """
         outcomes = defaultdict(list)
         for game, attempt in zip(games, attempts, strict=True):
             if attempt.refusal != INFRASTRUCTURE:
@@ -303,8 +394,9 @@ class SelfPlay:
                 rewarded.append(proposal)
                 continue
             solve_rate = None if proposal.task is None else float(np.mean(outcomes[i]))
-            reward = teacher_reward(solve_rate, settings=self.settings.rewards)
-            rewarded.append(replace(proposal, reward=reward))
+            elsewhere = proposal.task is not None and proposal.task.id in solved
+            reward = teacher_reward(solve_rate, solved_elsewhere=elsewhere, settings=self.settings.rewards)
+            rewarded.append(replace(proposal, reward=reward, solve_rate=solve_rate))
         return (*rewarded, *proposals[own:])
 
 

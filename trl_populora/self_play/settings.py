@@ -18,6 +18,10 @@ class RoundSettings:
         pairing_floor (`float`, *optional*, defaults to `0.1`): Uniform share in the pairing.
         guest_probability (`float`, *optional*, defaults to `0.0`): Chance that both sides of a pairing meet guests.
         balance_rows (`bool`, *optional*, defaults to `False`): Each student learns from P of its tasks only.
+        solvable_attempts (`int`, *optional*, defaults to `4`): With the teacher reward `"solvable"`, extra attempts
+            of the other students at each valid task that its student never solved; nobody learns from them.
+        solvable_rounds (`int`, *optional*, defaults to `0`): With `"solvable"`, rounds that an unsolved task has to be
+            solved by somebody, H. Teachers then learn from a round's proposals H rounds later.
         rewards ([`RewardSettings`], *optional*): What outcomes are worth.
         seed (`int`, *optional*, defaults to `0`): Seed of everything random in a round.
     """
@@ -29,12 +33,27 @@ class RoundSettings:
     pairing_floor: float = 0.1
     guest_probability: float = 0.0
     balance_rows: bool = False
+    solvable_attempts: int = 4
+    solvable_rounds: int = 0
     rewards: RewardSettings = field(default_factory=RewardSettings)
     seed: int = 0
 
     def __post_init__(self):
         if not 0 <= self.guest_probability <= 1:
             raise ValueError(f"guest_probability lies in [0, 1], got {self.guest_probability}.")
+        for name in ("solvable_attempts", "solvable_rounds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if self.solvable_rounds and self.rewards.teacher != "solvable":
+            raise ValueError(
+                f"solvable_rounds={self.solvable_rounds} delays rewards that teacher_reward={self.rewards.teacher!r} "
+                "knows at once. Set teacher_reward='solvable', or solvable_rounds to 0."
+            )
+
+    @property
+    def extra_attempts(self) -> int:
+        """Extra attempts at each unsolved task: none where the teacher's reward does not ask for them."""
+        return self.solvable_attempts if self.rewards.teacher == "solvable" else 0
 
     def seed_for(self, round: int, purpose: str) -> int:
         """Seed of one of the things that are random in a round."""

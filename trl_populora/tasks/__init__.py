@@ -8,7 +8,7 @@ itself: task types hand jobs to the executor and compare canonical bytes.
 from __future__ import annotations
 
 from trl_populora.tasks.base import STYLES, TaskLimits, TaskType
-from trl_populora.tasks.buffer import TaskBuffer
+from trl_populora.tasks.buffer import TaskBuffer, draft_key, is_seed
 from trl_populora.tasks.code_f import CodeF
 from trl_populora.tasks.code_i import CodeI
 from trl_populora.tasks.code_o import CodeO
@@ -39,10 +39,12 @@ __all__ = [
     "TaskType",
     "Verdict",
     "check_program",
+    "draft_key",
     "generate_task",
     "identity_tasks",
     "is_spared",
     "judge_answers",
+    "is_seed",
     "render_prompt",
     "seed_tasks",
     "task_types",
@@ -63,11 +65,11 @@ def task_types(
         style (`str`, *optional*, defaults to `"full"`):
             Wording of the prompts, `"full"` or `"compact"`; see [`TaskType`].
         num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs per `code_f` task, at least 2; the first half, rounded down, is visible.
+            Inputs per `code_f` task, at least 2; half of them, rounded down, are visible.
         num_references (`int`, *optional*):
             Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
         limits (`TaskLimits`, *optional*):
-            Size limits.
+            Limits of size and precision.
 
     Returns:
         `dict[str, TaskType]`: by id: `"code_o"`, `"code_i"`, `"code_f"`.

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import ClassVar
 
-from trl_populora.executor import Execution, Job
+from trl_populora.executor import Execution, Job, literals
 from trl_populora.tasks.hygiene import check_program
 from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.source import strip_comments
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task
 
 
@@ -24,19 +26,21 @@ STYLES = ("full", "compact")
 @dataclass(frozen=True)
 class TaskLimits:
     """
-    Size limits of a task in UTF-8 bytes. What exceeds one is refused, never cut: a shortened gold output would make a
-    task that cannot be solved.
+    Limits of a task: sizes in UTF-8 bytes, and the significant digits of a float in an output (0 for any number). What
+    exceeds one is refused, never cut: a shortened gold output would make a task that cannot be solved.
     """
 
     program_bytes: int = 4096
     input_bytes: int = 1024
     output_bytes: int = 1024
     message_bytes: int = 2048
+    max_float_digits: int = 6
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            least = 0 if name == "max_float_digits" else 1
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,26 @@ class TaskType(ABC):
     def check_program(self, program: str) -> Refusal | None:
         return check_program(program, max_bytes=self.limits.program_bytes)
 
+    def read_program(self, program: str) -> str | Refusal:
+        """A proposed program as students and references will show it: without comments, every rule applied."""
+        refusal = self.check_program(program)
+        if refusal is not None:
+            return refusal
+        bare = strip_comments(program)
+        if bare == program or isinstance(bare, Refusal):
+            return bare
+        return self.check_program(bare) or bare
+
+    def check_output(self, text: str) -> Refusal | None:
+        """Size limit, reserved markers and precision of the literal text of an output."""
+        refusal, most = self.check_text("output", text), self.limits.max_float_digits
+        if refusal is not None or not most:
+            return refusal
+        digits = max(map(float_digits, numbers_in(literals.parse_literal(text))), default=0)
+        if digits <= most:
+            return None
+        return Refusal("too_precise", f"a float in the output has {digits} digits, at most {most} are allowed")
+
     def check_text(self, kind: str, text: str) -> Refusal | None:
         """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""
         limit = getattr(self.limits, f"{kind}_bytes")
@@ -125,3 +149,21 @@ class TaskType(ABC):
             return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
         marker = reserved_in(text)
         return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")
+
+
+def numbers_in(value: object) -> Iterator[float]:
+    """Every float inside a plain value, at any depth; a complex number counts as two."""
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, complex):
+        yield from (value.real, value.imag)
+    elif isinstance(value, dict):
+        yield from numbers_in([*value, *value.values()])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from numbers_in(item)
+
+
+def float_digits(value: float) -> int:
+    """Significant digits of the shortest text of a float: 4 for `0.001234`, 1 for `1e22`, 17 for `0.1 + 0.2`."""
+    return len(Decimal(repr(value)).normalize().as_tuple().digits)

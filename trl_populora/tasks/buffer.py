@@ -1,22 +1,31 @@
 """The stock of verified tasks, kept per type: references for proposers, and fill-ins where a proposal was invalid.
 
-When a type is full, its oldest task leaves; the newest are always kept. Not here: making or judging tasks, and who
-plays whom (`self_play`).
+When a type is full, its oldest task leaves; the newest are always kept. A proposed task that was tried often and never
+solved is neither shown nor played any more, but stays known. Not here: making or judging tasks, and who plays whom
+(`self_play`).
 """
 
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
-from trl_populora.tasks.task import Task
+from trl_populora.tasks.source import task_key
+from trl_populora.tasks.task import Draft, Task, arguments_text
 
 
 # Whose programs a proposer of a type is shown: its own type's, except that code_f builds on programs of the others.
 REFERENCE_TYPES = {"code_f": ("code_o", "code_i")}
+
+
+class Tries(NamedTuple):
+    """Attempts at a task by anybody, and those of them that solved it."""
+
+    attempts: int = 0
+    solved: int = 0
 
 
 class TaskBuffer:
@@ -31,6 +40,9 @@ class TaskBuffer:
         reference_types (`Mapping[str, Sequence[str]]`, *optional*):
             Types whose tasks serve as references for proposals of a type that is not its own reference. Default:
             `code_f` draws on `code_o` and `code_i`.
+        max_unsolved_tries (`int`, *optional*, defaults to `0`):
+            After so many attempts of which none solved it, a proposed task is no reference and fills no slot any
+            more, as long as its type has others. Seed tasks were made to be solvable and stay. 0 keeps all.
     """
 
     def __init__(
@@ -39,12 +51,19 @@ class TaskBuffer:
         tasks: Iterable[Task] = (),
         *,
         reference_types: Mapping[str, Sequence[str]] | None = None,
+        max_unsolved_tries: int = 0,
     ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
-        self.capacity = capacity
+        if max_unsolved_tries < 0:
+            raise ValueError(f"max_unsolved_tries must be 0 (keep all) or more, got {max_unsolved_tries}")
+        self.capacity, self.max_unsolved_tries = capacity, max_unsolved_tries
         self._reference_types = dict(REFERENCE_TYPES if reference_types is None else reference_types)
         self._tasks: dict[str, OrderedDict[str, Task]] = {}
+        self._tries: dict[str, Tries] = {}  # id -> attempts
+        self._given_up: set[str] = set()  # ids of tasks that are not in play
+        self._keys: dict[str, str] = {}  # id -> key
+        self._known: Counter[str] = Counter()  # key -> tasks that share it
         for task in tasks:
             self.add(task)
 
@@ -58,15 +77,41 @@ class TaskBuffer:
         """The tasks of a type, oldest first."""
         return list(self._tasks.get(type, OrderedDict()).values())
 
+    def in_play(self, type: str) -> list[Task]:
+        """The tasks of a type that may be shown and played, oldest first: all of them if none is left otherwise."""
+        stock = self.tasks(type)
+        return [task for task in stock if task.id not in self._given_up] or stock
+
     def add(self, task: Task) -> bool:
-        """Adds a task unless one with the same content is there. A full type loses its oldest task."""
+        """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
+        return self._add(task, task_key(task.type, task.program, task.inputs))
+
+    def knows(self, key: str) -> bool:
+        """Whether a task with this [`task_key`] is here, in play or not."""
+        return key in self._known
+
+    def shortest(self, type: str, n: int) -> list[Task]:
+        """The `n` tasks in play with the shortest programs among those that serve as references of `type`."""
+        return sorted(self._sources(type), key=lambda task: (len(task.program), task.id))[:n]
+
+    def count(self, task: Task, *, solved: bool) -> None:
+        """Counts one attempt at a task. Tasks that the buffer does not hold are not counted."""
         if task in self:
-            return False
-        kept = self._tasks.setdefault(task.type, OrderedDict())
-        kept[task.id] = task
-        if len(kept) > self.capacity:
-            kept.popitem(last=False)
-        return True
+            before = self.tries(task)
+            self._set_tries(task, Tries(before.attempts + 1, before.solved + solved))
+
+    def proposed(self) -> list[Task]:
+        """The tasks that members wrote."""
+        return [task for kept in self._tasks.values() for task in kept.values() if not is_seed(task)]
+
+    @property
+    def given_up(self) -> int:
+        """Number of tasks that are not in play."""
+        return len(self._given_up)
+
+    def tries(self, task: Task) -> Tries:
+        """Attempts at a task so far."""
+        return self._tries.get(task.id, Tries())
 
     def fill(self, type: str, n: int, rng: random.Random, *, exclude: Collection[str] = ()) -> list[Task]:
         """
@@ -88,7 +133,7 @@ class TaskBuffer:
         Raises:
             `ValueError`: if there is no task of this type at all.
         """
-        stock = self.tasks(type)
+        stock = self.in_play(type)
         if n <= 0:
             return []
         if not stock:
@@ -105,16 +150,62 @@ class TaskBuffer:
         """
         Up to `k` different tasks, drawn uniformly, to show to a proposer of `type`. Empty if there are none.
         """
-        types = self._reference_types.get(type, (type,))
-        stock = [task for name in types for task in self.tasks(name)] or self.tasks(type)
+        stock = self._sources(type)
         return rng.sample(stock, min(k, len(stock)))
 
     def state_dict(self) -> dict[str, Any]:
-        """All tasks as JSON-able records, in order of arrival."""
-        return {"tasks": [task.to_json() for kept in self._tasks.values() for task in kept.values()]}
+        """All tasks as JSON-able records in order of arrival, with the key of each and the attempts at it."""
+        tasks = [task for kept in self._tasks.values() for task in kept.values()]
+        return {
+            "tasks": [task.to_json() for task in tasks],
+            "keys": [self._keys[task.id] for task in tasks],
+            "tries": [list(self.tries(task)) for task in tasks],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
-        self._tasks = {}
-        for record in state["tasks"]:
-            self.add(Task.from_json(record))
+        self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
+        for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
+            task = Task.from_json(record)
+            self._add(task, key)
+            if any(tries):
+                self._set_tries(task, Tries(*tries))
+
+    def _sources(self, type: str) -> list[Task]:
+        types = self._reference_types.get(type, (type,))
+        return [task for name in types for task in self.in_play(name)] or self.in_play(type)
+
+    def _add(self, task: Task, key: str) -> bool:
+        if task in self:
+            return False
+        kept = self._tasks.setdefault(task.type, OrderedDict())
+        kept[task.id] = task
+        self._keys[task.id] = key
+        self._known[key] += 1
+        if len(kept) > self.capacity:
+            _, oldest = kept.popitem(last=False)
+            self._tries.pop(oldest.id, None)
+            self._given_up.discard(oldest.id)
+            key = self._keys.pop(oldest.id)
+            self._known[key] -= 1
+            if not self._known[key]:
+                del self._known[key]
+        return True
+
+    def _set_tries(self, task: Task, tries: Tries) -> None:
+        self._tries[task.id] = tries
+        most = self.max_unsolved_tries
+        if most and tries.attempts >= most and not tries.solved and not is_seed(task):
+            self._given_up.add(task.id)
+        else:
+            self._given_up.discard(task.id)
+
+
+def is_seed(task: Task) -> bool:
+    """Whether a task came with the package and not from a member."""
+    return task.author.partition(":")[0] == "seed"
+
+
+def draft_key(draft: Draft) -> str:
+    """[`task_key`] of a proposal that has not run yet."""
+    return task_key(draft.type, draft.program, [arguments_text(arguments) for arguments in draft.inputs])

@@ -1,7 +1,8 @@
 """`code_f`, induction: given a message and some input/output pairs, write the program. (From Absolute Zero Reasoner.)
 
-The proposer sees one program and writes N inputs and a message. The solver sees the message and the first half of the
-pairs; its program is judged on the other half, which is in no prompt and whose outputs never enter the sandbox.
+The proposer sees one program and writes N inputs and a message. The solver sees the message and half of the pairs,
+which a hash of the task chooses; its program is judged on the other half, which is in no prompt and whose outputs
+never enter the sandbox.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.hygiene import defines_f, parse
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
-from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, pairs_text, paragraphs, user
+from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, float_rule, pairs_text, paragraphs, user
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task, arguments_text
 
 
@@ -36,7 +37,7 @@ class CodeF(TaskType):
 
     Args:
         num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs per task. The first half, rounded down, is shown to the solver; the rest is hidden.
+            Inputs per task. Half of them, rounded down, are shown to the solver; the rest are hidden.
     """
 
     id: ClassVar[str] = "code_f"
@@ -63,10 +64,10 @@ class CodeF(TaskType):
                 "of input and output, and must write a program that agrees with this one on the other pairs too. Make "
                 "the program hard to infer, but possible: inputs that differ in kind and reach every branch, and a "
                 "message that states the goal without giving the steps away.",
-                "Rules:\n- No two inputs are equal, and the outputs are not all equal.\n- The message is plain words "
-                "and does not contain the program or its code.\n"
+                "Rules:\n- No two inputs are equal. Which pairs are shown is drawn by chance, and those outputs must "
+                "not all be equal.\n- The message is plain words and does not contain the program or its code.\n"
                 f"- An input has at most {self.limits.input_bytes} bytes, an output {self.limits.output_bytes}, the "
-                f"message {self.limits.message_bytes}. Anything larger is refused.",
+                f"message {self.limits.message_bytes}. Anything larger is refused.\n" + float_rule(self.limits),
                 "First write a short plan: which cases the inputs should cover. "
                 + REASONING_NOTE
                 + f" Then give {n} input blocks and one message block in this form:",
@@ -115,15 +116,11 @@ class CodeF(TaskType):
         except ValueError as error:
             return Refusal("not_literal", f"an output: {error}"[:200])
         checks = [self.check_text("input", text) for text in inputs]
-        checks += [self.check_text("output", text) for text in outputs]
+        checks += [self.check_output(text) for text in outputs]
         refusal = next(filter(None, checks), None)
         if refusal is not None:
             return refusal
-        if lists_pairs(draft.message, list(zip(inputs, outputs))[len(inputs) // 2 :]):
-            return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
-        if len({value.data for value in execution.values}) < 2:
-            return Refusal("constant_outputs", f"every output is {outputs[0]}"[:200])
-        return Task.create(
+        task = Task.create(
             self.id,
             draft.program,
             inputs=inputs,
@@ -132,6 +129,11 @@ class CodeF(TaskType):
             author=author,
             step=step,
         )
+        if lists_pairs(task.message, task.hidden):
+            return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
+        if one_output(task):
+            return Refusal("constant_outputs", f"every output that the solver would see is {task.visible[0][1]}"[:200])
+        return task
 
     def propose_completion(self, task: Task) -> str:
         return "\n".join([*(fence("input", text) for text in task.inputs), fence("message", task.message)])
@@ -201,6 +203,12 @@ def lists_pairs(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
         re.search(rf"(?<!\w){re.escape(given)}{BETWEEN}{re.escape(output)}(?!\w)", message) for given, output in pairs
     ]
     return 2 * sum(map(bool, stated)) > len(pairs)
+
+
+def one_output(task: Task) -> bool:
+    """Whether all outputs are equal, or all that the solver would see. One pair alone cannot differ."""
+    shown = {output for _, output in task.visible}
+    return len({*task.outputs}) < 2 or (len(shown) < 2 <= len(task.visible))
 
 
 def _squeeze(text: str) -> str:

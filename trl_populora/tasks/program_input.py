@@ -14,7 +14,15 @@ from trl_populora.executor import Execution, Status
 from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.parsing import completion_fences, fence, last_body
-from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, paragraphs, program_rules, references_text, user
+from trl_populora.tasks.prompts import (
+    INPUT_FORMAT,
+    REASONING_NOTE,
+    float_rule,
+    paragraphs,
+    program_rules,
+    references_text,
+    user,
+)
 from trl_populora.tasks.task import Draft, Refusal, Task, arguments_text
 
 
@@ -35,7 +43,7 @@ class ProgramInput(TaskType):
                 "Invent a puzzle about a Python program: write the program and one input for it. The program will be "
                 "run on your input to get the output, so do not give the output yourself.",
                 self.wanted_full,
-                program_rules(self.limits),
+                "\n".join(filter(None, [program_rules(self.limits), float_rule(self.limits)])),
                 shown and "These puzzles exist already. Write one that is new, different in its idea, and not easier:",
                 shown,
                 "First write a short plan: the idea, the steps of the computation, and why it is hard. "
@@ -56,7 +64,8 @@ class ProgramInput(TaskType):
             return Refusal("no_program", "no ```python block")
         if not text:
             return Refusal("no_input", "no ```input block, or an empty one")
-        refusal = self.check_program(program) or self.check_text("input", text)
+        program = self.read_program(program)
+        refusal = program if isinstance(program, Refusal) else self.check_text("input", text)
         if refusal is not None:
             return refusal
         try:
@@ -78,7 +87,7 @@ class ProgramInput(TaskType):
             inputs, outputs = (arguments_text(draft.inputs[0]),), (value.literal,)
         except ValueError as error:
             return Refusal("not_literal", f"the output: {error}"[:200])
-        refusal = self.check_text("input", inputs[0]) or self.check_text("output", outputs[0])
+        refusal = self.check_text("input", inputs[0]) or self.check_output(outputs[0])
         if refusal is not None:
             return refusal
         if outputs[0] == "None":

@@ -64,6 +64,12 @@ def program_rules(limits: TaskLimits) -> str:
     )
 
 
+def float_rule(limits: TaskLimits) -> str:
+    """The rule for floats in results, in words; empty where there is none."""
+    most = limits.max_float_digits
+    return f"- A float in a result has at most {most} significant digits, so use integers or round." if most else ""
+
+
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
     "`f(3, 'a')` it holds `3, 'a'`. Names of f's parameters are read too: `n=3, s='a'`, or one `n = 3` a line."

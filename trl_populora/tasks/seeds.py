@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from trl_populora.executor import canonical, literals
+from trl_populora.tasks.code_f import one_output
 from trl_populora.tasks.families import FAMILIES
 from trl_populora.tasks.task import Task
 
@@ -61,9 +62,7 @@ def generate_task(
         if inputs is None:
             continue
         outputs = _run_trusted(program, inputs.values())
-        if (len(set(outputs)) < 2) if type == "code_f" else (outputs[0] == "None"):
-            continue
-        return Task.create(
+        task = Task.create(
             type,
             program,
             inputs=tuple(inputs),
@@ -71,6 +70,9 @@ def generate_task(
             message=message if type == "code_f" else "",
             author=f"seed:{name}",
         )
+        if one_output(task) if type == "code_f" else (task.output == "None"):
+            continue
+        return task
     raise ValueError(
         f"found no {type} task with {wanted} distinct inputs in families {list(names)}; ask for fewer inputs or add "
         "families"

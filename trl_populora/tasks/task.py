@@ -28,9 +28,12 @@ TEXT_REASONS = frozenset(
         "not_literal",  # an input, output or answer that is no plain Python literal
         "too_large",  # over a size limit; nothing is ever truncated to fit
         "reserved_text",  # contains a fence, a reasoning tag or a chat-template token
-        "duplicate",  # repeats a task that the proposer was shown
+        "duplicate",  # repeats a task of the buffer, or one of the same teacher and round, up to names and layout
         "duplicate_inputs",  # code_f: two equal inputs
-        "constant_outputs",  # code_f: all outputs equal
+        "constant_outputs",  # code_f: all outputs equal, or all that the solver would see
+        "too_precise",  # a float in an output has too many significant digits
+        "answer_too_long",  # the right answer takes too large a share of a completion
+        "prompt_too_long",  # the task does not fit into a solver's prompt
         "no_value",  # code_o, code_i: the program returned None
         # hygiene of programs
         "syntax_error",
@@ -190,13 +193,23 @@ class Task:
 
     @property
     def visible(self) -> tuple[tuple[str, str], ...]:
-        """`code_f`: the first half of the pairs, rounded down, which the solver sees."""
-        return self.pairs[: len(self.inputs) // 2]
+        """`code_f`: the half of the pairs, rounded down, that the solver sees; a hash of the task chooses it."""
+        return tuple(self.pairs[i] for i in self._shown)
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
         """`code_f`: the other pairs, on which the answer is judged and which no prompt ever shows."""
-        return self.pairs[len(self.inputs) // 2 :]
+        shown = set(self._shown)
+        return tuple(pair for i, pair in enumerate(self.pairs) if i not in shown)
+
+    @property
+    def _shown(self) -> list[int]:
+        """Places of the visible pairs, in order: a proposer cannot tell which of its inputs they will be."""
+
+        def rank(place: int) -> tuple[bytes, int]:
+            return hashlib.sha256(f"{self.id}:{self.inputs[place]}".encode("utf-8", "surrogatepass")).digest(), place
+
+        return sorted(sorted(range(len(self.inputs)), key=rank)[: len(self.inputs) // 2])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"inputs": list(self.inputs), "outputs": list(self.outputs)}

@@ -77,7 +77,17 @@ def check_population(args):
     ):
         if getattr(args, name) < 1:
             raise ValueError(f"{name}={getattr(args, name)} must be at least 1.")
-    for name in ("num_references", "seed_tasks", "evolution_interval", "evolution_min_age", "weight_metrics_interval"):
+    for name in (
+        "num_references",
+        "seed_tasks",
+        "evolution_interval",
+        "evolution_min_age",
+        "max_unsolved_tries",
+        "max_float_digits",
+        "solvable_attempts",
+        "solvable_rounds",
+        "weight_metrics_interval",
+    ):
         if getattr(args, name) < 0:
             raise ValueError(f"{name}={getattr(args, name)} must not be negative.")
     if args.num_function_inputs < 2:
@@ -91,6 +101,12 @@ def check_population(args):
     if args.evolution is not None:
         args.evolution.check_sizes(T, S)
     _check_hall_of_fame(args)
+    _check_lengths(args)
+    if args.solvable_rounds and args.teacher_reward != "solvable":
+        raise ValueError(
+            f"solvable_rounds={args.solvable_rounds} with teacher_reward={args.teacher_reward!r}: only 'solvable' "
+            "waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
+        )
     for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
         rate = getattr(args, name)
         if rate is not None and not 0.0 <= rate < math.inf:
@@ -116,6 +132,22 @@ def _check_hall_of_fame(args):
         raise ValueError(
             f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
             "replacement steps, and play. Set num_teachers and evolution_interval, or the probability to 0."
+        )
+
+
+def _check_lengths(args):
+    if not 0.0 < args.answer_share <= 1.0 or int(args.answer_share * args.max_completion_length) < 1:
+        raise ValueError(
+            f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must lie in "
+            "(0, 1] and leave at least one token for an answer."
+        )
+    prompt, engine = args.max_prompt_tokens, args.vllm_max_model_length if args.use_vllm else None
+    if prompt is not None and prompt < 1:
+        raise ValueError(f"max_prompt_tokens={prompt} must be at least 1, or unset.")
+    if prompt is not None and engine is not None and prompt + args.max_completion_length > engine:
+        raise ValueError(
+            f"max_prompt_tokens={prompt} and max_completion_length={args.max_completion_length} together exceed "
+            f"vllm_max_model_length={engine}. Set max_prompt_tokens to {engine - args.max_completion_length} or less."
         )
 
 

@@ -66,7 +66,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         num_references (`int`, *optional*, defaults to `6`):
             Reference tasks shown to a proposer, K.
         num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs of a `code_f` task; the first half is shown to the student.
+            Inputs of a `code_f` task; half of them are shown to the student.
         seed_tasks (`int`, *optional*, defaults to `256`):
             Verified seed tasks per type that fill the buffers at the start. 0 starts from one identity task.
         seed_families (`list[str]`, *optional*):
@@ -76,6 +76,16 @@ class PopulationSelfPlayConfig(GRPOConfig):
         balance_rows (`bool`, *optional*, defaults to `False`):
             Each student learns from P of its T*P*G/S tasks, drawn at random: from as many rows as a teacher, instead
             of T*G/S times as many. All its attempts still count for rewards, ratings and records.
+        max_unsolved_tries (`int`, *optional*, defaults to `32`):
+            A proposed task that was attempted so often and never solved is neither shown to teachers nor given to
+            students again. 0 keeps all.
+        max_float_digits (`int`, *optional*, defaults to `6`):
+            Significant digits that a float in an output may have. 0 accepts any.
+        max_prompt_tokens (`int`, *optional*):
+            Tokens that a prompt may have. References are dropped until a teacher's prompt fits; a task whose solver's
+            prompt does not fit is refused. Unset: what `max_completion_length` leaves of the model, at most 4096.
+        answer_share (`float`, *optional*, defaults to `0.5`):
+            Share of `max_completion_length` that a task's right answer may take, its block included.
         generation_rows (`int`, *optional*, defaults to `64`):
             Rows decoded at once; bounds the memory of the KV cache.
 
@@ -89,7 +99,14 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
         teacher_reward (`str`, *optional*, defaults to `"adversarial"`):
             Reward of a valid task with solve rate s: `"adversarial"` 1 - s, `"learnability"` 1 - s inside (0, 1) and
-            -0.5 at the ends, `"frontier"` 4 s (1 - s).
+            -0.5 at the ends, `"frontier"` 4 s (1 - s), `"solvable"` 1 - s if anybody of the population solved it,
+            else 0.
+        solvable_attempts (`int`, *optional*, defaults to `4`):
+            With `"solvable"`, extra attempts of the other students at each valid task that its student never solved.
+            Nobody learns from them; a round has at most T*P*G times so many rows more. Otherwise ignored.
+        solvable_rounds (`int`, *optional*, defaults to `0`):
+            With `"solvable"`, rounds that an unsolved task may be solved in, H. Teachers learn from a round H rounds
+            later, and a round has up to H + 1 times as many extra attempts.
         invalid_reward (`float`, *optional*, defaults to `-1.0`):
             Reward of an invalid proposal and of a badly formed answer.
         wrong_reward (`float`, *optional*, defaults to `-0.5`):
@@ -231,13 +248,31 @@ class PopulationSelfPlayConfig(GRPOConfig):
     balance_rows: bool = field(
         default=False, metadata={"help": "Each student learns from as many rows as a teacher, drawn at random."}
     )
+    max_unsolved_tries: int = field(
+        default=32, metadata={"help": "Attempts after which a never-solved task leaves play; 0 keeps all."}
+    )
+    max_float_digits: int = field(
+        default=6, metadata={"help": "Significant digits of a float in an output; 0 accepts any."}
+    )
+    max_prompt_tokens: int | None = field(
+        default=None, metadata={"help": "Tokens of a prompt; what the completion leaves, at most 4096, if unset."}
+    )
+    answer_share: float = field(
+        default=0.5, metadata={"help": "Share of max_completion_length that a right answer may take."}
+    )
     generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
     buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
     member_prompts: str = field(
         default="shared", metadata={"help": "Of a dataset: 'shared' prompts for all members, or 'split' among them."}
     )
     teacher_reward: str = field(
-        default="adversarial", metadata={"help": "'adversarial', 'learnability' or 'frontier'."}
+        default="adversarial", metadata={"help": "'adversarial', 'learnability', 'frontier' or 'solvable'."}
+    )
+    solvable_attempts: int = field(
+        default=4, metadata={"help": "Extra attempts at each unsolved task, with teacher_reward='solvable'."}
+    )
+    solvable_rounds: int = field(
+        default=0, metadata={"help": "Rounds that an unsolved task may be solved in; teachers learn so much later."}
     )
     invalid_reward: float = field(default=-1.0, metadata={"help": "Reward of an invalid proposal or answer."})
     wrong_reward: float = field(default=-0.5, metadata={"help": "Reward of a well-formed wrong answer."})

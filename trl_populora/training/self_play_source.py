@@ -1,19 +1,23 @@
 """`SelfPlaySource`: rows that the members make for each other, round by round."""
 
+import math
 import random
 import time
 from collections import Counter
 from typing import Any
 
-from ..diagnostics import Observer, RoundSummary
+from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Executor, Job, Limits
 from ..population import Population
-from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay
+from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
-from ..tasks import TaskBuffer, identity_tasks, seed_tasks, task_types
+from ..tasks import Task, TaskBuffer, TaskLimits, identity_tasks, seed_tasks, task_types
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
+
+
+MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 
 
 class SelfPlaySource:
@@ -44,12 +48,17 @@ class SelfPlaySource:
             accept_unsafe=args.accept_unsafe_execution,
         )
         types = task_types(
-            args.prompt_style, num_function_inputs=args.num_function_inputs, num_references=args.num_references
+            args.prompt_style,
+            num_function_inputs=args.num_function_inputs,
+            num_references=args.num_references,
+            limits=TaskLimits(max_float_digits=args.max_float_digits),
         )
         self.task_types = {name: types[name] for name in args.task_types}
-        self.buffer = TaskBuffer(args.buffer_capacity)
-        for task in _seed_tasks(args):
-            self.buffer.add(task)
+        lengths = _token_limits(args, population, sampler)
+        self.buffer = TaskBuffer(args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        for name, task_type in self.task_types.items():
+            for task in lengths.playable(task_type, _seed_tasks(args, name)):
+                self.buffer.add(task)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
         self.execution_counts: Counter[str] = Counter()
@@ -67,9 +76,12 @@ class SelfPlaySource:
                 pairing_floor=args.pairing_floor,
                 guest_probability=args.hall_of_fame_probability,
                 balance_rows=args.balance_rows,
+                solvable_attempts=args.solvable_attempts,
+                solvable_rounds=args.solvable_rounds,
                 rewards=args.rewards,
                 seed=args.seed,
             ),
+            lengths=lengths,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.ready_at = 0.0
@@ -86,7 +98,9 @@ class SelfPlaySource:
         """
         guests = self._invite(round)
         self.sampler.sync()
-        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests)
+        population = self.population
+        versions = {name: population[population.adapter_of(name)].version for name in population.teachers}
+        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests, versions=versions)
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
@@ -119,6 +133,7 @@ class SelfPlaySource:
             ratings=self.ratings,
             population=self.population,
             counts=self.execution_counts,
+            tasks=task_metrics(self.played.record, self.buffer),
             seconds=self.played.seconds | {"learn": time.perf_counter() - self.ready_at},
             grad_norms=grad_norms,
         )
@@ -136,12 +151,14 @@ class SelfPlaySource:
             "ratings": self.ratings.state_dict(),
             "buffer": self.buffer.state_dict(),
             "observer": self.observer.state_dict(),
+            "late": self.self_play.late.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ratings.load_state_dict(state["ratings"])
         self.buffer.load_state_dict(state["buffer"])
         self.observer.load_state_dict(state["observer"])
+        self.self_play.late.load_state_dict(state["late"])
 
     def close(self) -> None:
         """Ends the executor's processes; they start again when they are needed."""
@@ -171,15 +188,32 @@ class SelfPlaySource:
         return executions
 
 
-def _seed_tasks(args: PopulationSelfPlayConfig):
-    for task_type in args.task_types:
-        if args.seed_tasks == 0:
-            yield identity_tasks(args.num_function_inputs)[task_type]
-        else:
-            yield from seed_tasks(
-                args.seed_tasks,
-                seed=args.seed,
-                type=task_type,
-                num_function_inputs=args.num_function_inputs,
-                families=args.seed_families,
-            )
+def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
+    if args.seed_tasks == 0:
+        return [identity_tasks(args.num_function_inputs)[task_type]]
+    return seed_tasks(
+        args.seed_tasks,
+        seed=args.seed,
+        type=task_type,
+        num_function_inputs=args.num_function_inputs,
+        families=args.seed_families,
+    )
+
+
+def _token_limits(args: PopulationSelfPlayConfig, population: Population, sampler) -> TokenLimits:
+    """Limits in the tokens of the sampler. A prompt may fill what the model's length leaves, 4,096 at most by default.
+
+    Raises:
+        ValueError: If prompt and completion together exceed the model.
+    """
+    length = getattr(population.base_model.config.get_text_config(), "max_position_embeddings", None)
+    if args.use_vllm and args.vllm_max_model_length is not None:
+        length = args.vllm_max_model_length
+    room = math.inf if length is None else length - args.max_completion_length
+    prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
+    if prompt > room or prompt < 1:
+        raise ValueError(
+            f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
+            f"not fit into the model's {length} tokens. Lower one of them."
+        )
+    return TokenLimits(sampler.count_tokens, prompt=prompt, answer=int(args.answer_share * args.max_completion_length))

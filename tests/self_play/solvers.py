@@ -1,0 +1,84 @@
+"""Two scripted students: one that sees only what is obvious, one that works things out by hand, up to a limit.
+
+They run the programs of `degenerate_tasks.py`, which are ours, in this process, and count byte codes: what a patient
+reader would have to do step by step.
+"""
+
+import ast
+import sys
+
+from trl_populora.tasks import Task
+from trl_populora.tasks.parsing import fence
+
+
+WEAK, STRONG = 12, 1500  # byte codes that a student follows
+MOST_CHARACTERS = 40  # of an answer that is worked out by hand
+
+
+class Tired(Exception):
+    pass
+
+
+def solve(task: Task, budget: int) -> str:
+    """A completion that answers the task as well as the student can."""
+    if task.type == "code_o":
+        value = run(task.program, _values(task.input), budget)
+        return fence("output", value if value is not None and len(value) <= MOST_CHARACTERS else "'no idea'")
+    if task.type == "code_i":
+        kinds = [type(value) for value in _values(task.input)]  # which the program tells to whoever reads it
+        fitting = [text for text in CANDIDATES if [type(value) for value in _values(text)] == kinds]
+        tried = fitting[: max(1, budget // 20)]
+        found = (text for text in tried if run(task.program, _values(text), budget) == task.output)
+        return fence("input", next(found, "'no idea'"))
+    guesses = GUESSES[: max(1, budget // 100)] + (_linear(task),) * (budget == STRONG)
+    fitting = (guess for guess in guesses if all(run(guess, _values(g), 10**6) == out for g, out in task.visible))
+    return fence("python", next(fitting, GUESSES[0]))
+
+
+def run(program: str, arguments: tuple, budget: int) -> str | None:
+    """`repr` of what `f` returns, or `None` if it raises or needs more than `budget` byte codes."""
+    left = budget
+
+    def trace(frame, event, _):
+        nonlocal left
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left < 0:
+            raise Tired
+        return trace
+
+    scope = {"__name__": "task"}
+    exec(program, scope)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return repr(scope["f"](*arguments))
+    except Exception:
+        return None
+    finally:
+        sys.settrace(before)
+
+
+def _values(text: str) -> tuple:
+    return ast.literal_eval(f"({text},)")
+
+
+CANDIDATES = ("0", "1", "'a'", *map(str, range(2, 30)), *("'" + "a" * n + "'" for n in range(2, 12)), "[]", "[1]")
+CANDIDATES += ("1, 2", "3, 5", "7, 11", "[1, 2, 3]", "''", "True", "False", "-1", "100", "1000")
+GUESSES = (
+    "def f(x):\n    return x",
+    "def f(x):\n    return len(x)",
+    "def f(x):\n    return sum(x)",
+    "def f(x):\n    return x[::-1]",
+    "def f(x):\n    return x * x",
+)
+
+
+def _linear(task: Task) -> str:
+    """The line through the first two visible pairs, if they are numbers."""
+    points = [(ast.literal_eval(a), ast.literal_eval(b)) for a, b in task.visible[:2]]
+    if not all(type(x) is int and type(y) is int for x, y in points):
+        return GUESSES[0]
+    (x, y), (u, v) = points
+    slope = (v - y) // (u - x)
+    return f"def f(x):\n    return {slope} * x + {y - slope * x}"

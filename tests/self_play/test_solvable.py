@@ -1,0 +1,273 @@
+"""The reward `solvable`: extra attempts, rewards that wait for later rounds, and what both leave as it was."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.self_play.script import G, scripted, self_play
+from trl_populora.diagnostics import task_metrics
+from trl_populora.executor import Status
+from trl_populora.self_play import Completion, RewardSettings, RoundRecord, RoundSettings, TokenLimits
+from trl_populora.tasks import TaskBuffer, seed_tasks
+
+
+def settings(*, rounds=0, attempts=3, teacher="solvable"):
+    rewards = RewardSettings(teacher=teacher)
+    return RoundSettings(
+        num_generations=G, num_references=1, rewards=rewards, solvable_rounds=rounds, solvable_attempts=attempts
+    )
+
+
+def game_of(executor, *, able=(), valid=1.0, **options):
+    """A game in which the students in `able` know all answers and the others none, and its sampler."""
+    sizes = {key: options.pop(key) for key in ("teachers", "students", "types") if key in options}
+    game = self_play(executor, settings=settings(**options), **sizes)
+    script = scripted(game, valid=valid, solved=1.0)
+
+    def sample(prompts, members, *, seed):
+        sample.calls.append(list(members))
+        drawn = script(prompts, members, seed=seed)
+        return [
+            one if member in game.ratings.teachers or member in able else Completion("```output\n'no'\n```", [1], [2])
+            for one, member in zip(drawn, members)
+        ]
+
+    sample.calls = []
+    return game, sample
+
+
+def test_a_task_that_another_student_solves_is_paid(executor):
+    game, sampler = game_of(executor, able=("student_1",))
+    record = game.play(sampler, round=0, step=0).record
+    matched = {attempt.opponent: attempt.member for attempt in record.attempts if attempt.opponent}
+    assert set(matched.values()) == {"student_0", "student_1"}
+    for proposal in (one for one in record.proposals if one.valid):
+        assert proposal.solve_rate == (matched[proposal.member] == "student_1")
+        assert proposal.reward == 1.0 - proposal.solve_rate
+
+
+def test_a_task_that_nobody_solves_is_not(executor):
+    game, sampler = game_of(executor)
+    record = game.play(sampler, round=0, step=0).record
+    assert {one.reward for one in record.proposals if one.valid} == {0.0}
+    assert len(record.extra_attempts) == 3 * len({one.task.id for one in record.proposals if one.valid})
+
+
+def test_extra_attempts_go_to_the_others_and_leave_the_round_alone(executor):
+    game, sampler = game_of(executor, students=4, teachers=4, attempts=6)
+    played = game.play(sampler, round=0, step=0)
+    plain_game, plain_sampler = game_of(executor, students=4, teachers=4, teacher="adversarial")
+    plain = plain_game.play(plain_sampler, round=0, step=0)
+    tried = {one.task.id: one.member for one in played.record.attempts if one.opponent}
+    share = Counter()
+    for extra in played.record.extra_attempts:
+        assert extra.member != tried[extra.task.id] and (extra.reward, extra.opponent) == (None, None)
+        share[extra.task.id, extra.member] += 1
+    assert share and set(share.values()) == {2}, "six attempts, three others"
+    assert played.record.attempts == plain.record.attempts and played.record.matches == plain.record.matches
+    assert [row[:5] for row in played.rows] == [row[:5] for row in plain.rows]
+    assert game.ratings.state_dict() == plain_game.ratings.state_dict()
+    assert len(sampler.calls) == 3 and len(plain_sampler.calls) == 2 and plain.record.extra_attempts == ()
+
+
+def test_a_student_that_is_alone_tries_again(executor):
+    game, sampler = game_of(executor, teachers=1, students=1)
+    record = game.play(sampler, round=0, step=0).record
+    assert {one.member for one in record.extra_attempts} == {"student_0"}
+
+
+def test_without_unsolved_tasks_there_are_no_extra_attempts(executor):
+    game, sampler = game_of(executor, able=("student_0", "student_1"))
+    assert game.play(sampler, round=0, step=0).record.extra_attempts == ()
+    assert len(sampler.calls) == 2
+
+
+def test_an_executor_that_fails_makes_nothing_solved_or_unsolved(executor):
+    game, sampler = game_of(executor, able=("student_0", "student_1"), types=("code_i",))
+    real, calls = game.run_many, []
+
+    def failing(jobs):
+        calls.append(jobs)
+        return [replace(e, status=Status.INFRA_ERROR, values=()) if len(calls) > 1 else e for e in real(jobs)]
+
+    game.run_many = failing
+    record = game.play(sampler, round=0, step=0).record
+    assert all(one.reward is None and one.solve_rate is None for one in record.proposals if one.valid)
+    assert all(game.buffer.tries(one.task) == (0, 0) for one in record.proposals if one.valid)
+
+
+def test_every_attempt_of_the_population_counts_as_a_try(executor):
+    game, sampler = game_of(executor)
+    record = game.play(sampler, round=0, step=0).record
+    counted = Counter(one.task.id for one in (*record.attempts, *record.extra_attempts))
+    for proposal in (one for one in record.proposals if one.valid):
+        assert game.buffer.tries(proposal.task) == (counted[proposal.task.id], 0)
+
+
+def play_on(game, sampler, rounds, versions=None):
+    return [game.play(sampler, round=k, step=k, versions=versions and versions[k]) for k in range(rounds)]
+
+
+def test_teachers_learn_from_a_round_when_it_is_settled(executor):
+    able = set()
+    game, sampler = game_of(executor, able=able, rounds=2)
+    first = game.play(sampler, round=0, step=0)
+    again = game.play(sampler, round=1, step=1)
+    for early in (first, again):
+        assert {row.reward for row in early.rows if row.role == "teacher"} == {None}
+    able.update(game.ratings.students)  # from now on everybody knows everything
+    third = game.play(sampler, round=2, step=2)
+    taught = [row for row in third.rows if row.role == "teacher"]
+    assert [row.completion for row in taught] == [row.completion for row in first.rows if row.role == "teacher"]
+    assert [row.prompt for row in taught] == [row.prompt for row in first.rows if row.role == "teacher"]
+    for row, then, now in zip(taught, first.record.proposals, third.record.late_proposals, strict=True):
+        assert replace(now, reward=0) == replace(then, reward=0)
+        assert row.reward == now.reward == (1.0 if then.valid else -1.0)
+        assert not then.valid or then.reward == 0.0, "what was known in its own round"
+    shape = [(row.player, row.role) for row in first.rows]
+    assert [(row.player, row.role) for row in third.rows] == shape
+
+
+def test_waiting_tasks_get_extra_attempts_each_round_and_fill_slots_first(executor):
+    game, sampler = game_of(executor, rounds=1, valid=0.6)
+    before = game.play(sampler, round=0, step=0).record
+    waiting = {one.task.id for one in before.proposals if one.valid}
+    record = game.play(sampler, round=1, step=1).record
+    assert waiting <= {one.task.id for one in record.extra_attempts}
+    fills = {one.task.id for one in record.attempts if one.opponent is None}
+    needed = Counter(one.type for one in record.proposals if not one.valid)
+    stock = Counter(one.type for one in before.proposals if one.valid)
+    assert fills and len(fills & waiting) == sum(min(needed[name], stock[name]) for name in needed)
+    assert game.late.unsolved and not {task.id for task in game.late.unsolved} & waiting
+
+
+def test_rows_of_a_teacher_that_was_replaced_carry_no_reward(executor):
+    game, sampler = game_of(executor, able=("student_0", "student_1"), rounds=1)
+    old, new = {"teacher_0": 0, "teacher_1": 0}, {"teacher_0": 0, "teacher_1": 1}
+    _, second = play_on(game, sampler, 2, versions=[old, new])
+    rewards = {row.player: set() for row in second.rows if row.role == "teacher"}
+    for row in second.rows:
+        if row.role == "teacher":
+            rewards[row.player].add(row.reward)
+    assert rewards["teacher_1"] == {None} and None not in rewards["teacher_0"]
+
+
+def test_waiting_rewards_go_into_a_checkpoint(executor):
+    game, sampler = game_of(executor, able=("student_1",), rounds=2, valid=0.7)
+    play_on(game, sampler, 2)
+    state = json.loads(json.dumps(game.late.state_dict()))
+    other, _ = game_of(executor, rounds=2)
+    other.late.load_state_dict(state)
+    assert other.late.state_dict() == state and other.late.unsolved == game.late.unsolved
+    for side in (game, other):
+        side.late.note({task.id for task in side.late.unsolved[:1]})
+    rows, proposals = ([], ())
+    assert [game.late.exchange(9, rows, proposals, {})] == [other.late.exchange(9, rows, proposals, {})]
+
+
+def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor):
+    small, sampler = game_of(executor, rounds=1)
+    large, more = game_of(executor, teachers=4, students=4, rounds=1)
+    small.play(sampler, round=0, step=0)
+    large.late.load_state_dict(small.late.state_dict())
+    played = large.play(more, round=1, step=1)
+    taught = [row for row in played.rows if row.role == "teacher"]
+    assert len(taught) == 4 * G and {row.reward for row in taught} == {None} and played.record.late_proposals == ()
+
+
+def test_records_and_rows_tell_the_kinds_apart(executor):
+    game, sampler = game_of(executor, rounds=1)
+    record = play_on(game, sampler, 2)[1].record
+    assert RoundRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+    kinds = Counter(row["kind"] for row in record.rows())
+    assert kinds["learned"] == len(record.proposals) + len(record.attempts)
+    assert (kinds["extra"], kinds["late"]) == (len(record.extra_attempts), len(record.late_proposals))
+    assert kinds["extra"] and kinds["late"]
+
+
+def test_metrics_of_tasks(executor):
+    game, sampler = game_of(executor, able=("student_1",), teacher="adversarial")
+    record = game.play(sampler, round=0, step=0).record
+    metrics = task_metrics(record, game.buffer)
+    valid = [one for one in record.proposals if one.valid]
+    unsolved = [one for one in valid if one.solve_rate == 0]
+    assert metrics["unsolved"] == len(unsolved) / len(valid) and 0 < metrics["unsolved"] < 1
+    assert metrics["unsolved_reward"] == 1.0, "the others are always solved and pay nothing"
+    assert metrics["never_solved"] == len({one.task.id for one in unsolved}) / len({one.task.id for one in valid})
+    assert (metrics["duplicates"], metrics["extra_rows"], metrics["given_up"]) == (0.0, 0.0, 0.0)
+    assert task_metrics(RoundRecord(0, 0), TaskBuffer()) == {"given_up": 0.0, "extra_rows": 0.0}
+
+
+def test_a_teacher_that_repeats_itself_is_refused(executor):
+    game, sampler = game_of(executor, able=("student_0",), types=("code_o",))
+    text = "```python\ndef f(x):\n    return x + {n}\n```\n```input\n1\n```"
+
+    def repeat(prompts, members, *, seed):
+        drawn = sampler(prompts, members, seed=seed)
+        return [Completion(text.format(n=77)) if m in game.ratings.teachers else one for one, m in zip(drawn, members)]
+
+    record = game.play(repeat, round=0, step=0).record
+    reasons = [
+        [one.refusal and one.refusal.reason for one in record.proposals if one.member == name]
+        for name in game.ratings.teachers
+    ]
+    assert reasons == [[None, *["duplicate"] * (G - 1)]] * 2, "two teachers may have the same idea in one round"
+    again = game.play(repeat, round=1, step=1).record
+    assert {one.refusal.reason for one in again.proposals} == {"duplicate"}
+    assert task_metrics(again, game.buffer)["duplicates"] == 1.0
+
+
+def length(text) -> int:
+    return len(text if isinstance(text, str) else text[0]["content"])
+
+
+def test_references_are_dropped_until_a_proposers_prompt_fits(executor):
+    buffer = TaskBuffer(99, seed_tasks(40, type="code_o"))
+    game = self_play(executor, types=("code_o",), buffer=buffer)
+    task_type = replace(game.task_types["code_o"], num_references=6)
+    bare = length(task_type.propose_prompt([], random.Random(0)))
+    shown = set()
+    for room in (0, 400, 10**6):
+        limits = TokenLimits(length, prompt=bare + room, answer=10**6)
+        for seed in range(5):
+            rng = random.Random(seed)
+            references = buffer.references("code_o", 6, rng)
+            prompt, kept = limits.fit(task_type, references, buffer, rng)
+            assert length(prompt) <= bare + room and list(kept) == references[: len(kept)]
+            shown.add((room, len(kept)))
+    assert {(0, 0), (10**6, 6)} <= shown and any(room == 400 and 0 < n < 6 for room, n in shown)
+
+
+def test_induction_takes_a_shorter_program_where_the_drawn_one_does_not_fit(executor):
+    game = self_play(executor, types=("code_f",))
+    task_type, buffer = game.task_types["code_f"], game.buffer
+    (shortest,) = buffer.shortest("code_f", 1)
+    room = length(task_type.propose_prompt([shortest], None))
+    longest = max(buffer.tasks("code_o"), key=lambda task: len(task.program))
+    prompt, references = TokenLimits(length, prompt=room, answer=9).fit(task_type, [longest], buffer, None)
+    assert references == [shortest] and length(prompt) == room
+    with pytest.raises(ValueError, match=f"max_prompt_tokens={room - 1} is too small.*{room} tokens"):
+        TokenLimits(length, prompt=room - 1, answer=9).check(game.task_types, buffer)
+    with pytest.raises(ValueError, match="answer limit must be at least 1 token, got 0"):
+        TokenLimits(length, prompt=1, answer=0)
+
+
+def test_a_round_within_limits_asks_nothing_longer(executor):
+    game = self_play(executor)
+    game.lengths = TokenLimits(length, prompt=260, answer=18)
+    sampler = scripted(game)
+    record = game.play(sampler, round=0, step=0).record
+    assert all(length(prompt) <= 260 for prompt in sampler.calls[0][0])
+    reasons = {one.refusal.reason for one in record.proposals if one.refusal}
+    assert reasons <= {"prompt_too_long", "answer_too_long"} and reasons
+
+
+@pytest.mark.parametrize("field", ["solvable_attempts", "solvable_rounds"])
+def test_settings_that_make_no_sense_are_refused(field):
+    with pytest.raises(ValueError, match=field):
+        RoundSettings(**{field: -1}, rewards=RewardSettings(teacher="solvable"))
+    with pytest.raises(ValueError, match="solvable_rounds=1 delays rewards"):
+        RoundSettings(solvable_rounds=1)

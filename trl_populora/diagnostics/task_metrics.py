@@ -1,0 +1,52 @@
+"""What the tasks of a round are worth: how many nobody solves, what teachers earn with them, how many repeat others.
+
+Pure functions from records to numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from ..self_play.records import Proposal, RoundRecord
+    from ..tasks import TaskBuffer
+
+
+def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
+    """The round's tasks as numbers; shares lie in [0, 1], and a share of nothing has no key.
+
+    Args:
+        record ([`RoundRecord`]): What happened.
+        buffer ([`TaskBuffer`]): The stock after the round.
+
+    Returns:
+        `dict[str, float]`:
+            - `unsolved`: share of valid, played proposals that their student never solved (s = 0).
+            - `unsolved_reward`: share of teachers' positive rewards that such proposals earned, of those that teachers
+              learn from in this round.
+            - `never_solved`: share of the proposed tasks in the buffer, among those tried, that nobody ever solved.
+            - `given_up`: proposed tasks in the buffer that are not shown or played any more.
+            - `duplicates`: share of proposals refused because the task exists.
+            - `extra_rows`: attempts that nobody learns from (`solvable_attempts`).
+    """
+    paid = record.late_proposals or record.proposals
+    played = [one for one in record.proposals if one.valid and one.solve_rate is not None]
+    tries = [buffer.tries(task) for task in buffer.proposed()]
+    duplicates = [one for one in record.proposals if one.refusal is not None and one.refusal.reason == "duplicate"]
+    shares = {
+        "unsolved": (len([one for one in played if one.solve_rate == 0]), len(played)),
+        "unsolved_reward": (_earned(one for one in paid if one.solve_rate == 0), _earned(paid)),
+        "never_solved": (
+            len([one for one in tries if one.attempts and not one.solved]),
+            len([one for one in tries if one.attempts]),
+        ),
+        "duplicates": (len(duplicates), len(record.proposals)),
+    }
+    counts = {"given_up": float(buffer.given_up), "extra_rows": float(len(record.extra_attempts))}
+    return counts | {name: part / whole for name, (part, whole) in shares.items() if whole}
+
+
+def _earned(proposals: Iterable[Proposal]) -> float:
+    return sum(max(one.reward or 0.0, 0.0) for one in proposals if one.valid)

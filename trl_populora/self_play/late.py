@@ -1,0 +1,144 @@
+"""Rewards that wait: with `solvable_rounds` a teacher is paid only when it is known whether anybody solves its tasks.
+
+Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`round.py`).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ..tasks import Task
+from .records import Proposal, RoundRecord
+from .rewards import RewardSettings, teacher_reward
+from .sampling import Completion, Message
+
+
+class Row(NamedTuple):
+    """One completion to learn from. Groups of `num_generations` rows are contiguous.
+
+    Attributes:
+        player (`str`): Who wrote it. role (`str`): `"teacher"` or `"student"`. type (`str`): Task type.
+        prompt (`list[Message]`): Chat messages it answers. completion ([`Completion`]): Text and tokens.
+        reward (`float` or `None`): `None` if the executor failed, or if it is not known yet: such a row teaches
+            nothing.
+    """
+
+    player: str
+    role: str
+    type: str
+    prompt: list[Message]
+    completion: Completion
+    reward: float | None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The teachers' half of one round.
+
+    Attributes:
+        round (`int`): When it was played. versions (`dict[str, int]`): Teacher -> its version then.
+        rows (`tuple[Row, ...]`), proposals (`tuple[Proposal, ...]`): In the same order; rewards as known so far.
+    """
+
+    round: int
+    versions: dict[str, int]
+    rows: tuple[Row, ...]
+    proposals: tuple[Proposal, ...]
+
+    @property
+    def unsolved(self) -> list[Task]:
+        """Tasks that nobody has solved yet."""
+        return [proposal.task for proposal in self.proposals if _is_open(proposal)]
+
+
+class LateRewards:
+    """Teachers' rows of the last rounds, which are learned from `rounds` rounds after they were written.
+
+    Args:
+        rounds (`int`): How many rounds rows wait, H. 0: they do not.
+        rewards ([`RewardSettings`]): What a task is worth that somebody solved later.
+    """
+
+    def __init__(self, rounds: int, rewards: RewardSettings):
+        self.rounds, self.rewards = rounds, rewards
+        self._waiting: list[Waiting] = []
+
+    @property
+    def unsolved(self) -> list[Task]:
+        """Tasks of earlier rounds that nobody has solved yet, the oldest first, each once."""
+        return list({task.id: task for waiting in self._waiting for task in waiting.unsolved}.values())
+
+    def note(self, solved: Collection[str]) -> None:
+        """Pays for tasks that were solved since, given by id."""
+        paid = teacher_reward(0.0, solved_elsewhere=True, settings=self.rewards)
+        self._waiting = [
+            replace(
+                waiting,
+                proposals=tuple(
+                    replace(one, reward=paid) if _is_open(one) and one.task.id in solved else one
+                    for one in waiting.proposals
+                ),
+            )
+            for waiting in self._waiting
+        ]
+
+    def exchange(
+        self, round: int, rows: Sequence[Row], proposals: Sequence[Proposal], versions: Mapping[str, int]
+    ) -> tuple[list[Row], tuple[Proposal, ...]]:
+        """Takes in a round's rows of teachers and hands out those whose time has come.
+
+        Args:
+            round (`int`): The round that was played. rows, proposals: Its teachers' rows, and what became of them.
+            versions (`Mapping[str, int]`): Teacher -> version now. Who was replaced since learns nothing from its
+                predecessor's rows.
+
+        Returns:
+            `list[Row]` and `tuple[Proposal, ...]`: Rows of round `round - H` and their proposals with final rewards.
+            Where there are none (the first H rounds, or another number of members since) the rows that were given,
+            without rewards, so that there are always as many.
+        """
+        if not self.rounds:
+            return list(rows), ()
+        self._waiting.append(Waiting(round, dict(versions), tuple(rows), tuple(proposals)))
+        due = [one for one in self._waiting if one.round == round - self.rounds]
+        self._waiting = [one for one in self._waiting if one.round > round - self.rounds]
+        if not due or [row.player for row in due[0].rows] != [row.player for row in rows]:
+            return [row._replace(reward=None) for row in rows], ()
+        (due,) = due
+        settled = tuple(
+            one if due.versions.get(one.member) == versions.get(one.member) else replace(one, reward=None)
+            for one in due.proposals
+        )
+        return [row._replace(reward=one.reward) for row, one in zip(due.rows, settled, strict=True)], settled
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """The waiting rows as JSON-able data."""
+        return [
+            {
+                "round": one.round,
+                "versions": one.versions,
+                "rows": [[*row[:4], _plain(row.completion), row.reward] for row in one.rows],
+                "proposals": RoundRecord(one.round, 0, proposals=one.proposals).to_json(),
+            }
+            for one in self._waiting
+        ]
+
+    def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
+        self._waiting = [
+            Waiting(
+                one["round"],
+                dict(one["versions"]),
+                tuple(Row(*row[:4], Completion(*row[4]), row[5]) for row in one["rows"]),
+                RoundRecord.from_json(one["proposals"]).proposals,
+            )
+            for one in state
+        ]
+
+
+def _is_open(proposal: Proposal) -> bool:
+    return proposal.task is not None and proposal.solve_rate == 0 and proposal.reward == 0
+
+
+def _plain(completion: Completion) -> list:
+    text, prompt_ids, ids, logprobs = completion
+    return [text, list(prompt_ids), list(ids), None if logprobs is None else list(logprobs)]
