@@ -3,6 +3,7 @@
 No tensors and no optimisation live here: a round reads and writes plain data, and is tested with a scripted sampler.
 """
 
+from .evidence import Outcome
 from .guests import Guest, Guests
 from .ratings import Match, Rating, Ratings
 from .records import Attempt, Proposal, RoundRecord
@@ -18,6 +19,7 @@ __all__ = [
     "Guest",
     "Guests",
     "Match",
+    "Outcome",
     "PlayedRound",
     "Proposal",
     "Rating",

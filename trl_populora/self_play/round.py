@@ -16,10 +16,11 @@ import numpy as np
 
 from ..executor import Execution, Job, Status
 from ..tasks import Refusal, Task, TaskBuffer, TaskType
+from .evidence import Outcome
 from .guests import Guest, Guests
-from .pairing import Pairing, deal, pair
-from .ratings import Ratings
-from .records import Attempt, Proposal, RoundRecord, tally
+from .pairing import Pairing, check_deal, deal, pair, scheduled_type
+from .ratings import Ratings, tally
+from .records import Attempt, Proposal, RoundRecord
 from .rewards import student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
 from .settings import RoundSettings
@@ -81,7 +82,7 @@ class SelfPlay:
         settings ([`RoundSettings`]): Shape of a round.
 
     Raises:
-        ValueError: If the buffer holds no task of some type.
+        ValueError: If the buffer holds no task of some type, or whole prompts cannot be dealt evenly.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class SelfPlay:
     ):
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings = ratings, settings
+        check_deal(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
         for name in self.task_types:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
@@ -126,9 +128,10 @@ class SelfPlay:
             answers = self._sample(sampler, games, self.settings.seed_for(round, "solve"))
         with clock("judge"):
             attempts = self._judge(games, answers)
-        proposals = self._reward_teachers(proposals, games, attempts, own)
-        matches = tally(self._rated(attempts[:learning]))
-        self.ratings.update(matches)
+        solved = self._solved(games, attempts)
+        proposals = self._reward_teachers(proposals, solved, own)
+        outcomes = list(self._outcomes(proposals, pairings, solved))
+        self.ratings.update(outcomes)
         for proposal in proposals[:own]:
             if proposal.task is not None:
                 self.buffer.add(proposal.task)
@@ -137,7 +140,7 @@ class SelfPlay:
             step=step,
             proposals=proposals[:own],
             attempts=attempts[:learning],
-            matches=matches,
+            matches=tally(outcomes),
             guest_proposals=proposals[own:],
             guest_attempts=attempts[learning:],
         )
@@ -153,13 +156,13 @@ class SelfPlay:
     # Phases ----------------------------------------------------------------------------------------------------
 
     def _proposal_asks(self, round: int) -> Iterator[_Ask]:
-        """One ask per teacher and prompt. Types take turns: each teacher sees each type equally often over time."""
-        types = list(self.task_types.values())
+        """One ask per teacher and prompt, by the schedule of types that all teachers share."""
+        types = list(self.task_types)
         P, K = self.settings.prompts_per_teacher, self.settings.num_references
-        for t, teacher in enumerate(self.ratings.teachers):
+        for teacher in self.ratings.teachers:
             for p in range(P):
                 rng = random.Random(self.settings.seed_for(round, f"ask:{teacher}:{p}"))
-                task_type = types[(round * P + p + t) % len(types)]
+                task_type = self.task_types[scheduled_type(types, round=round, prompt=p, prompts_per_teacher=P)]
                 references = self.buffer.references(task_type.id, max(K, task_type.min_references), rng)
                 yield _Ask(teacher, task_type, task_type.propose_prompt(references, rng), references)
 
@@ -197,15 +200,16 @@ class SelfPlay:
         return tuple(proposals)
 
     def _pair(self, round: int, *, crossing: bool) -> list[Pairing]:
-        """The round's pairings. A teacher's proposals are dealt out among its students."""
+        """The round's pairings. A teacher's prompts are dealt out among its students."""
         settings, rng = self.settings, np.random.default_rng(self.settings.seed_for(round, "pair"))
         pairs = pair(self.ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
         return deal(
             pairs,
             self.ratings.teachers,
-            proposals=settings.prompts_per_teacher * settings.num_generations,
+            prompts=settings.prompts_per_teacher,
+            completions=settings.num_generations,
             crossing=settings.guest_probability if crossing else 0.0,
-            rng=random.Random(settings.seed_for(round, "cross")),
+            rng=random.Random(settings.seed_for(round, "deal")),
         )
 
     def _match(
@@ -271,25 +275,39 @@ class SelfPlay:
             )
         return tuple(attempts)
 
-    def _rated(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Attempts that count as games of their members: guests have no ratings."""
-        rated = {None, *self.ratings.teachers}
-        return [one for one in attempts if one.refusal != INFRASTRUCTURE and one.opponent in rated]
-
-    def _reward_teachers(
-        self, proposals: Sequence[Proposal], games: Sequence[_Ask], attempts: Sequence[Attempt], own: int
-    ) -> tuple[Proposal, ...]:
-        """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to."""
-        outcomes = defaultdict(list)
+    @staticmethod
+    def _solved(games: Sequence[_Ask], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
+        """Slot -> outcome of every attempt there at which the executor did not fail."""
+        solved = defaultdict(list)
         for game, attempt in zip(games, attempts, strict=True):
             if attempt.refusal != INFRASTRUCTURE:
-                outcomes[game.slot].append(attempt.solved)
+                solved[game.slot].append(attempt.solved)
+        return solved
+
+    def _outcomes(
+        self, proposals: Sequence[Proposal], pairings: Sequence[Pairing], solved: Mapping[int, list[bool]]
+    ) -> Iterator[Outcome]:
+        """What members' ratings go by: guests have none, and filled-in tasks are no games."""
+        for pairing in pairings:
+            for slot in () if pairing.crossed else pairing.slots:
+                proposal, wins = proposals[slot], solved.get(slot, [])
+                about = {"type": proposal.type, "prompt": proposal.group}
+                if proposal.task is not None:
+                    yield Outcome(pairing.teacher, pairing.student, len(wins), sum(wins), **about)
+                elif proposal.refusal != INFRASTRUCTURE:
+                    stake = self.settings.num_generations
+                    yield Outcome(pairing.teacher, pairing.student, stake, 0, **about, forfeit=True)
+
+    def _reward_teachers(
+        self, proposals: Sequence[Proposal], solved: Mapping[int, list[bool]], own: int
+    ) -> tuple[Proposal, ...]:
+        """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to."""
         rewarded = []
         for i, proposal in enumerate(proposals[:own]):
-            if proposal.refusal == INFRASTRUCTURE or (proposal.task is not None and not outcomes[i]):
+            if proposal.refusal == INFRASTRUCTURE or (proposal.task is not None and not solved.get(i)):
                 rewarded.append(proposal)
                 continue
-            solve_rate = None if proposal.task is None else float(np.mean(outcomes[i]))
+            solve_rate = None if proposal.task is None else float(np.mean(solved[i]))
             reward = teacher_reward(solve_rate, settings=self.settings.rewards)
             rewarded.append(replace(proposal, reward=reward))
         return (*rewarded, *proposals[own:])

@@ -3,7 +3,7 @@
 import math
 import os
 
-from ..self_play.pairing import PAIRINGS
+from ..self_play.pairing import PAIRINGS, check_deal
 from ..self_play.rewards import TEACHER_REWARDS
 
 
@@ -32,14 +32,8 @@ def check_population(args):
         raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
-    pairs = math.lcm(T, S)
-    if T and T * P * G % pairs:
-        step = pairs // math.gcd(T * G, pairs)
-        raise ValueError(
-            f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
-            f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
-            f"prompts_per_teacher to a multiple of {step}."
-        )
+    if T:
+        check_deal(T, S, P)
     for name in (
         "lora_r",
         "lora_alpha",
