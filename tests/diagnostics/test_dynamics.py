@@ -5,7 +5,7 @@ import pytest
 
 from trl_populora.diagnostics import Observer, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
 from trl_populora.diagnostics.dynamics import MemberSummary, collapse_alarms, connected_groups
-from trl_populora.self_play.ratings import Match, Ratings
+from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.tasks.task import Refusal, Task
 
@@ -38,7 +38,7 @@ def record(number=3):
 
 def ratings():
     both = Ratings(["teacher_0"], ["student_0"])
-    both.update([Match("teacher_0", "student_0", 2, 1)])
+    both.update([Outcome("teacher_0", "student_0", 2, 1)])
     return both
 
 
@@ -173,7 +173,7 @@ def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
 
 def test_members_may_take_some_rounds_to_meet():
     apart = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
-    apart.update([Match("teacher_0", "student_0", 2, 1), Match("teacher_1", "student_1", 2, 1)])
+    apart.update([Outcome("teacher_0", "student_0", 2, 1), Outcome("teacher_1", "student_1", 2, 1)])
     members = [member(name) for name in (*apart.teachers, *apart.students)]
     early, late = (summarize_round(record(number), ratings=apart, members=members) for number in (3, 4))
     assert early.alarms == ()

@@ -148,6 +148,7 @@ def summarize_round(
         for member in members
     )
     games = tuple(tuple(int(n) for n in row) for row in ratings.games)
+    met = [[int(n) for n in row] for row in ratings.games + ratings.forfeits]
     # In the first rounds most members have yet to meet; that is no alarm.
     settled = record.round >= 2 * max(len(ratings.teachers), len(ratings.students))
     return RoundSummary(
@@ -165,7 +166,7 @@ def summarize_round(
         events=tuple(dict(event) for event in events),
         seconds=dict(seconds or {}),
         alarms=collapse_alarms(
-            rows, games if settled else (), solve_rates=_solve_rates(record), coverage=coverage_history
+            rows, met if settled else (), solve_rates=_solve_rates(record), coverage=coverage_history
         ),
     )
 
