@@ -284,7 +284,7 @@ SCENARIOS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulations", type=int, default=800, help="of identical members; fewer of the others")
+    parser.add_argument("--simulations", type=int, default=1600, help="of identical members; fewer of the others")
     parser.add_argument("--rounds", nargs="+", metavar="FOLDER", help="only estimate the constants of these runs")
     parser.add_argument("--json", action="store_true", help="one line of JSON, last")
     args = parser.parse_args()
@@ -303,7 +303,7 @@ def main():
         blamed += replaced({name: ratings.fitness(name) for name in ratings.teachers}, seed) == suspect
         for role, names in enumerate((ratings.teachers, ratings.students)):
             inside[role] += covers([ratings[name] for name in names], true[role]) / number
-    few = max(number // 16, 1)
+    few = max(number // 32, 1)
     control = sum(old_rule(seed) == suspect for seed in range(few)) / few
     error = math.sqrt(chance * (1 - chance) / number)
     print(f"{suspect} replaced: {blamed / number - chance:+.3f} +- {error:.3f} from chance ({number} simulations)")
@@ -312,7 +312,7 @@ def main():
     print(f"{'identical':28}{number:5}{'':54}  {inside[0]:.3f} {inside[1]:.3f}")
     result = {}
     for name, population in SCENARIOS.items():
-        hits = measure(population, max(number * 5 // 8 if name == "harder 0.5" else number * 5 // 16, 1))
+        hits = measure(population, max(number // 2 if name == "harder 0.5" else number * 5 // 32, 1))
         result[name] = hits
         print(
             f"{name:28}{hits.number:5}{hits.ours[0]:19.3f} {hits.best[0]:.3f}{hits.ours[1]:21.3f} {hits.best[1]:.3f}"

@@ -7,7 +7,7 @@ from toy_adapters import assert_same_bits, make_factors
 from tests.tiny import tiny_population
 from trl_populora.evolution import OPERATORS, EvolutionSettings, ask, evolve, remake, tell
 from trl_populora.population.factors import Factor
-from trl_populora.self_play.ratings import Outcome, Ratings
+from trl_populora.self_play.ratings import SIGMA, Outcome, Rating, Ratings
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def test_worst_are_replaced_best_breed_the_rest_stay():
         assert event.learning_rate is None and table[event.slot].learning_rate == 1e-3
     for name in set(table.names()) - {event.slot for event in events}:
         assert_same_bits(table.weights[name], before[name])
-        assert ratings[name] == old[name]
+        assert ratings[name] == Rating(old[name].mu, max(SIGMA / 2, old[name].sigma)), "a new interval begins for all"
 
 
 def test_a_real_population_evolves_in_place():
