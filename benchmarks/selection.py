@@ -1,9 +1,10 @@
 """Does selection find the better member? Simulated populations with the type mix and task effects of real rounds.
 
-    python benchmarks/selection.py [--simulations N] [--rounds FOLDER ...] [--json]
+    python benchmarks/selection.py [--simulations N] [--json]; or --rounds FOLDER ...
 
-Skills, types, prompts and tasks have effects in logits; outcomes are drawn, everything else is the real code: schedule of
-types, pairing, dealing, ratings, fitness, selection; only single TrueSkill games are computed by a quicker equal. `--rounds` estimates the constants from the round files of runs.
+Skills, types, prompts and tasks have effects in logits; outcomes are drawn. Everything else is the real code: schedule
+of types, pairing, dealing, ratings, fitness, selection; single TrueSkill games alone are computed by a quicker equal.
+`--rounds` estimates the constants from the round files of runs.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def use_quick_games() -> None:
 
 
 class Kind(NamedTuple):
-    """A task type: share of valid proposals, share of attempts that solve, and two intraclass correlations of attempts.
+    """A task type: share of valid proposals, share of attempts that solve, two intraclass correlations of attempts.
 
     `within` is of attempts at one task, `across` of attempts at different tasks of one prompt.
     """
@@ -64,8 +65,8 @@ class Kind(NamedTuple):
     across: float
 
 
-# python benchmarks/selection.py --rounds A B, where A and B are 70 rounds of recipes/tiny/4t4s.yaml: --max_steps 30 and
-# --max_steps 40 --seed 1, with --lora_target_modules q_proj v_proj.
+# python benchmarks/selection.py --rounds A B, of 70 rounds of recipes/tiny/4t4s.yaml in two runs: --max_steps 30, and
+# --max_steps 40 --seed 1, both with --lora_target_modules q_proj v_proj.
 KINDS = {
     "code_o": Kind(0.624, 0.109, 0.245, 0.0),
     "code_i": Kind(0.625, 0.094, 0.270, 0.002),
@@ -235,13 +236,13 @@ def covers(ratings, true: np.ndarray) -> float:
 
 
 def old_rule(seed: int) -> str:
-    """The teacher replaced under the rule before: types by teacher, attempts as games, drift with each, no forfeits."""
+    """The teacher replaced by the rule before: types by teacher, attempts as games, drift with each, no forfeits."""
     env = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=25 / 300, draw_probability=0)
     belief = {f"{role}_{i}": env.create_rating() for role in ("teacher", "student") for i in range(MEMBERS)}
     _, history = play(Population(), seed, rotate=True)
     for outcomes in history:
-        games = [(one.teacher, one.student, k < one.student_wins) for one in outcomes for k in range(one.games)
-                 if not one.forfeit]  # fmt: skip
+        played = [one for one in outcomes if not one.forfeit]
+        games = [(one.teacher, one.student, k < one.student_wins) for one in played for k in range(one.games)]
         random.Random(seed).shuffle(games)
         for teacher, student, solved in games:
             winner, loser = (student, teacher) if solved else (teacher, student)
@@ -274,9 +275,7 @@ def estimate(folders: list[str]) -> dict[str, Kind]:
     return found
 
 
-SCENARIOS = {
-    f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)
-} | {
+SCENARIOS = {f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)} | {
     "harder 0.5, all valid": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), all_valid=True),
     "harder and more valid 0.5": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), (0.5, 0, 0, 0)),
 }

@@ -140,7 +140,9 @@ def test_every_prompt_is_dealt_once_and_whole(T, S, multiple, seed):
     shares = Counter()
     for pairing in dealt:
         assert all(slot // (prompts * 3) == teachers.index(pairing.teacher) for slot in pairing.slots)
-        assert set(Counter(slot // 3 for slot in pairing.slots).values()) == {3}, "proposals to one prompt stay together"
+        assert set(Counter(slot // 3 for slot in pairing.slots).values()) == {3}, (
+            "proposals to one prompt stay together"
+        )
         shares[pairing.student] += len(pairing.slots)
     assert set(shares.values()) == {T * prompts * 3 // S}
 

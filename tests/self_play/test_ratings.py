@@ -266,7 +266,11 @@ def test_types_are_handicaps_and_not_skills():
     for round in range(30):
         type = ("code_o", "code_f")[round % 2]
         ratings.update(
-            [Outcome(f"t{i}", f"s{i}", 8, int(rng.binomial(8, rates[type])), type, p) for i in range(2) for p in range(4)]
+            [
+                Outcome(f"t{i}", f"s{i}", 8, int(rng.binomial(8, rates[type])), type, p)
+                for i in range(2)
+                for p in range(4)
+            ]
         )
         skill.append(ratings["s0"].mu - ratings["t0"].mu)
     assert np.std(skill[10:]) < 1.0, "the rating does not swing with the type of the round"
@@ -287,7 +291,7 @@ def test_forfeits_lower_the_teacher_to_where_it_would_win_as_often():
     wins = norm.cdf((skill.mu - level) / scale) * (1 - 8 / 17)
     assert norm.cdf((ratings["t0"].mu - level) / scale) == pytest.approx(wins)
     assert ratings.forfeits[0, 0] == 48 and ratings.games[0, 0] == 48 and ratings.wins[0, 0] == 24
-    assert ratings.fitness("t0") < ratings.fitness("t1")
+    assert ratings["t0"].mu < skill.mu and ratings["t0"].sigma != skill.sigma
     rng = np.random.default_rng(0)  # the deviation, by simulation
     share = rng.beta(8.5, 8.5, 200_000)
     drawn = level + scale * norm.ppf((1 - share) * norm.cdf((rng.normal(skill.mu, 0.3, 200_000) - level) / scale))

@@ -68,7 +68,9 @@ def test_filled_in_tasks_are_no_games_and_reward_no_teacher(executor):
     assert all(proposal.reward == -1.0 for proposal in record.proposals)
     assert game.ratings.games.sum() == 0 and game.ratings.forfeits.sum() == 2 * G * G
     assert [(m.games, m.student_wins, m.forfeits) for m in record.matches] == [(0, 0, G * G)] * 2
-    assert all(game.ratings[s].mu == 25 > game.ratings[t].mu for s in game.ratings.students for t in game.ratings.teachers)
+    assert all(
+        game.ratings[s].mu == 25 > game.ratings[t].mu for s in game.ratings.students for t in game.ratings.teachers
+    )
     ids = [a.task.id for a in record.attempts if a.member == "student_0"]
     assert len(set(ids)) == len(ids) // G, "a student gets different filled-in tasks"
 

@@ -8,18 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import trueskill
 from scipy.special import ndtr, ndtri
 
 from .evidence import Correlations, Outcome
+from .weighted_games import BETA, GAME, MU, SIGMA, TAU, play_step, schedule
 
 
-MU = 25.0
-SIGMA = MU / 3
-BETA = SIGMA / 2
-TAU = SIGMA / 100
 REMEMBERED = 10.0  # proposals of the last interval that a new one begins with, as a share of invalid ones
-_GAME = trueskill.TrueSkill(mu=MU, sigma=SIGMA, beta=BETA, tau=0.0, draw_probability=0.0)
 
 
 @dataclass(frozen=True)
@@ -49,7 +44,7 @@ class Match:
         student (`str`): Member that solved.
         games (`int`): Attempts at the teacher's valid tasks.
         student_wins (`int`): Attempts that solved the task; the teacher wins the others.
-        forfeits (`int`, *optional*, defaults to `0`): Games that the teacher lost by invalid proposals, beside `games`.
+        forfeits (`int`, *optional*, defaults to `0`): Games that invalid proposals lost the teacher, beside `games`.
     """
 
     teacher: str
@@ -116,7 +111,7 @@ class Ratings:
         self.forfeits = np.zeros_like(self.games)
         self.correlations = Correlations()
         self._by_type: dict[str, np.ndarray] = {}  # games and wins, shape (2, T, S)
-        self._proposals = {name: (0.0, 0.0) for name in self.teachers}  # in this interval, and invalid ones
+        self._proposals = dict.fromkeys(self.teachers, (0.0, 0.0))  # in this interval, and invalid ones
 
     def __getitem__(self, name: str) -> Rating:
         """Rating of a member, what it forfeited included."""
@@ -139,7 +134,7 @@ class Ratings:
         return self[name].fitness
 
     def win_probability(self, i: str, j: str) -> float:
-        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) if a game between them is played."""
+        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) in a game that is played."""
         return self._win_probability(i, j, 0.0)
 
     def _win_probability(self, i: str, j: str, handicap: float) -> float:
@@ -184,8 +179,8 @@ class Ratings:
         Raises:
             ValueError: If an outcome names a member that does not exist or plays the other role.
 
-        An attempt has a weight w, by [`Correlations`]: its update by the `trueskill` package is taken to the share w in
-        natural parameters, which is the update by its likelihood to the power of w. Types differ in hardness for all
+        An attempt has a weight w, by [`Correlations`]: its update by the `trueskill` package is taken to the share w
+        in natural parameters, the update by its likelihood to the power of w. Types differ in hardness for all
         alike, so a teacher plays each with a handicap: the difference between the type's solve rate and the mean of
         types, in rating points. A forfeit is no game of the student; it lowers the teacher's rating only.
 
@@ -233,12 +228,12 @@ class Ratings:
         """Rates a round from `(row, column, type) -> weighted games won by the teacher, and by the student`."""
         drift = TAU if weights else 0.0
         belief = {
-            name: _GAME.create_rating(old.mu, math.hypot(old.sigma, drift)) for name, old in self._ratings.items()
+            name: GAME.create_rating(old.mu, math.hypot(old.sigma, drift)) for name, old in self._ratings.items()
         }
         handicaps = self._handicaps()
-        for _, row, column, type, teacher_won, student_won in _schedule(weights):
+        for _, row, column, type, teacher_won, student_won in schedule(weights):
             teacher, student = self.teachers[row], self.students[column]
-            belief[teacher], belief[student] = _step(
+            belief[teacher], belief[student] = play_step(
                 belief[teacher], belief[student], handicaps[type], teacher_won, student_won
             )
         shift = MU - math.fsum(rating.mu for rating in belief.values()) / len(belief)
@@ -267,8 +262,10 @@ class Ratings:
         self._ratings = {name: Rating(old.mu, max(SIGMA / 2, old.sigma)) for name, old in self._ratings.items()}
         self._ratings[child] = Rating(mu, sigma)
         record = (self._row[child], slice(None)) if child in self._row else (slice(None), self._column[child])
-        for counts in (self.games, self.wins, self.forfeits, *(part for both in self._by_type.values() for part in both)):
+        for counts in (self.games, self.wins, self.forfeits):
             counts[record] = 0
+        for counts in self._by_type.values():
+            counts[(slice(None), *record)] = 0
         if child in self._proposals:
             shares = [invalid / max(proposals, 1.0) for proposals, invalid in map(self._proposals.get, parents)]
             self._proposals[child] = (REMEMBERED, REMEMBERED * math.fsum(shares) / len(shares))
@@ -308,36 +305,6 @@ class Ratings:
         }
         self._proposals = {name: tuple(state["proposals"][name]) for name in self.teachers}
         self.correlations.load_state_dict(state["correlations"])
-
-
-def _schedule(weights: dict[tuple[int, int, str], tuple[float, float]]) -> list[tuple]:
-    """Steps of a round in order: `(time, teacher row, student column, type, weight of teacher's wins, student's)`."""
-    schedule = []
-    for place, (teacher_won, student_won) in weights.items():
-        steps = math.ceil(max(teacher_won, student_won))
-        for k in range(steps):
-            schedule.append(((k + 0.5) / steps, *place, teacher_won / steps, student_won / steps))
-    return sorted(schedule)
-
-
-def _step(
-    teacher: trueskill.Rating, student: trueskill.Rating, handicap: float, teacher_won: float, student_won: float
-) -> tuple[trueskill.Rating, trueskill.Rating]:
-    """Both beliefs after one win of each side, each to the power of its weight."""
-    teacher, rated = _GAME.create_rating(teacher.mu + handicap, teacher.sigma), []
-    if teacher_won:
-        rated.append((teacher_won, trueskill.rate_1vs1(teacher, student, env=_GAME)))
-    if student_won:
-        rated.append((student_won, trueskill.rate_1vs1(student, teacher, env=_GAME)[::-1]))
-    after = [_power(old, [(weight, new[i]) for weight, new in rated]) for i, old in enumerate((teacher, student))]
-    return _GAME.create_rating(after[0].mu - handicap, after[0].sigma), after[1]
-
-
-def _power(old: trueskill.Rating, rated: Sequence[tuple[float, trueskill.Rating]]) -> trueskill.Rating:
-    """A belief moved to each share towards what a game made of it, in precision and precision times mean."""
-    precision = old.pi + sum(weight * (new.pi - old.pi) for weight, new in rated)
-    weighted_mean = old.tau + sum(weight * (new.tau - old.tau) for weight, new in rated)
-    return _GAME.create_rating(weighted_mean / precision, precision**-0.5)
 
 
 def _with_forfeits(skill: Rating, level: float, proposals: float, invalid: float) -> Rating:
