@@ -16,7 +16,7 @@ from trl_populora.diagnostics.dynamics import (
     dispersion,
     rating_residual,
 )
-from trl_populora.self_play.ratings import Match, Ratings
+from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.self_play.rewards import role_rewards
 from trl_populora.tasks import Refusal, Task, task_types
@@ -53,7 +53,7 @@ def record(number=3):
 
 def ratings():
     both = Ratings(["teacher_0"], ["student_0"])
-    both.update([Match("teacher_0", "student_0", 2, 1)])
+    both.update([Outcome("teacher_0", "student_0", 2, 1)])
     return both
 
 
@@ -289,7 +289,7 @@ def test_programs_of_others_count_for_nobody():
 
 def test_members_may_take_some_rounds_to_meet():
     apart = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
-    apart.update([Match("teacher_0", "student_0", 2, 1), Match("teacher_1", "student_1", 2, 1)])
+    apart.update([Outcome("teacher_0", "student_0", 2, 1), Outcome("teacher_1", "student_1", 2, 1)])
     members = [member(name) for name in (*apart.teachers, *apart.students)]
     early, late = (summarize_round(record(number), ratings=apart, members=members) for number in (3, 4))
     assert early.alarms == ()

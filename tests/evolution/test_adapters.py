@@ -18,7 +18,7 @@ from trl_populora.evolution import (
     replay,
     write_adapter,
 )
-from trl_populora.self_play.ratings import Match, Ratings
+from trl_populora.self_play.ratings import Outcome, Ratings
 
 
 class Base(nn.Module):
@@ -98,7 +98,7 @@ def run_of_three_events(folder):
     """Founders, then three times: members learn (their weights move), evolve, and are saved."""
     population = tiny_population(4, 4)
     ratings = Ratings(population.teachers, population.students)
-    ratings.update([Match("teacher_0", "student_3", 8, 0), Match("teacher_1", "student_0", 8, 8)])
+    ratings.update([Outcome("teacher_0", "student_3", 8, 0), Outcome("teacher_1", "student_0", 8, 8)])
     lineage = Lineage(folder / "lineage.jsonl")
     population.save(str(folder / "founders"))
     settings = EvolutionSettings(fraction=0.5)

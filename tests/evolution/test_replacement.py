@@ -7,7 +7,7 @@ from toy_adapters import assert_same_bits, make_factors
 from tests.tiny import tiny_population
 from trl_populora.evolution import OPERATORS, EvolutionSettings, ask, evolve, remake, tell
 from trl_populora.population.factors import Factor
-from trl_populora.self_play.ratings import Match, Ratings
+from trl_populora.self_play.ratings import SIGMA, Outcome, Rating, Ratings
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def played(num_teachers: int, num_students: int) -> tuple[Table, Ratings]:
     ratings = Ratings(table.names("teacher"), table.names("student"))
     for _ in range(3):
         ratings.update(
-            Match(t, s, 8, round(8 / (1 + 2.0 ** (j - i))))
+            Outcome(t, s, 8, round(8 / (1 + 2.0 ** (j - i))))
             for i, t in enumerate(ratings.teachers)
             for j, s in enumerate(ratings.students)
         )
@@ -108,13 +108,13 @@ def test_worst_are_replaced_best_breed_the_rest_stay():
         assert event.learning_rate is None and table[event.slot].learning_rate == 1e-3
     for name in set(table.names()) - {event.slot for event in events}:
         assert_same_bits(table.weights[name], before[name])
-        assert ratings[name] == old[name]
+        assert ratings[name] == Rating(old[name].mu, max(SIGMA / 2, old[name].sigma)), "a new interval begins for all"
 
 
 def test_a_real_population_evolves_in_place():
     population = tiny_population(2, 4)
     ratings = Ratings(population.teachers, population.students)
-    ratings.update([Match("teacher_0", "student_3", 8, 0), Match("teacher_1", "student_0", 8, 8)])
+    ratings.update([Outcome("teacher_0", "student_3", 8, 0), Outcome("teacher_1", "student_0", 8, 8)])
     addresses = {name: [p.data_ptr() for p in population.parameters(name)] for name in population}
     before = {name: [p.detach().clone() for p in population.parameters(name)] for name in population}
     for step in range(20, 20 * len(OPERATORS) + 1, 20):

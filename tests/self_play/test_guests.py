@@ -1,5 +1,6 @@
 """Rounds in which champions of the past play: what members get out of them, and what they do not."""
 
+import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -16,12 +17,15 @@ from trl_populora.self_play.pairing import deal
 GUESTS = Guests(teacher=Guest("guest_0", "teacher_1@3"), student=Guest("guest_1", "student_0@2"))
 
 
-def settings(probability):
-    return RoundSettings(num_generations=G, num_references=1, guest_probability=probability)
+def settings(probability, prompts=1):
+    return RoundSettings(
+        num_generations=G, num_references=1, guest_probability=probability, prompts_per_teacher=prompts
+    )
 
 
 def play(executor, probability, *, guests=GUESTS, valid=0.7, solved=0.4, round=0, **sizes):
-    game = self_play(executor, settings=settings(probability), **sizes)
+    prompts = math.lcm(sizes.get("teachers", 2), sizes.get("students", 2)) // sizes.get("teachers", 2)
+    game = self_play(executor, settings=settings(probability, prompts), **sizes)
     sampler = scripted(game, valid=valid, solved=solved, guest_teacher="guest_0")
     return game, sampler, game.play(sampler, round=round, step=round, guests=guests)
 
@@ -119,26 +123,37 @@ def test_records_with_guests_survive_json_and_become_rows(executor):
 
 
 @given(T=st.integers(1, 6), S=st.integers(1, 6), multiple=st.integers(1, 3), seed=st.integers(0, 99))
-def test_every_proposal_is_dealt_once(T, S, multiple, seed):
-    import math
-
+def test_every_prompt_is_dealt_once_and_whole(T, S, multiple, seed):
     length = math.lcm(T, S)
     teachers = [f"teacher_{t}" for t in range(T)]
     pairs = sorted((k % T, k % S) for k in range(length))
-    proposals = multiple * length // T
+    prompts = multiple * length // T
     dealt = deal(
         [(teachers[t], f"student_{s}") for t, s in pairs],
         teachers,
-        proposals=proposals,
+        prompts=prompts,
+        completions=3,
         crossing=0.5,
         rng=random.Random(seed),
     )
-    assert sorted(slot for pairing in dealt for slot in pairing.slots) == list(range(T * proposals))
-    assert all(slot // proposals == teachers.index(pairing.teacher) for pairing in dealt for slot in pairing.slots)
-    shares = Counter({pairing.student: 0 for pairing in dealt})
+    assert sorted(slot for pairing in dealt for slot in pairing.slots) == list(range(T * prompts * 3))
+    shares = Counter()
     for pairing in dealt:
+        assert all(slot // (prompts * 3) == teachers.index(pairing.teacher) for slot in pairing.slots)
+        assert set(Counter(slot // 3 for slot in pairing.slots).values()) == {3}, (
+            "proposals to one prompt stay together"
+        )
         shares[pairing.student] += len(pairing.slots)
-    assert set(shares.values()) == {T * proposals // S}
+    assert set(shares.values()) == {T * prompts * 3 // S}
+
+
+def test_prompts_do_not_stick_to_students():
+    pairs = [("t", "s0"), ("t", "s1")]
+    firsts = Counter(
+        deal(pairs, ["t"], prompts=2, completions=1, crossing=0.0, rng=random.Random(seed))[0].slots
+        for seed in range(200)
+    )
+    assert set(firsts) == {(0,), (1,)} and min(firsts.values()) > 60
 
 
 def test_refuses_a_probability_that_is_none():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trl_populora.self_play.pairing import PAIRINGS, pair
-from trl_populora.self_play.ratings import Match, Ratings
+from trl_populora.self_play.ratings import Outcome, Ratings
 
 
 METHODS = [*PAIRINGS, "fixed"]
@@ -36,7 +36,7 @@ def shares(ratings: Ratings, *, draws: int = 4000, **options) -> dict[tuple[str,
 @given(num_teachers=st.integers(1, 6), num_students=st.integers(1, 6), method=st.sampled_from(METHODS))
 def test_every_member_plays_equally_much(num_teachers, num_students, method):
     ratings = sides(num_teachers, num_students)
-    ratings.update([Match("t0", "s0", 30, 2)])
+    ratings.update([Outcome("t0", "s0", 30, 2)])
     pairs = pair(ratings, method=method, rng=np.random.default_rng(1))
     length = math.lcm(num_teachers, num_students)
     assert len(pairs) == length

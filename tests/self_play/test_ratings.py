@@ -7,17 +7,14 @@ import pytest
 import trueskill
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from scipy.stats import norm
 
-from trl_populora.self_play.ratings import BETA, MU, SIGMA, TAU, Match, Rating, Ratings, _schedule
+from trl_populora.self_play.evidence import Correlations, Outcome
+from trl_populora.self_play.ratings import BETA, MU, SIGMA, TAU, Rating, Ratings
 
 
-PACKAGE = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=25 / 300, draw_probability=0)
-
-
-def package_game(winner: trueskill.Rating, loser: trueskill.Rating) -> tuple[trueskill.Rating, trueskill.Rating]:
-    (winner,), (loser,) = PACKAGE.rate([(winner,), (loser,)])
-    return winner, loser
+PACKAGE = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=0, draw_probability=0)
 
 
 def closed_form(winner: tuple[float, float], loser: tuple[float, float]) -> tuple[float, float, float, float]:
@@ -41,14 +38,14 @@ def small() -> Ratings:
     return Ratings(["t0", "t1"], ["s0", "s1", "s2"])
 
 
-def round_of_matches() -> list[Match]:
-    return [Match("t0", "s0", 8, 5), Match("t1", "s2", 6, 0), Match("t0", "s1", 4, 4), Match("t1", "s0", 3, 1)]
+def round_of_matches() -> list[Outcome]:
+    return [Outcome("t0", "s0", 8, 5), Outcome("t1", "s2", 6, 0), Outcome("t0", "s1", 4, 4), Outcome("t1", "s0", 3, 1)]
 
 
 @given(student_won=st.booleans())
 def test_a_first_game_follows_the_published_equations(student_won):
     ratings = Ratings(["t"], ["s"])
-    ratings.update([Match("t", "s", 1, int(student_won))])
+    ratings.update([Outcome("t", "s", 1, int(student_won))])
     winner, loser = ("s", "t") if student_won else ("t", "s")
     mu_w, sigma_w, mu_l, sigma_l = closed_form((MU, SIGMA), (MU, SIGMA))
     assert (ratings[winner].mu, ratings[winner].sigma) == pytest.approx((mu_w, sigma_w), abs=1e-6)
@@ -60,7 +57,7 @@ def test_a_sequence_of_games_follows_the_published_equations(wins):
     ratings = Ratings(["t"], ["s"])
     belief = {"t": (MU, SIGMA), "s": (MU, SIGMA)}
     for student_won in wins:
-        ratings.update([Match("t", "s", 1, int(student_won))])
+        ratings.update([Outcome("t", "s", 1, int(student_won))])
         winner, loser = ("s", "t") if student_won else ("t", "s")
         mu_w, sigma_w, mu_l, sigma_l = closed_form(belief[winner], belief[loser])
         belief = {winner: (mu_w, sigma_w), loser: (mu_l, sigma_l)}
@@ -72,27 +69,9 @@ def test_a_sequence_of_games_follows_the_published_equations(wins):
 def test_hopeless_games_stay_finite():
     ratings = Ratings(["t"], ["s"])
     for _ in range(3):
-        ratings.update([Match("t", "s", 500, 0)])
-    ratings.update([Match("t", "s", 1, 1)])
+        ratings.update([Outcome("t", "s", 500, 0)])
+    ratings.update([Outcome("t", "s", 1, 1)])
     assert all(math.isfinite(ratings[name].mu) and ratings[name].sigma > 0 for name in ("t", "s"))
-
-
-def test_update_is_the_package_game_by_game_then_recentred():
-    ratings = small()
-    matches = round_of_matches()
-    ratings.update(matches)
-    table = {name: PACKAGE.create_rating() for name in (*ratings.teachers, *ratings.students)}
-    rows = {(ratings.teachers.index(m.teacher), ratings.students.index(m.student)): m for m in matches}
-    for _, row, column, student_won in _schedule({k: [m.games, m.student_wins] for k, m in rows.items()}):
-        t, s = ratings.teachers[row], ratings.students[column]
-        if student_won:
-            table[s], table[t] = package_game(table[s], table[t])
-        else:
-            table[t], table[s] = package_game(table[t], table[s])
-    shift = 25 - sum(r.mu for r in table.values()) / len(table)
-    for name, expected in table.items():
-        assert ratings[name].mu == pytest.approx(expected.mu + shift, abs=1e-5)
-        assert ratings[name].sigma == pytest.approx(expected.sigma, abs=1e-5)
 
 
 def test_update_does_not_depend_on_the_order_of_matches():
@@ -104,32 +83,16 @@ def test_update_does_not_depend_on_the_order_of_matches():
     assert all(state == states[0] for state in states)
 
 
-def test_matches_of_one_pair_add_up():
-    whole, parts = small(), small()
-    whole.update([Match("t0", "s0", 8, 5)])
-    parts.update([Match("t0", "s0", 3, 3), Match("t0", "s0", 5, 2)])
-    assert whole.state_dict() == parts.state_dict()
-
-
-@given(games=st.integers(1, 60), data=st.data())
-def test_schedule_spreads_wins_evenly(games, data):
-    wins = data.draw(st.integers(0, games))
-    won = [event[-1] for event in _schedule({(0, 0): [games, wins]})]
-    assert (len(won), sum(won)) == (games, wins)
-    for k in range(games + 1):  # never further than one game from the even pace
-        assert abs(sum(won[:k]) - k * wins / games) <= 1
-
-
 def test_mean_is_anchored_and_the_better_side_rises():
     ratings = small()
     for _ in range(5):
-        ratings.update([Match("t0", "s0", 16, 2), Match("t1", "s1", 16, 14)])
+        ratings.update([Outcome("t0", "s0", 16, 2), Outcome("t1", "s1", 16, 14)])
         mean = np.mean([ratings[name].mu for name in (*ratings.teachers, *ratings.students)])
         assert mean == pytest.approx(25, abs=1e-12)
     assert ratings["t0"].mu > ratings["s0"].mu
     assert ratings["s1"].mu > ratings["t1"].mu
     assert ratings.fitness("t0") == ratings["t0"].mu - 3 * ratings["t0"].sigma
-    assert ratings["s2"].sigma == SIGMA
+    assert ratings["s2"].sigma == pytest.approx(math.hypot(SIGMA, TAU * 5**0.5)), "it has not played, but drifts"
 
 
 def test_win_probability():
@@ -146,7 +109,7 @@ def test_win_probability():
 def test_tally_and_residual():
     ratings = small()
     ratings.update(round_of_matches())
-    ratings.update([Match("t0", "s0", 2, 0)])
+    ratings.update([Outcome("t0", "s0", 2, 0)])
     assert ratings.games.tolist() == [[10, 4, 0], [3, 0, 6]]
     assert ratings.wins.tolist() == [[5, 4, 0], [1, 0, 0]]
     residual = ratings.residual
@@ -160,7 +123,7 @@ def test_ratings_recover_a_known_gap():
     gap = 8.0
     p = 0.5 * math.erfc(gap / math.sqrt(2 * BETA**2) / math.sqrt(2))  # the teacher is stronger
     for _ in range(60):
-        ratings.update([Match("t0", "s0", 32, int(rng.binomial(32, p)))])
+        ratings.update([Outcome("t0", "s0", 32, int(rng.binomial(32, p)))])
     assert ratings["t0"].mu - ratings["s0"].mu == pytest.approx(gap, abs=2.0)
 
 
@@ -179,7 +142,7 @@ def test_inherit():
 def test_inherit_floors_sigma_at_half_the_prior():
     ratings = Ratings(["t0"], ["s0", "s1"])
     for _ in range(20):
-        ratings.update([Match("t0", "s0", 32, 16)])
+        ratings.update([Outcome("t0", "s0", 32, 16)])
     assert ratings["s0"].sigma < SIGMA / 2
     assert ratings.inherit("s1", ["s0"]).sigma == SIGMA / 2
 
@@ -191,18 +154,18 @@ def test_state_survives_json_exactly():
     other.load_state_dict(json.loads(json.dumps(ratings.state_dict())))
     assert other.state_dict() == ratings.state_dict()
     for side in (ratings, other):
-        side.update([Match("t1", "s1", 5, 2)])
+        side.update([Outcome("t1", "s1", 5, 2)])
     assert other.state_dict() == ratings.state_dict()
 
 
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="x.*more than once"):
         Ratings(["x", "y"], ["x"])
-    with pytest.raises(ValueError, match="student_wins=3 and games=2"):
-        Match("t0", "s0", 2, 3)
+    with pytest.raises(ValueError, match="student_wins=3, games=2"):
+        Outcome("t0", "s0", 2, 3)
     ratings = small()
     with pytest.raises(ValueError, match="'s0' against 't0'"):
-        ratings.update([Match("s0", "t0", 1, 0)])
+        ratings.update([Outcome("s0", "t0", 1, 0)])
     with pytest.raises(ValueError, match="No member is called 'nobody'"):
         ratings.fitness("nobody")
     with pytest.raises(ValueError, match="at least one parent"):
@@ -215,5 +178,165 @@ def test_empty_update_changes_nothing_but_the_anchor():
     ratings = small()
     before = ratings.state_dict()
     ratings.update([])
-    ratings.update([Match("t0", "s0", 0, 0)])
+    ratings.update([Outcome("t0", "s0", 0, 0)])
     assert ratings.state_dict() == before
+
+
+def posterior_of_a_teacher(won: float, lost: float) -> tuple[float, float]:
+    """Mean and standard deviation by quadrature, against a student of known skill 25, the likelihood to a power."""
+    skill = np.linspace(MU - 6 * SIGMA, MU + 6 * SIGMA, 20_001)
+    z = (skill - MU) / math.sqrt(2 * BETA**2 + 0.01**2)
+    log = norm.logpdf(skill, MU, 2.0) + won * norm.logcdf(z) + lost * norm.logcdf(-z)
+    mass = np.exp(log - log.max())
+    mean = (mass * skill).sum() / mass.sum()
+    return mean, math.sqrt((mass * (skill - mean) ** 2).sum() / mass.sum())
+
+
+@pytest.mark.parametrize(("games", "wins"), [(6, 0), (6, 3), (6, 6), (40, 30), (100, 20)])
+def test_weighted_attempts_give_the_posterior_of_a_weighted_likelihood(games, wins):
+    ratings = Ratings(["t"], ["s"])
+    state = ratings.state_dict()
+    state["ratings"] = {"t": [MU, 2.0], "s": [MU, 0.01]}  # a prior so narrow that TrueSkill itself is close to exact
+    ratings.load_state_dict(state)
+    tasks = [Outcome("t", "s", games, wins, "code_o", prompt) for prompt in range(4)]
+    expected = Correlations()
+    expected.learn([[task] for task in tasks])
+    ratings.update(tasks)
+    weight = 4 * expected.weigh(tasks[:1])
+    mean, deviation = posterior_of_a_teacher(weight * (games - wins), weight * wins)
+    assert ratings["t"].mu - ratings["s"].mu == pytest.approx(mean - MU, abs=0.06 * deviation)
+    assert ratings["t"].sigma == pytest.approx(deviation, rel=0.03)
+
+
+def test_matches_that_say_the_same_say_less():
+    rng = np.random.default_rng(0)
+    alike, apart = Ratings(["t"], ["s"]), Ratings(["t"], ["s"])
+    for _ in range(20):
+        alike.update([Outcome("t", "s", 6, 6 * int(rng.random() < 0.5), "code_o", p) for p in range(4)])
+        apart.update([Outcome("t", "s", 6, int(rng.binomial(6, 0.5)), "code_o", p) for p in range(4)])
+    assert alike.correlations.of("code_o")[0] > 0.6 and apart.correlations.of("code_o")[0] < 0.15
+    assert alike["t"].sigma > 1.3 * apart["t"].sigma
+
+
+@pytest.mark.parametrize(("task_sd", "prompt_sd"), [(0.0, 0.0), (1.5, 0.0), (1.0, 1.0)])
+def test_correlations_are_those_of_the_tasks(task_sd, prompt_sd):
+    rng = np.random.default_rng(1)
+    draws = expit(rng.normal(size=(200_000, 1)) * prompt_sd + rng.normal(size=(200_000, 2)) * task_sd)
+    spread = draws.mean() * (1 - draws.mean())
+    within, across = draws.var() / spread, np.cov(draws.T)[0, 1] / spread
+    correlations = Correlations()
+    for _ in range(60):
+        rates = expit(rng.normal(size=(40, 1)) * prompt_sd + rng.normal(size=(40, 6)) * task_sd)
+        wins = rng.binomial(8, rates)
+        correlations.learn([[Outcome("t", "s", 8, int(k), "code_i", p) for k in row] for p, row in enumerate(wins)])
+    assert correlations.of("code_i") == pytest.approx((within, across), abs=0.06)
+
+
+def test_a_prompt_of_one_attempt_each_or_none_is_fine():
+    ratings = small()
+    ratings.update([Outcome("t0", "s0", 1, 1, "code_o", 0), Outcome("t0", "s0", 0, 0, "code_o", 0)])
+    assert ratings.games.sum() == 1 and math.isfinite(ratings["t0"].mu)
+
+
+def mixed_round() -> list[Outcome]:
+    return [
+        Outcome("t0", "s0", 6, 2, "code_o", 0),
+        Outcome("t0", "s0", 6, 5, "code_o", 0),
+        Outcome("t0", "s1", 6, 0, "code_i", 1),
+        Outcome("t1", "s2", 6, 6, "code_o", 2),
+        Outcome("t1", "s2", 6, 0, "code_o", 2, forfeit=True),
+        Outcome("t1", "s0", 6, 1, "code_f", 3),
+    ]
+
+
+@given(order=st.permutations(range(6)))
+def test_order_of_outcomes_does_not_matter_to_the_bit(order):
+    straight, mixed = small(), small()
+    for _ in range(2):
+        straight.update(mixed_round())
+        mixed.update([mixed_round()[i] for i in order])
+    for key in ("ratings", "games", "wins", "forfeits", "correlations", "proposals"):
+        assert mixed.state_dict()[key] == straight.state_dict()[key]
+
+
+def test_types_are_handicaps_and_not_skills():
+    rng = np.random.default_rng(0)
+    ratings = Ratings(["t0", "t1"], ["s0", "s1"])
+    rates, skill = {"code_o": 0.9, "code_f": 0.1}, []
+    for round in range(30):
+        type = ("code_o", "code_f")[round % 2]
+        ratings.update(
+            [
+                Outcome(f"t{i}", f"s{i}", 8, int(rng.binomial(8, rates[type])), type, p)
+                for i in range(2)
+                for p in range(4)
+            ]
+        )
+        skill.append(ratings["s0"].mu - ratings["t0"].mu)
+    assert np.std(skill[10:]) < 1.0, "the rating does not swing with the type of the round"
+    assert np.nanmax(np.abs(ratings.residual)) < 0.1
+
+
+def test_forfeits_lower_the_teacher_to_where_it_would_win_as_often():
+    ratings = small()
+    ratings.update([Outcome("t0", "s0", 6, 3, "code_o", p) for p in range(8)])
+    students = {name: ratings[name] for name in ratings.students}
+    skill = ratings.skill("t0")
+    assert ratings["t0"] == skill
+    ratings.update([Outcome("t0", "s0", 6, 0, "code_o", 9, forfeit=True)] * 8)
+    assert ratings.skill("t0").mu == pytest.approx(skill.mu) and ratings.skill("t0").sigma == skill.sigma
+    assert all(ratings[name].mu == pytest.approx(old.mu) for name, old in students.items())
+    level = np.mean([rating.mu for rating in students.values()])
+    scale = math.sqrt(2) * BETA
+    wins = norm.cdf((skill.mu - level) / scale) * (1 - 8 / 17)
+    assert norm.cdf((ratings["t0"].mu - level) / scale) == pytest.approx(wins)
+    assert ratings.forfeits[0, 0] == 48 and ratings.games[0, 0] == 48 and ratings.wins[0, 0] == 24
+    assert ratings["t0"].mu < skill.mu and ratings["t0"].sigma != skill.sigma
+    rng = np.random.default_rng(0)  # the deviation, by simulation
+    share = rng.beta(8.5, 8.5, 200_000)
+    drawn = level + scale * norm.ppf((1 - share) * norm.cdf((rng.normal(skill.mu, 0.3, 200_000) - level) / scale))
+    state = ratings.state_dict()
+    state["ratings"]["t0"] = [skill.mu, 0.3]
+    ratings.load_state_dict(state)
+    assert ratings["t0"].sigma == pytest.approx(drawn.std(), rel=0.12)
+
+
+def test_a_teacher_that_only_forfeits_stays_finite_and_last():
+    ratings = small()
+    for _ in range(100):
+        ratings.update(
+            [Outcome("t0", "s0", 6, 0, forfeit=True)] * 6 + [Outcome("t1", "s1", 6, 6, prompt=p) for p in range(6)]
+        )
+    assert math.isfinite(ratings.fitness("t0")) and ratings.fitness("t0") < ratings.fitness("t1")
+
+
+def test_a_birth_begins_a_new_interval_for_all():
+    ratings = small()
+    for _ in range(20):
+        ratings.update([Outcome(t, s, 6, 2, "code_o", 0) for t in ratings.teachers for s in ratings.students])
+        ratings.update([Outcome("t0", "s0", 6, 0, "code_o", 0, forfeit=True)] * 3)
+    before = {name: ratings.skill(name) for name in (*ratings.teachers, *ratings.students)}
+    share = ratings._proposals["t0"][1] / ratings._proposals["t0"][0]
+    ratings.inherit("s1", ["s0"])
+    for name, old in before.items():
+        assert old.sigma < SIGMA / 2 == ratings.skill(name).sigma
+        assert ratings.skill(name).mu == (before["s0"].mu if name == "s1" else old.mu)
+    assert ratings._proposals["t0"] == pytest.approx((10, 10 * share))
+    again = ratings.state_dict()
+    ratings.inherit("s1", ["s0"])
+    assert ratings.state_dict() == again
+
+
+def test_state_of_a_mixed_round_survives_json_exactly():
+    ratings, other = small(), small()
+    ratings.update(mixed_round())
+    other.load_state_dict(json.loads(json.dumps(ratings.state_dict())))
+    for side in (ratings, other):
+        side.update(mixed_round())
+    assert json.dumps(other.state_dict()) == json.dumps(ratings.state_dict())
+    np.testing.assert_array_equal(other.residual, ratings.residual)
+
+
+def test_a_forfeit_is_not_solved():
+    with pytest.raises(ValueError, match="0 wins if forfeit, got student_wins=1, games=6 and forfeit=True"):
+        Outcome("t0", "s0", 6, 1, forfeit=True)

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from trl_populora.self_play.ratings import Match
-from trl_populora.self_play.records import COLUMNS, Attempt, Proposal, RoundRecord, tally
+from trl_populora.self_play.evidence import Outcome
+from trl_populora.self_play.ratings import Match, tally
+from trl_populora.self_play.records import COLUMNS, Attempt, Proposal, RoundRecord
 from trl_populora.tasks.task import Refusal, Task
 
 
@@ -83,8 +84,17 @@ def test_rows_make_a_table():
     assert table.num_rows == 5
 
 
-def test_tally_counts_games_only():
-    assert tally(sample().attempts) == sample().matches
+def test_tally_keeps_games_and_forfeits_apart():
+    outcomes = [
+        Outcome("teacher_0", "student_1", 2, 1),
+        Outcome("teacher_0", "student_1", 6, 0, forfeit=True),
+        Outcome("teacher_1", "student_1", 6, 0, forfeit=True),
+        Outcome("teacher_0", "student_1", 3, 3),
+    ]
+    assert tally(outcomes) == (
+        Match("teacher_0", "student_1", 5, 4, forfeits=6),
+        Match("teacher_1", "student_1", 0, 0, forfeits=6),
+    )
     assert tally([]) == ()
 
 

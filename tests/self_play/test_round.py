@@ -1,10 +1,13 @@
 """One round with a scripted sampler and the real executor."""
 
+import math
+import random
 from collections import Counter
 
 import pytest
 
 from tests.self_play.script import TYPES, G, scripted, self_play
+from trl_populora.evolution.selection import Candidate, select
 from trl_populora.self_play import Completion, RoundSettings
 from trl_populora.tasks import TaskBuffer, seed_tasks
 
@@ -49,11 +52,13 @@ def test_rewards_are_those_of_the_paper(executor):
 @pytest.mark.parametrize(("teachers", "students"), [(1, 1), (4, 2), (1, 2), (2, 4), (4, 4)])
 @pytest.mark.parametrize("valid", [0.0, 0.5, 1.0])
 def test_every_student_always_has_the_same_number_of_rows(executor, teachers, students, valid):
-    game = self_play(executor, teachers=teachers, students=students)
+    prompts = max(students // teachers, 1)
+    settings = RoundSettings(num_generations=G, num_references=1, prompts_per_teacher=prompts)
+    game = self_play(executor, teachers=teachers, students=students, settings=settings)
     record = game.play(scripted(game, valid=valid, solved=0.3), round=0, step=0).record
     share = Counter(attempt.member for attempt in record.attempts)
-    assert set(share.values()) == {teachers * G * G // students} and len(share) == students
-    assert set(Counter(p.member for p in record.proposals).values()) == {G}
+    assert set(share.values()) == {teachers * prompts * G * G // students} and len(share) == students
+    assert set(Counter(p.member for p in record.proposals).values()) == {prompts * G}
 
 
 def test_filled_in_tasks_are_no_games_and_reward_no_teacher(executor):
@@ -61,13 +66,18 @@ def test_filled_in_tasks_are_no_games_and_reward_no_teacher(executor):
     record = game.play(scripted(game, valid=0.0, solved=1.0), round=0, step=0).record
     assert all(attempt.opponent is None and attempt.solved for attempt in record.attempts)
     assert all(proposal.reward == -1.0 for proposal in record.proposals)
-    assert record.matches == () and game.ratings.games.sum() == 0
+    assert game.ratings.games.sum() == 0 and game.ratings.forfeits.sum() == 2 * G * G
+    assert [(m.games, m.student_wins, m.forfeits) for m in record.matches] == [(0, 0, G * G)] * 2
+    assert all(
+        game.ratings[s].mu == 25 > game.ratings[t].mu for s in game.ratings.students for t in game.ratings.teachers
+    )
     ids = [a.task.id for a in record.attempts if a.member == "student_0"]
     assert len(set(ids)) == len(ids) // G, "a student gets different filled-in tasks"
 
 
 def test_every_valid_proposal_is_played_by_exactly_one_student(executor):
-    game = self_play(executor, teachers=2, students=4)
+    settings = RoundSettings(num_generations=G, num_references=1, prompts_per_teacher=2)
+    game = self_play(executor, teachers=2, students=4, settings=settings)
     record = game.play(scripted(game), round=3, step=3).record
     for proposal in record.proposals:
         players = {
@@ -167,3 +177,62 @@ def test_induction_is_shown_a_program_even_where_no_references_are_wanted(execut
     game = self_play(executor, types=TYPES, settings=settings)
     shown = [(ask.type.id, len(ask.references)) for round in range(3) for ask in game._proposal_asks(round)]
     assert set(shown) == {("code_o", 0), ("code_i", 0), ("code_f", 1)}
+
+
+@pytest.mark.parametrize("prompts", [1, 2, 5])
+def test_in_every_round_all_teachers_face_the_same_types(executor, prompts):
+    settings = RoundSettings(num_generations=G, num_references=1, prompts_per_teacher=prompts)
+    game = self_play(executor, teachers=3, students=3, types=TYPES, settings=settings)
+    total = Counter()
+    for round in range(3):
+        asked = {}
+        for ask in game._proposal_asks(round):
+            asked.setdefault(ask.player, []).append(ask.type.id)
+        assert len(asked) == 3 and len({tuple(types) for types in asked.values()}) == 1
+        total.update(asked["teacher_0"])
+    assert set(total.values()) == {prompts}, "over time every type has an equal share"
+
+
+@pytest.mark.parametrize(("teachers", "students"), [(1, 2), (2, 4), (4, 2), (2, 3), (3, 2)])
+def test_proposals_to_one_prompt_go_to_one_student(executor, teachers, students):
+    prompts = math.lcm(teachers, students) // teachers
+    settings = RoundSettings(num_generations=G, num_references=1, prompts_per_teacher=prompts)
+    game = self_play(executor, teachers=teachers, students=students, settings=settings)
+    record = game.play(scripted(game), round=1, step=1).record
+    groups = {}
+    for proposal in record.proposals:
+        groups.setdefault(proposal.group, []).append(proposal.task)
+    solvers = {}
+    for attempt in record.attempts:
+        solvers.setdefault(id(attempt.task), set()).add(attempt.member)
+    for tasks in groups.values():
+        assert len(set.union(*(solvers[id(task)] for task in tasks))) == 1
+
+
+def test_refuses_prompts_that_cannot_be_dealt_whole(executor):
+    with pytest.raises(ValueError, match="prompts_per_teacher=1 .*to a multiple of 3"):
+        self_play(executor, teachers=2, students=3)
+
+
+def test_a_teacher_without_valid_proposals_falls_is_replaced_and_does_not_breed(executor):
+    game = self_play(executor, teachers=4, students=4)
+    writes, answers = scripted(game, solved=0.9), scripted(game, solved=0.9)
+
+    def sample(prompts, members, *, seed):
+        sampler = writes if set(members) <= set(game.ratings.teachers) else answers
+        return [
+            Completion("no blocks here", [1], [2, 3]) if member == "teacher_0" else completion
+            for member, completion in zip(members, sampler(prompts, members, seed=seed), strict=True)
+        ]
+
+    for round in range(8):
+        game.play(sample, round=round, step=round)
+    fitness = {name: game.ratings.fitness(name) for name in game.ratings.teachers}
+    assert min(fitness, key=fitness.get) == "teacher_0" and game.ratings["teacher_0"].mu < 20
+    assert game.ratings.games[0].sum() == 0 and game.ratings.forfeits[0].sum() == 8 * G * G
+    assert game.ratings.forfeits[1:].sum() == 0
+    for seed in range(20):
+        for elites in (1, 3):
+            candidates = [Candidate(*one) for one in fitness.items()]
+            (replacement,) = select(candidates, rng=random.Random(seed), num_parents=2, elites=elites)
+            assert replacement.slot == "teacher_0" and "teacher_0" not in replacement.parents

@@ -115,7 +115,7 @@ def test_islands_and_migration_in_a_run(make_trainer):
         evolution_interval=1,
         num_teachers=1,
         num_students=4,
-        prompts_per_teacher=2,
+        prompts_per_teacher=4,
         evolution_islands=2,
         evolution_migration_interval=2,
     )

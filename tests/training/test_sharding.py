@@ -185,6 +185,7 @@ def trained(folder, *, shard_base, resume=None):
         output_dir=folder,
         num_teachers=1,
         num_students=3,
+        prompts_per_teacher=3,
         num_generations=3,
         per_device_train_batch_size=2,
         generation_rows=2,

@@ -256,7 +256,8 @@ LINEARS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 @pytest.mark.parametrize("way", ["recipe", "command line"])
 def test_a_run_trains_the_layers_it_says(change, trained, way, tiny_model, tmp_path):
     small = {"model_name_or_path": tiny_model, "output_dir": str(tmp_path / "run"), "num_teachers": 1, "lora_r": 2}
-    small |= {"num_students": 1, "seed_tasks": 2, "executor_workers": 1, "evolution_interval": 0} | change
+    small |= {"num_students": 1, "seed_tasks": 2, "executor_workers": 1, "evolution_interval": 0}
+    small |= {"prompt_style": "compact"} | change
     run, args = by_recipe(small, tmp_path) if way == "recipe" else by_command_line(small)
     train.prepare_output(args)
     _, trainer = train.build(run, args)

@@ -223,6 +223,7 @@ def summarize_round(
         for member in members
     )
     games = tuple(tuple(int(n) for n in row) for row in ratings.games)
+    met = [[int(n) for n in row] for row in ratings.games + ratings.forfeits]
     # In the first rounds most members have yet to meet; that is no alarm.
     settled = record.round >= 2 * max(len(ratings.teachers), len(ratings.students))
     pairs = [[(teacher, student) for student in ratings.students] for teacher in ratings.teachers]
@@ -246,7 +247,7 @@ def summarize_round(
         seconds=dict(seconds or {}),
         alarms=(
             *matched.alarms(ratings.teachers, ratings.students),
-            *collapse_alarms(rows, games if settled else (), coverage=coverage_history),
+            *collapse_alarms(rows, met if settled else (), coverage=coverage_history),
         ),
         solve_rate=matched.solve_rate(),
         solve_rates=_rates(matched.by_type()),

@@ -154,7 +154,8 @@ def tell(
                     f"The child for {child.slot!r} descends from {name}@{version}, but {name} is at version "
                     f"{population[name].version} by now. Ask again."
                 )
-    return [_write(population, ratings, child, step) for child in offspring]
+    before = {child.slot: ratings[child.slot] for child in offspring}  # a birth widens every member's rating
+    return [_write(population, ratings, child, step, before[child.slot]) for child in offspring]
 
 
 def evolve(
@@ -268,10 +269,9 @@ def _breed(
     )
 
 
-def _write(population: _Population, ratings: _Ratings, child: Offspring, step: int) -> EvolutionEvent:
+def _write(population: _Population, ratings: _Ratings, child: Offspring, step: int, before: Any) -> EvolutionEvent:
     """Puts a child into its slot and tells what happened."""
     parents = [name for name, _ in child.parents]
-    before = ratings[child.slot]
     member = population.replace(
         child.slot,
         child.factors,

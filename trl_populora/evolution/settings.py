@@ -19,7 +19,7 @@ class EvolutionSettings:
     """How a population evolves.
 
     Args:
-        interval (`int`, *optional*, defaults to `20`): Training steps between events, at least 1.
+        interval (`int`, *optional*, defaults to `20`): Rounds between events, at least 1.
         fraction (`float`, *optional*, defaults to `0.25`): Share of each role that is replaced, in (0, 0.5].
         elites (`int`, *optional*, defaults to `1`): So many of the best of each role are never replaced.
         min_age (`int`, *optional*, defaults to `0`): Members younger than this, in steps, are not replaced.
@@ -61,7 +61,7 @@ class EvolutionSettings:
     def __post_init__(self):
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.interval < 1:
-            raise ValueError(f"interval counts training steps and is at least 1, got {self.interval}.")
+            raise ValueError(f"interval counts rounds and is at least 1, got {self.interval}.")
         if not 0 < self.fraction <= 0.5:
             raise ValueError(f"fraction lies in (0, 0.5], got {self.fraction}.")
         if self.elites < 1:

@@ -3,6 +3,7 @@
 No tensors and no optimisation live here: a round reads and writes plain data, and is tested with a scripted sampler.
 """
 
+from .evidence import Outcome
 from .guests import Guest, Guests
 from .late import Row
 from .lengths import TokenLimits
@@ -20,6 +21,7 @@ __all__ = [
     "Guest",
     "Guests",
     "Match",
+    "Outcome",
     "PlayedRound",
     "Proposal",
     "Rating",

@@ -97,13 +97,13 @@ class Pairing(NamedTuple):
 
     Attributes:
         teacher (`str`), student (`str`): Who meets.
-        slots (`range`): Proposals at stake, counted over all teachers.
+        slots (`tuple[int, ...]`): Proposals at stake, counted over all teachers: all proposals to some prompts.
         crossed (`bool`): Whether both meet guests over them instead of each other.
     """
 
     teacher: str
     student: str
-    slots: range
+    slots: tuple[int, ...]
     crossed: bool
 
 
@@ -111,26 +111,56 @@ def deal(
     pairs: Sequence[tuple[str, str]],
     teachers: Sequence[str],
     *,
-    proposals: int,
+    prompts: int,
+    completions: int,
     crossing: float,
     rng: random.Random,
 ) -> list[Pairing]:
-    """Deals every teacher's proposals out among its students, and crosses some of the pairings.
+    """Deals every teacher's prompts out among its students, whole, and crosses some of the pairings.
+
+    Proposals to one prompt are one GRPO group. All go to one student: their advantages then compare the proposals and
+    not the students. Which prompt, hence which task type, goes to which student is drawn at random.
 
     Args:
-        pairs (`Sequence[tuple[str, str]]`): What [`pair`] gave.
+        pairs (`Sequence[tuple[str, str]]`): What [`pair`] gave: as many for each teacher, those of one side by side.
         teachers (`Sequence[str]`): All teachers, in the order of their proposals.
-        proposals (`int`): Proposals of each teacher; a multiple of its number of students.
+        prompts (`int`): Prompts of each teacher, P; a multiple of its number of students (see [`check_deal`]).
+        completions (`int`): Proposals to each prompt, G.
         crossing (`float`): Probability that a pairing is crossed, each for itself.
-        rng (`random.Random`): Draws which.
+        rng (`random.Random`): Draws both.
     """
     share = len(pairs) // len(teachers)
+    order = [prompt for _ in teachers for prompt in rng.sample(range(prompts), prompts)]
     dealt = []
     for k, (teacher, student) in enumerate(pairs):
-        first = teachers.index(teacher) * proposals
-        slots = range(first + k % share, first + proposals, share)
+        first = teachers.index(teacher) * prompts
+        own = sorted(order[first + k % share : first + prompts : share])
+        slots = tuple((first + prompt) * completions + g for prompt in own for g in range(completions))
         dealt.append(Pairing(teacher, student, slots, rng.random() < crossing))
     return dealt
+
+
+def check_deal(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
+    """Refuses numbers with which whole prompts cannot be dealt evenly.
+
+    Raises:
+        ValueError: If the prompts of a teacher are no multiple of its students a round, S / gcd(T, S).
+    """
+    share = num_students // math.gcd(num_teachers, num_students)
+    if prompts_per_teacher % share:
+        raise ValueError(
+            f"prompts_per_teacher={prompts_per_teacher} cannot be dealt evenly: with num_teachers={num_teachers} and "
+            f"num_students={num_students} each teacher meets {share} students a round, and all proposals to one "
+            f"prompt go to one student. Set prompts_per_teacher to a multiple of {share}."
+        )
+
+
+def scheduled_type(types: Sequence[str], *, round: int, prompt: int, prompts_per_teacher: int) -> str:
+    """Task type of a teacher's prompt: types take turns over prompts and rounds, the same for every teacher.
+
+    All teachers thus face the same mix of types in every round, and none is rated by when its turn came.
+    """
+    return types[(round * prompts_per_teacher + prompt) % len(types)]
 
 
 def _mix(weights: np.ndarray, floor: float) -> np.ndarray:

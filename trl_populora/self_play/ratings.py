@@ -8,15 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import trueskill
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
+
+from .evidence import Correlations, Outcome
+from .weighted_games import BETA, GAME, MU, SIGMA, TAU, play_step, schedule
 
 
-MU = 25.0
-SIGMA = MU / 3
-BETA = SIGMA / 2
-TAU = SIGMA / 100
-_GAME = trueskill.TrueSkill(mu=MU, sigma=SIGMA, beta=BETA, tau=TAU, draw_probability=0.0)
+REMEMBERED = 10.0  # proposals of the last interval that a new one begins with, as a share of invalid ones
 
 
 @dataclass(frozen=True)
@@ -39,19 +37,21 @@ class Rating:
 
 @dataclass(frozen=True)
 class Match:
-    """Outcome of one pairing in one round. Every attempt at a valid task of the teacher is a unit game.
+    """Games of one teacher against one student in one round, as observed.
 
     Attributes:
         teacher (`str`): Member that proposed.
         student (`str`): Member that solved.
-        games (`int`): Attempts.
+        games (`int`): Attempts at the teacher's valid tasks.
         student_wins (`int`): Attempts that solved the task; the teacher wins the others.
+        forfeits (`int`, *optional*, defaults to `0`): Games that invalid proposals lost the teacher, beside `games`.
     """
 
     teacher: str
     student: str
     games: int
     student_wins: int
+    forfeits: int = 0
 
     def __post_init__(self):
         if not 0 <= self.student_wins <= self.games:
@@ -59,6 +59,17 @@ class Match:
                 f"A match needs 0 <= student_wins <= games, got student_wins={self.student_wins} and "
                 f"games={self.games} for {self.teacher!r} against {self.student!r}."
             )
+
+
+def tally(outcomes: Iterable[Outcome]) -> tuple[Match, ...]:
+    """Adds outcomes up to matches, one per teacher and student, in order of first appearance."""
+    totals: dict[tuple[str, str], list[int]] = {}
+    for outcome in outcomes:
+        total = totals.setdefault((outcome.teacher, outcome.student), [0, 0, 0])
+        total[0] += 0 if outcome.forfeit else outcome.games
+        total[1] += outcome.student_wins
+        total[2] += outcome.games if outcome.forfeit else 0
+    return tuple(Match(*pair, *total) for pair, total in totals.items())
 
 
 class Ratings:
@@ -71,12 +82,18 @@ class Ratings:
     Attributes:
         games (`np.ndarray` of shape `(T, S)`): Unit games played by the present occupants of both slots.
         wins (`np.ndarray` of shape `(T, S)`): Those of them that the student won.
+        forfeits (`np.ndarray` of shape `(T, S)`): Unit games that the teacher forfeited, beside those played.
+        correlations ([`Correlations`]): How far attempts agree, which says what they are worth.
+
+    A teacher's rating has two parts: its skill, from the games that were played, and the share of its proposals that
+    were invalid, of which it lost all games. The rating is the skill at which it would win as often by playing alone.
 
     Raises:
         ValueError: If a name appears twice.
 
-    TrueSkill (Herbrich et al., 2006) with mu 25, sigma 25/3, beta 25/6, tau 25/300 and no draws. Teachers meet
-    students only, so the common level of all ratings is free; [`Ratings.update`] keeps their mean at 25 (our choice).
+    TrueSkill (Herbrich et al., 2006) with mu 25, sigma 25/3, beta 25/6 and no draws; tau 25/300 is added once a round.
+    Teachers meet students only, so the common level of all ratings is free; [`Ratings.update`] keeps their mean at 25
+    (our choice).
     """
 
     def __init__(self, teachers: Sequence[str], students: Sequence[str]):
@@ -91,8 +108,22 @@ class Ratings:
         self._column = {name: index for index, name in enumerate(self.students)}
         self.games = np.zeros((len(self.teachers), len(self.students)), dtype=np.int64)
         self.wins = np.zeros_like(self.games)
+        self.forfeits = np.zeros_like(self.games)
+        self.correlations = Correlations()
+        self._by_type: dict[str, np.ndarray] = {}  # games and wins, shape (2, T, S)
+        self._proposals = dict.fromkeys(self.teachers, (0.0, 0.0))  # in this interval, and invalid ones
 
     def __getitem__(self, name: str) -> Rating:
+        """Rating of a member, what it forfeited included."""
+        skill = self.skill(name)
+        proposals, invalid = self._proposals.get(name, (0.0, 0.0))
+        if not invalid:
+            return skill
+        level = math.fsum(self._ratings[student].mu for student in self.students) / len(self.students)
+        return _with_forfeits(skill, level, proposals, invalid)
+
+    def skill(self, name: str) -> Rating:
+        """Rating of a member by the games that were played alone: what decides a game between two members."""
         try:
             return self._ratings[name]
         except KeyError:
@@ -103,64 +134,113 @@ class Ratings:
         return self[name].fitness
 
     def win_probability(self, i: str, j: str) -> float:
-        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)), for any two members."""
-        a, b = self[i], self[j]
-        return float(ndtr((a.mu - b.mu) / math.sqrt(2 * BETA**2 + a.sigma**2 + b.sigma**2)))
+        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) in a game that is played."""
+        return self._win_probability(i, j, 0.0)
 
-    def win_probabilities(self) -> np.ndarray:
-        """P(teacher beats student) of every pair, shape `(T, S)`."""
-        rows = [[self.win_probability(teacher, student) for student in self.students] for teacher in self.teachers]
+    def _win_probability(self, i: str, j: str, handicap: float) -> float:
+        a, b = self.skill(i), self.skill(j)
+        return float(ndtr((a.mu + handicap - b.mu) / math.sqrt(2 * BETA**2 + a.sigma**2 + b.sigma**2)))
+
+    def win_probabilities(self, handicap: float = 0.0) -> np.ndarray:
+        """P(teacher beats student) of every pair if they play, shape `(T, S)`; with so many points for teachers."""
+        rows = [[self._win_probability(t, s, handicap) for s in self.students] for t in self.teachers]
         return np.array(rows).reshape(self.games.shape)
 
     @property
     def residual(self) -> np.ndarray:
         """Observed minus predicted win rate of the teachers, shape `(T, S)`; NaN where no game was played.
 
-        Ratings are a one-dimensional summary of the tally; what they miss (a teacher that one student alone finds
-        hard) shows here.
+        Both are of the games that the pair played, type by type. Ratings are a one-dimensional summary of the tally;
+        what they miss (a teacher that one student alone finds hard) shows here.
         """
+        handicaps = self._handicaps()
+        predicted = sum(
+            (games * self.win_probabilities(handicaps[type]) for type, (games, _) in self._by_type.items()),
+            np.zeros(self.games.shape),
+        )
         with np.errstate(invalid="ignore"):
-            return 1 - self.wins / self.games - self.win_probabilities()
+            return (self.games - self.wins - predicted) / self.games
 
-    def update(self, matches: Iterable[Match]) -> None:
+    def _handicaps(self) -> dict[str, float]:
+        """Rating points that each type gives to every teacher: how hard it is, compared with the mean of types."""
+        gaps = {
+            type: -math.sqrt(2) * BETA * float(ndtri(self.correlations.solve_rate(type))) for type in self._by_type
+        }
+        mean = math.fsum(gaps.values()) / max(len(gaps), 1)
+        return {type: gap - mean for type, gap in sorted(gaps.items())}
+
+    def update(self, outcomes: Iterable[Outcome]) -> None:
         """Rates one round, then shifts all means so that their average over all members is 25 again.
 
         Args:
-            matches (`Iterable[Match]`): The round's matches, in any order: the result does not depend on it.
+            outcomes (`Iterable[Outcome]`): Every proposal of the round that counts, in any order: the result does not
+                depend on it.
 
         Raises:
-            ValueError: If a match names a member that does not exist or plays the other role.
+            ValueError: If an outcome names a member that does not exist or plays the other role.
 
-        TrueSkill depends on the order of games, so the order is fixed: matches of one pair are added up, the wins of
-        a pair are spread evenly over its games, and game `k` of a pair of `n` games is played at time `(k + 1/2) / n`
-        of the round, ties in the order of teachers and then students. Each unit game is one update
-        of the `trueskill` package, which does some thousands a second: a round of 4,096 games takes about a second.
+        An attempt has a weight w, by [`Correlations`]: its update by the `trueskill` package is taken to the share w
+        in natural parameters, the update by its likelihood to the power of w. Types differ in hardness for all
+        alike, so a teacher plays each with a handicap: the difference between the type's solve rate and the mean of
+        types, in rating points. A forfeit is no game of the student; it lowers the teacher's rating only.
+
+        TrueSkill depends on the order of games, so the order is fixed. The weights of the teacher's wins and of the
+        student's are added up per pair and type, and spread evenly over n equal steps of the round, n so large that
+        neither has more than weight 1 in a step. Step `k` is at time `(k + 1/2) / n`, ties in the order of teachers,
+        students and types; wins and losses of a step update the same belief.
         """
-        tally: dict[tuple[int, int], list[int]] = {}
-        for match in matches:
-            if match.teacher not in self._row or match.student not in self._column:
-                raise ValueError(
-                    f"A match needs a teacher of {self.teachers} and a student of {self.students}, "
-                    f"got {match.teacher!r} against {match.student!r}."
-                )
-            total = tally.setdefault((self._row[match.teacher], self._column[match.student]), [0, 0])
-            total[0] += match.games
-            total[1] += match.student_wins
+        outcomes = list(outcomes)
+        prompts: dict[tuple, list[Outcome]] = {}
+        for outcome in outcomes:
+            row, column = self._pair(outcome)
+            if outcome.games and not outcome.forfeit:
+                prompts.setdefault((row, column, outcome.type, outcome.prompt), []).append(outcome)
+        self.correlations.learn(prompts.values())
+        weights: dict[tuple[int, int, str], tuple[list[float], list[float]]] = {}
+        for (row, column, type, _), tasks in prompts.items():
+            weight = self.correlations.weigh(tasks)
+            wins, games = sum(task.student_wins for task in tasks), sum(task.games for task in tasks)
+            teacher_won, student_won = weights.setdefault((row, column, type), ([], []))
+            teacher_won.append(weight * (games - wins))
+            student_won.append(weight * wins)
+            counts = self._by_type.setdefault(type, np.zeros((2, *self.games.shape), dtype=np.int64))
+            counts[:, row, column] += games, wins
+        self._rate({place: (math.fsum(lost), math.fsum(won)) for place, (lost, won) in weights.items()})
+        for outcome in outcomes:
+            proposals, invalid = self._proposals[outcome.teacher]
+            counted = outcome.games > 0
+            self._proposals[outcome.teacher] = (proposals + counted, invalid + (counted and outcome.forfeit))
+        for match in tally(outcomes):
+            place = self._row[match.teacher], self._column[match.student]
+            self.games[place] += match.games
+            self.wins[place] += match.student_wins
+            self.forfeits[place] += match.forfeits
 
-        belief = {name: _GAME.create_rating(rating.mu, rating.sigma) for name, rating in self._ratings.items()}
-        for _, row, column, student_won in _schedule(tally):
+    def _pair(self, outcome: Outcome) -> tuple[int, int]:
+        if outcome.teacher not in self._row or outcome.student not in self._column:
+            raise ValueError(
+                f"An outcome needs a teacher of {self.teachers} and a student of {self.students}, "
+                f"got {outcome.teacher!r} against {outcome.student!r}."
+            )
+        return self._row[outcome.teacher], self._column[outcome.student]
+
+    def _rate(self, weights: dict[tuple[int, int, str], tuple[float, float]]) -> None:
+        """Rates a round from `(row, column, type) -> weighted games won by the teacher, and by the student`."""
+        drift = TAU if weights else 0.0
+        belief = {
+            name: GAME.create_rating(old.mu, math.hypot(old.sigma, drift)) for name, old in self._ratings.items()
+        }
+        handicaps = self._handicaps()
+        for _, row, column, type, teacher_won, student_won in schedule(weights):
             teacher, student = self.teachers[row], self.students[column]
-            winner, loser = (student, teacher) if student_won else (teacher, student)
-            belief[winner], belief[loser] = trueskill.rate_1vs1(belief[winner], belief[loser], env=_GAME)
+            belief[teacher], belief[student] = play_step(
+                belief[teacher], belief[student], handicaps[type], teacher_won, student_won
+            )
         shift = MU - math.fsum(rating.mu for rating in belief.values()) / len(belief)
         self._ratings = {name: Rating(rating.mu + shift, rating.sigma) for name, rating in belief.items()}
 
-        for (row, column), (games, wins) in tally.items():
-            self.games[row, column] += games
-            self.wins[row, column] += wins
-
     def inherit(self, child: str, parents: Sequence[str]) -> Rating:
-        """Gives the new occupant of a slot its starting rating and an empty tally.
+        """Gives the new occupant of a slot its starting rating and an empty tally, and begins a new interval.
 
         Args:
             child (`str`): The slot whose member was replaced.
@@ -168,18 +248,31 @@ class Ratings:
 
         Returns:
             `Rating`: mean mu of the parents, sigma = max(parents' sigma, half the prior) (our choice).
+
+        Every other member keeps its mu, and its sigma becomes at least half the prior's as well. What was known is
+        then soon outweighed by games since the replacement, so that the next selection goes by the whole interval
+        between the two, for old members as for the new (our choice).
         """
         if not parents:
             raise ValueError(f"{child!r} needs at least one parent to inherit a rating from.")
         self[child]
-        ratings = [self[parent] for parent in parents]
+        ratings = [self.skill(parent) for parent in parents]
         mu = math.fsum(rating.mu for rating in ratings) / len(ratings)
         sigma = max(SIGMA / 2, *(rating.sigma for rating in ratings))
+        self._ratings = {name: Rating(old.mu, max(SIGMA / 2, old.sigma)) for name, old in self._ratings.items()}
         self._ratings[child] = Rating(mu, sigma)
         record = (self._row[child], slice(None)) if child in self._row else (slice(None), self._column[child])
-        self.games[record] = 0
-        self.wins[record] = 0
-        return self._ratings[child]
+        for counts in (self.games, self.wins, self.forfeits):
+            counts[record] = 0
+        for counts in self._by_type.values():
+            counts[(slice(None), *record)] = 0
+        if child in self._proposals:
+            shares = [invalid / max(proposals, 1.0) for proposals, invalid in map(self._proposals.get, parents)]
+            self._proposals[child] = (REMEMBERED, REMEMBERED * math.fsum(shares) / len(shares))
+        for name, (proposals, invalid) in self._proposals.items():
+            kept = min(1.0, REMEMBERED / max(proposals, 1.0))
+            self._proposals[name] = (kept * proposals, kept * invalid)
+        return self[child]
 
     def state_dict(self) -> dict:
         """State as plain data that survives JSON without loss."""
@@ -189,6 +282,10 @@ class Ratings:
             "ratings": {name: [rating.mu, rating.sigma] for name, rating in self._ratings.items()},
             "games": self.games.tolist(),
             "wins": self.wins.tolist(),
+            "forfeits": self.forfeits.tolist(),
+            "by_type": {type: counts.tolist() for type, counts in self._by_type.items()},
+            "proposals": {name: list(counts) for name, counts in self._proposals.items()},
+            "correlations": self.correlations.state_dict(),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -201,13 +298,26 @@ class Ratings:
         self._ratings = {name: Rating(*state["ratings"][name]) for name in self._ratings}
         self.games = np.array(state["games"], dtype=np.int64).reshape(self.games.shape)
         self.wins = np.array(state["wins"], dtype=np.int64).reshape(self.wins.shape)
+        self.forfeits = np.array(state["forfeits"], dtype=np.int64).reshape(self.wins.shape)
+        self._by_type = {
+            type: np.array(counts, dtype=np.int64).reshape(2, *self.games.shape)
+            for type, counts in state["by_type"].items()
+        }
+        self._proposals = {name: tuple(state["proposals"][name]) for name in self.teachers}
+        self.correlations.load_state_dict(state["correlations"])
 
 
-def _schedule(tally: dict[tuple[int, int], list[int]]) -> list[tuple[float, int, int, bool]]:
-    """Unit games of a round as `(time, teacher row, student column, student won)`, in playing order."""
-    schedule = []
-    for (row, column), (games, wins) in tally.items():
-        for k in range(games):
-            won = ((k + 1) * wins + games // 2) // games > (k * wins + games // 2) // games
-            schedule.append(((k + 0.5) / games, row, column, won))
-    return sorted(schedule)
+def _with_forfeits(skill: Rating, level: float, proposals: float, invalid: float) -> Rating:
+    """The rating at which playing alone would win as often against the level of the students.
+
+    With f the share of invalid proposals, P(win) is (1 - f) Phi(z) where z is the skill's distance from the level in
+    performance deviations. The standard deviation is that of both parts, to first order.
+    """
+    scale = math.sqrt(2) * BETA
+    f = invalid / (proposals + 1)  # below 1, so that the rating stays finite
+    deviation = math.sqrt((invalid + 0.5) * (proposals - invalid + 0.5) / (proposals + 2)) / (proposals + 1)
+    z = (skill.mu - level) / scale
+    y = float(ndtri(max((1 - f) * ndtr(z), 1e-300)))
+    ratio = math.exp((y * y - z * z) / 2)  # of the normal densities at z and at y
+    by_share = scale * float(ndtr(z)) * math.sqrt(2 * math.pi) * math.exp(y * y / 2)
+    return Rating(level + scale * y, math.hypot((1 - f) * ratio * skill.sigma, by_share * deviation))

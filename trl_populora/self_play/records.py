@@ -3,7 +3,7 @@
 Records carry facts and turn into JSON and flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -193,18 +193,6 @@ class RoundRecord:
             **{name: tuple(Attempt(**_deep(item, tasks)) for item in record[name]) for name in ATTEMPTS},
             matches=tuple(Match(**match) for match in record["matches"]),
         )
-
-
-def tally(attempts: Iterable[Attempt]) -> tuple[Match, ...]:
-    """Adds attempts up to matches, one per teacher and student, in order of first appearance.
-
-    Attempts at filled-in tasks (no opponent) are no games and are left out.
-    """
-    games: dict[tuple[str, str], list[bool]] = {}
-    for attempt in attempts:
-        if attempt.opponent is not None:
-            games.setdefault((attempt.opponent, attempt.member), []).append(attempt.solved)
-    return tuple(Match(teacher, student, len(won), sum(won)) for (teacher, student), won in games.items())
 
 
 def _kind(name: str) -> str:

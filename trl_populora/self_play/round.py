@@ -16,12 +16,13 @@ import numpy as np
 
 from ..executor import Execution, Job, Status
 from ..tasks import INFRASTRUCTURE, Draft, Refusal, Task, TaskBuffer, TaskType, draft_key, judge_answers
+from .evidence import Outcome
 from .guests import Guest, Guests
 from .late import LateRewards, Row
 from .lengths import TokenLimits
-from .pairing import Pairing, deal, pair
-from .ratings import Ratings
-from .records import Attempt, Proposal, RoundRecord, tally
+from .pairing import Pairing, check_deal, deal, pair, scheduled_type
+from .ratings import Ratings, tally
+from .records import Attempt, Proposal, RoundRecord
 from .rewards import student_reward, teacher_reward
 from .sampling import Completion, Message, Sampler
 from .settings import RoundSettings
@@ -66,7 +67,8 @@ class SelfPlay:
         late ([`LateRewards`]): Rows of teachers that wait for their rewards; part of a run's state.
 
     Raises:
-        ValueError: If the buffer holds no task of some type, or a limit leaves no room for a prompt.
+        ValueError: If the buffer holds no task of some type, a limit leaves no room for a prompt, or whole prompts
+            cannot be dealt evenly.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class SelfPlay:
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings, self.lengths = ratings, settings, lengths
         self.late = LateRewards(settings.solvable_rounds, settings.rewards)
+        check_deal(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
         for name in self.task_types:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
@@ -133,11 +136,12 @@ class SelfPlay:
             with clock("extra"):
                 extra = self._extra_attempts(sampler, proposals[:own], games, attempts, round)
         tried = [one for one in (*attempts, *extra) if one.refusal != INFRASTRUCTURE]
-        solved = {one.task.id for one in tried if one.solved}
-        self.late.note(solved)
-        proposals = self._reward_teachers(proposals, games, attempts, own, solved)
-        matches = tally(self._rated(attempts[:learning]))
-        self.ratings.update(matches)
+        solvable = {one.task.id for one in tried if one.solved}
+        self.late.note(solvable)
+        solved = self._solved(games, attempts)
+        proposals = self._reward_teachers(proposals, solved, solvable, own)
+        outcomes = list(self._outcomes(proposals, pairings, solved))
+        self.ratings.update(outcomes)
         for proposal in proposals[:own]:
             if proposal.task is not None:
                 self.buffer.add(proposal.task)
@@ -148,7 +152,7 @@ class SelfPlay:
             step=step,
             proposals=proposals[:own],
             attempts=attempts[:learning],
-            matches=matches,
+            matches=tally(outcomes),
             guest_proposals=proposals[own:],
             guest_attempts=attempts[learning:],
             extra_attempts=extra,
@@ -169,13 +173,13 @@ class SelfPlay:
     # Phases ----------------------------------------------------------------------------------------------------
 
     def _proposal_asks(self, round: int) -> Iterator[_Ask]:
-        """One ask per teacher and prompt. Types take turns: each teacher sees each type equally often over time."""
-        types = list(self.task_types.values())
+        """One ask per teacher and prompt, by the schedule of types that all teachers share."""
+        types = list(self.task_types)
         P, K = self.settings.prompts_per_teacher, self.settings.num_references
-        for t, teacher in enumerate(self.ratings.teachers):
+        for teacher in self.ratings.teachers:
             for p in range(P):
                 rng = random.Random(self.settings.seed_for(round, f"ask:{teacher}:{p}"))
-                task_type = types[(round * P + p + t) % len(types)]
+                task_type = self.task_types[scheduled_type(types, round=round, prompt=p, prompts_per_teacher=P)]
                 references = self.buffer.references(task_type.id, max(K, task_type.min_references), rng)
                 if self.lengths is None:
                     prompt = task_type.propose_prompt(references, rng)
@@ -235,15 +239,16 @@ class SelfPlay:
         return checked
 
     def _pair(self, round: int, *, crossing: bool) -> list[Pairing]:
-        """The round's pairings. A teacher's proposals are dealt out among its students."""
+        """The round's pairings. A teacher's prompts are dealt out among its students."""
         settings, rng = self.settings, np.random.default_rng(self.settings.seed_for(round, "pair"))
         pairs = pair(self.ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
         return deal(
             pairs,
             self.ratings.teachers,
-            proposals=settings.prompts_per_teacher * settings.num_generations,
+            prompts=settings.prompts_per_teacher,
+            completions=settings.num_generations,
             crossing=settings.guest_probability if crossing else 0.0,
-            rng=random.Random(settings.seed_for(round, "cross")),
+            rng=random.Random(settings.seed_for(round, "deal")),
         )
 
     def _match(
@@ -367,34 +372,43 @@ class SelfPlay:
             chosen.update(rng.sample(list(own_groups), self.settings.prompts_per_teacher))
         return tuple(replace(one, learned=one.learned and one.group in chosen) for one in attempts)
 
-    def _rated(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Attempts that count as games of their members: guests have no ratings."""
-        rated = {None, *self.ratings.teachers}
-        return [one for one in attempts if one.refusal != INFRASTRUCTURE and one.opponent in rated]
+    @staticmethod
+    def _solved(games: Sequence[_Ask], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
+        """Slot -> outcome of every attempt there at which the executor did not fail."""
+        solved = defaultdict(list)
+        for game, attempt in zip(games, attempts, strict=True):
+            if attempt.refusal != INFRASTRUCTURE:
+                solved[game.slot].append(attempt.solved)
+        return solved
+
+    def _outcomes(
+        self, proposals: Sequence[Proposal], pairings: Sequence[Pairing], solved: Mapping[int, list[bool]]
+    ) -> Iterator[Outcome]:
+        """What members' ratings go by: guests have none, and filled-in tasks are no games."""
+        for pairing in pairings:
+            for slot in () if pairing.crossed else pairing.slots:
+                proposal, wins = proposals[slot], solved.get(slot, [])
+                about = {"type": proposal.type, "prompt": proposal.group}
+                if proposal.task is not None:
+                    yield Outcome(pairing.teacher, pairing.student, len(wins), sum(wins), **about)
+                elif proposal.refusal != INFRASTRUCTURE:
+                    stake = self.settings.num_generations
+                    yield Outcome(pairing.teacher, pairing.student, stake, 0, **about, forfeit=True)
 
     def _reward_teachers(
-        self,
-        proposals: Sequence[Proposal],
-        games: Sequence[_Ask],
-        attempts: Sequence[Attempt],
-        own: int,
-        solved: Collection[str],
+        self, proposals: Sequence[Proposal], solved: Mapping[int, list[bool]], solvable: Collection[str], own: int
     ) -> tuple[Proposal, ...]:
         """Reward the members' proposals, the first `own`, by the solve rate of the student each was given to.
 
-        `solved` holds the ids of tasks that somebody solved in this round.
+        `solvable` holds the ids of tasks that somebody solved in this round.
         """
-        outcomes = defaultdict(list)
-        for game, attempt in zip(games, attempts, strict=True):
-            if attempt.refusal != INFRASTRUCTURE:
-                outcomes[game.slot].append(attempt.solved)
         rewarded = []
         for i, proposal in enumerate(proposals[:own]):
-            if proposal.refusal == INFRASTRUCTURE or (proposal.task is not None and not outcomes[i]):
+            if proposal.refusal == INFRASTRUCTURE or (proposal.task is not None and not solved.get(i)):
                 rewarded.append(proposal)
                 continue
-            solve_rate = None if proposal.task is None else float(np.mean(outcomes[i]))
-            elsewhere = proposal.task is not None and proposal.task.id in solved
+            solve_rate = None if proposal.task is None else float(np.mean(solved[i]))
+            elsewhere = proposal.task is not None and proposal.task.id in solvable
             reward = teacher_reward(solve_rate, solved_elsewhere=elsewhere, settings=self.settings.rewards)
             rewarded.append(replace(proposal, reward=reward, solve_rate=solve_rate))
         return (*rewarded, *proposals[own:])

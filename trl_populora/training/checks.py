@@ -4,7 +4,7 @@ import math
 import os
 import re
 
-from ..self_play.pairing import PAIRINGS
+from ..self_play.pairing import PAIRINGS, check_deal
 from ..self_play.rewards import TEACHER_REWARDS
 
 
@@ -51,14 +51,8 @@ def check_population(args):
         raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
-    pairs = math.lcm(T, S)
-    if T and T * P * G % pairs:
-        step = pairs // math.gcd(T * G, pairs)
-        raise ValueError(
-            f"{T * P * G} proposals a round (num_teachers={T} x prompts_per_teacher={P} x num_generations={G}) "
-            f"cannot be shared evenly among {pairs} pairings of {T} teachers and {S} students. Set "
-            f"prompts_per_teacher to a multiple of {step}."
-        )
+    if T:
+        check_deal(T, S, P)
     if args.balance_rows and not T:
         raise ValueError("balance_rows=true needs self-play: on a dataset all members have equally many rows already.")
     if args.balance_rows and T * G < S:

@@ -87,10 +87,18 @@ def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
     for name in ratings["ratings"]:
         if name in before["ratings"]:
             ratings["ratings"][name] = before["ratings"][name]
-    for table in ("games", "wins"):
-        for i, teacher in enumerate(ratings["teachers"]):
-            for j, student in enumerate(ratings["students"]):
-                if teacher in before["teachers"] and student in before["students"]:
-                    row, column = before["teachers"].index(teacher), before["students"].index(student)
-                    ratings[table][i][j] = before[table][row][column]
+        if name in before["proposals"]:
+            ratings["proposals"][name] = before["proposals"][name]
+    for table in ("games", "wins", "forfeits"):
+        ratings[table] = _kept(before[table], before, ratings)
+    ratings["by_type"] = {
+        type: [_kept(table, before, ratings) for table in counts] for type, counts in before["by_type"].items()
+    }
+    ratings["correlations"] = before["correlations"]
     return {**saved, "ratings": ratings}
+
+
+def _kept(table: Sequence[Sequence[int]], before: dict, now: dict) -> list[list[int]]:
+    """A table of teachers x students with the entries of pairs that both were there before, and 0 for the others."""
+    old = {(t, s): n for t, row in zip(before["teachers"], table) for s, n in zip(before["students"], row)}
+    return [[old.get((teacher, student), 0) for student in now["students"]] for teacher in now["teachers"]]

@@ -1,0 +1,115 @@
+"""How much the games of a round say: attempts at one task, and tasks of one prompt, are not independent.
+
+Only the weighing lives here; what is done with the weights is in `ratings`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+TASK, PROMPT = 0.25, 0.03
+"""Correlations of two attempts at one task, and of attempts at two tasks of one prompt, before any are seen."""
+PRIOR_TASKS = 60
+"""Tasks that these first guesses are worth."""
+MEMORY = 400
+"""Tasks of a type after which what was seen has faded to 1 / e: solve rates change as members learn."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one proposal decided between its teacher and the student that it was dealt to.
+
+    Attributes:
+        teacher (`str`): Member that proposed.
+        student (`str`): Member that it was dealt to.
+        games (`int`): Unit games at stake: attempts at the task, or those that an invalid proposal forfeits.
+        student_wins (`int`): Attempts that solved the task; 0 for a forfeit, where nothing was attempted.
+        type (`str`, *optional*, defaults to `""`): Task type.
+        prompt (`int`, *optional*, defaults to `0`): Proposals of one teacher to one prompt share this number.
+        forfeit (`bool`, *optional*, defaults to `False`): Whether the proposal was invalid: the teacher loses.
+    """
+
+    teacher: str
+    student: str
+    games: int
+    student_wins: int
+    type: str = ""
+    prompt: int = 0
+    forfeit: bool = False
+
+    def __post_init__(self):
+        if not 0 <= self.student_wins <= (0 if self.forfeit else self.games):
+            raise ValueError(
+                f"An outcome needs 0 <= student_wins <= games, and 0 wins if forfeit, got student_wins="
+                f"{self.student_wins}, games={self.games} and forfeit={self.forfeit} for {self.teacher!r} against "
+                f"{self.student!r}."
+            )
+
+
+class Correlations:
+    """Intraclass correlations of attempts, per task type, estimated from the run's own tasks.
+
+    The variance of a mean of n attempts is p (1 - p) / n times the design effect `1 + sum of correlations over ordered
+    pairs / n` (Kish, 1965), so n attempts are worth n / design effect independent ones. Two correlations are needed:
+    of attempts at one task, and of attempts at different tasks of one prompt (proposals to one prompt share references
+    and one student). With x the share of pairs that both solved and p the share of attempts, each is
+    (x - p^2) / (p (1 - p)), shrunk towards a first guess. Prior, memory and estimator are our choice.
+    """
+
+    def __init__(self):
+        # Per type: tasks, sum of solve rates, tasks with pairs, both solved, pairs of tasks of a prompt, both solved.
+        self._sums: dict[str, list[float]] = {}
+
+    def of(self, type: str) -> tuple[float, float]:
+        """Correlation of two attempts at one task, and at two tasks of one prompt, each in [0, 1]."""
+        tasks, rates, *pairs = self._sums.get(type, [0.0] * 6)
+        p = rates / tasks if tasks else 0.0
+        variance = p * (1 - p)
+        estimates = []
+        for guess, number, both in ((TASK, *pairs[:2]), (PROMPT, *pairs[2:])):
+            seen = (both - number * p * p) / variance if variance > 1e-9 else number * guess
+            estimates.append(min(max((PRIOR_TASKS * guess + seen) / (PRIOR_TASKS + number), 0.0), 1.0))
+        return estimates[0], estimates[1]
+
+    def solve_rate(self, type: str) -> float:
+        """Share of attempts that solve a task of the type, within (0, 1): half a task of each outcome is added."""
+        tasks, rates = self._sums.get(type, [0.0, 0.0])[:2]
+        return (rates + 0.5) / (tasks + 1)
+
+    def weigh(self, tasks: Sequence[Outcome]) -> float:
+        """Weight of each attempt at the tasks of one prompt: one over the design effect."""
+        within, across = self.of(tasks[0].type)
+        attempts = sum(task.games for task in tasks)
+        same = sum(task.games * (task.games - 1) for task in tasks)
+        other = attempts**2 - sum(task.games**2 for task in tasks)
+        return 1 / (1 + (within * same + across * other) / attempts)
+
+    def learn(self, prompts: Iterable[Sequence[Outcome]]) -> None:
+        """Takes in the tasks of a round, one sequence per prompt, in any order."""
+        by_type: dict[str, list[Sequence[Outcome]]] = {}
+        for tasks in prompts:
+            by_type.setdefault(tasks[0].type, []).append(tasks)
+        for type, groups in by_type.items():
+            seen = [self._count(tasks) for tasks in groups]
+            fade = math.exp(-sum(len(tasks) for tasks in groups) / MEMORY)
+            old = self._sums.get(type, [0.0] * 6)
+            self._sums[type] = [math.fsum((fade * value, *new)) for value, *new in zip(old, *seen, strict=True)]
+
+    @staticmethod
+    def _count(tasks: Sequence[Outcome]) -> list[float]:
+        rates = [task.student_wins / task.games for task in tasks]
+        total, squares = math.fsum(rates), math.fsum(rate * rate for rate in rates)
+        several = [(task.games, task.student_wins) for task in tasks if task.games > 1]
+        both = math.fsum(k * (k - 1) / (n * (n - 1)) for n, k in several)
+        pairs = len(tasks) - 1  # each task's mean over the others of its prompt, so that a task counts once
+        across = (total**2 - squares) / pairs if pairs else 0.0
+        return [len(tasks), total, len(several), both, len(tasks) if pairs else 0.0, across]
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """Running sums as plain data that survives JSON without loss."""
+        return {type: list(sums) for type, sums in self._sums.items()}
+
+    def load_state_dict(self, state: dict[str, list[float]]) -> None:
+        """Restores what [`Correlations.state_dict`] gave."""
+        self._sums = {type: list(sums) for type, sums in state.items()}
