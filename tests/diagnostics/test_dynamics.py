@@ -16,6 +16,7 @@ from trl_populora.diagnostics.dynamics import (
     dispersion,
     rating_residual,
 )
+from trl_populora.diagnostics.task_metrics import TASK_METRICS
 from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.self_play.rewards import role_rewards
@@ -146,7 +147,7 @@ def test_the_glossary_names_what_is_logged_and_nothing_else():
     known = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     pattern = {name: re.compile(re.sub("<[a-z]+>", "[a-z0-9_]+", name)) for name in known}
     both = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
-    both.update([Match("teacher_0", "student_0", 40, 1)])
+    both.update([Outcome("teacher_0", "student_0", 40, 1)])
     own = record()
     other = [replace(one, member="student_1", opponent="teacher_1", group=9) for one in own.attempts[:2]]
     members = [member(name) for name in (*both.teachers, *both.students)]
@@ -155,6 +156,7 @@ def test_the_glossary_names_what_is_logged_and_nothing_else():
         ratings=both,
         members=members,
         statuses={"ok": 1},
+        tasks=dict.fromkeys(TASK_METRICS, 0.5),
         complexity={"lines": 1.0},
         coverage={"filled": 1, "new": 0, "filled/teacher_0": 1},
         seconds={"solve": 1.0},
@@ -185,7 +187,7 @@ def test_dispersion_is_within_a_role_and_of_those_who_have_the_number():
     assert dispersion([1.0, 3.0, None]) == 1.0
     assert dispersion([1.0, None]) is None
     both = Ratings(["teacher_0", "teacher_1"], ["student_0"])
-    both.update([Match("teacher_0", "student_0", 8, 0), Match("teacher_1", "student_0", 8, 8)])
+    both.update([Outcome("teacher_0", "student_0", 8, 0), Outcome("teacher_1", "student_0", 8, 8)])
     members = [member(name) for name in (*both.teachers, *both.students)]
     metrics = round_metrics(summarize_round(record(), ratings=both, members=members))
     apart = both["teacher_0"].mu - both["teacher_1"].mu
@@ -198,7 +200,7 @@ def test_residual_is_what_ratings_miss_over_pairs_with_enough_games():
     """Each teacher beats one student always and loses to the other: one number per member says nothing of it."""
     circle = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
     one_sided = [
-        Match(f"teacher_{i}", f"student_{j}", RESIDUAL_GAMES, RESIDUAL_GAMES * (i == j))
+        Outcome(f"teacher_{i}", f"student_{j}", RESIDUAL_GAMES, RESIDUAL_GAMES * (i == j))
         for i, j in ((0, 0), (1, 1), (0, 1), (1, 0))
     ]
     circle.update(one_sided[:1])

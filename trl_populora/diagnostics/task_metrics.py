@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..tasks import TaskBuffer
 
 
+TASK_METRICS = ("unsolved", "unsolved_reward", "never_solved", "given_up", "duplicates", "extra_rows")
+
+
 def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
     """The round's tasks as numbers; shares lie in [0, 1], and a share of nothing has no key.
 
@@ -45,7 +48,8 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
         "duplicates": (len(duplicates), len(record.proposals)),
     }
     counts = {"given_up": float(buffer.given_up), "extra_rows": float(len(record.extra_attempts))}
-    return counts | {name: part / whole for name, (part, whole) in shares.items() if whole}
+    values = counts | {name: part / whole for name, (part, whole) in shares.items() if whole}
+    return {name: values[name] for name in TASK_METRICS if name in values}
 
 
 def _earned(proposals: Iterable[Proposal]) -> float:
