@@ -88,7 +88,7 @@ def test_one_batch_serves_matrices_of_all_shapes_and_ranks():
     assert list(together) == list(factors)
     for path, factor in factors.items():
         torch.testing.assert_close(together[path].s, spectra([{path: factor}])[path].s)
-        left, s, right = (X.float() for X in together[path])
+        left, s, right, _ = (X.float() for X in together[path])
         torch.testing.assert_close(factor.B @ left * s @ right @ factor.A, delta(factor).float(), rtol=1e-5, atol=1e-4)
 
 

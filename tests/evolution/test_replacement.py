@@ -256,7 +256,7 @@ def test_broken_members_are_refused_before_anything_is_written():
 
 def test_due():
     settings = EvolutionSettings(interval=5)
-    assert [step for step in range(12) if settings.due(step)] == [5, 10]
+    assert [rounds for rounds in range(12) if settings.due(rounds)] == [5, 10]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def compose(
         rows = torch.empty(fresh.shape[1], d_in).uniform_(
             -bound, bound, generator=torch.Generator().manual_seed(seed)
         )
-        out.A.add_((fresh.float() @ rows).to(out.A))
+        out.A.add_((fresh @ rows.double()).to(out.A))
 
 
 def align(factor: Factor, like: Factor) -> Factor:
