@@ -94,7 +94,8 @@ def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Facto
         r = min(*child[path].A.shape, child[path].B.shape[0])
         j = min(1 + int(share * (r - 1)), max(r - 1, 1))
         terms, a, b = [parent[path] for parent in parents[:2]], first[path], second[path]
-        cross = (terms[0].A.double() @ terms[1].A.mT.to(terms[0].A.device).double()).cpu()
+        A = terms[0].A.to(torch.promote_types(child[path].A.dtype, torch.float32))
+        cross = (A @ terms[1].A.to(A).mT).cpu().double()  # for the gauge, where float32 is enough
         chosen = Spectrum(
             torch.block_diag(a.left[:, :j], b.left[:, j:r]),
             torch.cat([a.s[:j], b.s[j:r]]),

@@ -87,17 +87,22 @@ def align(factor: Factor, like: Factor) -> Factor:
     """The same update in the orthogonal gauge `(B Q, Q^T A)` closest to other factors (orthogonal Procrustes).
 
     Q maximises `<B Q, B'> / (|B| |B'|) + <Q^T A, A'> / (|A| |A'|)`, so neither factor's scale outweighs the other.
+
+    Raises:
+        ValueError: If a factor holds a value that is not finite.
     """
-    cross = torch.zeros(factor.A.shape[0], like.A.shape[0], dtype=torch.float64)
-    for X, Y in ((factor.B, like.B), (factor.A.mT, like.A.mT)):
-        X, Y = X.double(), Y.to(X.device).double()
-        scale = float(X.norm() * Y.norm())
-        if scale > 0:
-            cross += (X.mT @ Y).cpu() / scale
-    U, _, Vt = torch.linalg.svd(cross)
     wide = torch.promote_types(factor.A.dtype, torch.float32)
-    Q = (U @ Vt).to(factor.A.device, wide)
-    return Factor(Q.mT @ factor.A.to(wide), factor.B.to(wide) @ Q, factor.scaling)
+    A, B = factor.A.to(wide), factor.B.to(wide)
+    cross = torch.zeros(A.shape[0], like.A.shape[0], dtype=torch.float64)
+    for X, Y in ((B, like.B.to(B)), (A.mT, like.A.to(A).mT)):
+        scale = float(X.norm()) * float(Y.norm())
+        if scale > 0:
+            cross += (X.mT @ Y).cpu().double() / scale
+    if not torch.isfinite(cross).all():
+        raise ValueError("Factors hold values that are not finite: the member has diverged. Do not let it breed.")
+    U, _, Vt = torch.linalg.svd(cross)
+    Q = (U @ Vt).to(A)
+    return Factor(Q.mT @ A, B @ Q, factor.scaling)
 
 
 def _divide(N: Tensor, lost: Tensor, frame: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -108,6 +113,8 @@ def _divide(N: Tensor, lost: Tensor, frame: Tensor, threshold: float) -> tuple[T
             of W of dropped components. frame (`torch.Tensor` of shape `(r, r)`): Gram matrix of the frame.
         threshold (`float`): Squared norm below which a row of A counts as 0.
     """
+    if N.shape[1] == 0:
+        return N, N
     count = min(len(lost), N.shape[1])
     _, _, Rt = torch.linalg.svd(lost @ N, full_matrices=True)
     free, rest = N @ Rt[:count].mT, N @ Rt[count:].mT
