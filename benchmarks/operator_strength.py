@@ -111,7 +111,9 @@ def make_pairs(bench: Bench, steps: int) -> dict[str, list[Factors]]:
         "one A": [bench.train(bench.founder(i, shared_init=True), steps, f"stranger {i}") for i in (0, 1)],
     }
     for name, (first, second) in pairs.items():
-        between = f"cosine {cosine(first, second):.2f}, |second| / |first| {delta_norm(second) / delta_norm(first):.2f}"
+        between = (
+            f"cosine {cosine(first, second):.2f}, |second| / |first| {delta_norm(second) / delta_norm(first):.2f}"
+        )
         print(f"{name}: {between}, loss {bench.exam_loss(first):.4f} and {bench.exam_loss(second):.4f}", flush=True)
     return pairs
 

@@ -34,7 +34,7 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     output = tmp_path / "retention"
     options = [
         "--operators",
-        "dare:p=0.5",
+        "dare:p=0.5,space=factors",
         "gaussian",
         "--seeds",
         "3",
@@ -49,7 +49,7 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     assert "rounds until level" in printed and "First parents: pass@1" in printed and "dare" in printed
     curves = json.loads((output / "retention.json").read_text())
     assert [(own["operator"], own["seed"], own["rounds"]) for own in curves] == [
-        (name, 3, [0, 2, 3]) for name in ("clone", "dare:p=0.5", "gaussian")
+        (name, 3, [0, 2, 3]) for name in ("clone", "dare:p=0.5,space=factors", "gaussian")
     ]
     clone = curves[0]  # added, though nobody asked for it; what the others are measured against, round by round
     assert clone["difference"] == [0.0] * 3 and clone["standard_error"] == [0.0] * 3 and clone["steps_to_recover"] == 0

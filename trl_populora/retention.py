@@ -21,6 +21,7 @@ from .train import hush, parse, warm_up
 
 CLONE = "clone"  # the operator that changes nothing
 
+
 @dataclass(frozen=True)
 class RetentionCurve:
     """One child's way back.
@@ -141,20 +142,20 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
         file.write("\n")
 
 
-def _way(text: str) -> tuple[str, dict[str, float]]:
-    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5"`."""
+def _way(text: str) -> tuple[str, dict[str, float | str]]:
+    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5,space=factors"`."""
     from .evolution import OPERATORS
 
     name, _, rest = text.partition(":")
     if name not in OPERATORS:
         raise ValueError(f"unknown operator {name!r}; choose from {', '.join(OPERATORS)}")
-    parameters = {}
+    known, parameters = OPERATORS[name].parameters, {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        if key not in OPERATORS[name].parameters:
-            raise ValueError(f"{name} has no parameter {key!r}; it has {list(OPERATORS[name].parameters)}")
+        if key not in known:
+            raise ValueError(f"{name} has no parameter {key!r}; it has {list(known)}")
         try:
-            parameters[key] = float(value)
+            parameters[key] = value if isinstance(known[key], str) else float(value)
         except ValueError:
             raise ValueError(f"{part!r} must be NAME=NUMBER") from None
     return name, parameters

@@ -225,7 +225,11 @@ def test_gaussian_noise_has_its_stated_size(name, eps):
 
 @pytest.mark.parametrize(
     ("parameters", "bound"),
-    [({}, 0.3 * math.sqrt(3) * 0.05), ({"eps": 2.0}, 2 * math.sqrt(3) * 0.05), ({"alpha_n": 10.0}, 10 / math.sqrt(1600))],
+    [
+        ({}, 0.3 * math.sqrt(3) * 0.05),
+        ({"eps": 2.0}, 2 * math.sqrt(3) * 0.05),
+        ({"alpha_n": 10.0}, 10 / math.sqrt(1600)),
+    ],
 )
 def test_m5_noise_is_bounded_and_on_A_only(parameters, bound):
     rng = torch.Generator().manual_seed(0)
@@ -258,7 +262,9 @@ def test_mutations_stay_mutations(seed, rank):
 def test_expectation_of_dare_is_the_mean_of_updates():
     first, second = ({"head": make_factors(seed, dtype=torch.float64)["head"]} for seed in (1, 2))
     n, kept = 2000, 0.3
-    total = sum(delta(breed("dare", [first, second], seed=seed)["head"]) for seed in range(n))  # 4 rows: nothing is cut
+    total = sum(
+        delta(breed("dare", [first, second], seed=seed)["head"]) for seed in range(n)
+    )  # 4 rows: nothing is cut
     expected = (delta(first["head"]) + delta(second["head"])) / 2
     variance = sum(f.scaling**2 * f.B.square() @ f.A.square() for f in (first["head"], second["head"])) / 4
     assert ((total / n - expected).abs() <= 5 * torch.sqrt(variance * (1 - kept) / kept / n)).all()
@@ -406,9 +412,7 @@ def test_mixed_factors_do_not_see_how_the_second_parent_is_turned(name):
     for i, (path, (A, B, scaling)) in enumerate(second.items()):
         Q, _ = torch.linalg.qr(torch.randn(A.shape[0], A.shape[0], generator=torch.Generator().manual_seed(i)))
         turned[path] = Factor(Q.T @ A, B @ Q, scaling)
-    children = [
-        breed(name, [first, other], seed=0, parameters={"space": "factors"}) for other in (second, turned)
-    ]
+    children = [breed(name, [first, other], seed=0, parameters={"space": "factors"}) for other in (second, turned)]
     for path, factor in children[0].items():
         for X, Y in zip(factor[:2], children[1][path][:2]):
             torch.testing.assert_close(X, Y, rtol=1e-4, atol=1e-4)

@@ -77,9 +77,7 @@ def compose(
     multiply([factor.B for factor in terms], onto_B, out=out.B)
     if fresh.shape[1]:
         bound = initial_bound(out)
-        rows = torch.empty(fresh.shape[1], d_in).uniform_(
-            -bound, bound, generator=torch.Generator().manual_seed(seed)
-        )
+        rows = torch.empty(fresh.shape[1], d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
         out.A.add_((fresh @ rows.double()).to(out.A))
 
 
