@@ -5,8 +5,8 @@
 28 layers, all seven linears, rank 32, float32: 81 million numbers, 323 MB. Beside each operator stand the time that
 its bytes (parents read, child written) need at the bandwidth of a plain copy in this run, and the time of the same
 operator of the `populora` package (0.4.5) on the same numbers, where that is installed and has it. Both write into
-memory that is already there. The fastest of `--repeats` turns counts, taken in turns. On a busy machine, one thread and
-`--processor-time` tell more than the clock.
+memory that is already there. The fastest of `--repeats` turns counts, taken in turns. On a busy machine one
+thread and `--processor-time` tell more than the clock.
 """
 
 import argparse

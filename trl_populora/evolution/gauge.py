@@ -30,10 +30,10 @@ def compose(
 
     With `dW = C V^T` and the frame `A_1` of mean squared row norm rho^2, the child's factors are
 
-        A' = N N^T A_1 + O T^T V^T,    scaling B' = C T^-T O^T,    O = polar((T^T W)^T),    T T^T = H^-1,
+        A' = N N^T A_1 + Q T^T V^T,    scaling B' = C T^-T Q^T,    Q = polar((T^T W)^T),    T T^T = H^-1,
         W = V^T A_1^+,    H = W W^T + V^T (I - P) V / rho^2,    P the projection onto the rows of A_1,
 
-    where N completes O to an orthogonal basis of the r latent directions. For V inside the rows of `A_1`, as after
+    where N completes Q to an orthogonal basis of the r latent directions. For V inside the rows of `A_1`, as after
     every mutation, `A' = A_1` and B takes the rest. What lies outside gets rows of norm rho, orthogonal to each other.
 
     B is 0 along the directions in N, and A stays as the first parent has it: they learn again. Directions that
@@ -67,13 +67,13 @@ def compose(
     values, E = values[solid], E[:, solid]
     T = E * values.rsqrt()
     L, _, Rt = torch.linalg.svd(T.mT @ W[kept], full_matrices=True)
-    O, N = Rt[: len(values)].mT @ L.mT, Rt[len(values) :].mT
+    Q, N = Rt[: len(values)].mT @ L.mT, Rt[len(values) :].mT
     fresh, N = _divide(N, W[lost], frame, 1e-12 * rho2)
 
-    onto_A = O @ (T.mT @ V)
+    onto_A = Q @ (T.mT @ V)
     onto_A[:, :n] += (N @ N.mT)[:, :n]
     multiply([factor.A.mT for factor in terms], onto_A.mT, out=out.A.mT)
-    onto_B = (left[:, kept] * (s[kept] / out.scaling)) @ (E * values.sqrt()) @ O.mT
+    onto_B = (left[:, kept] * (s[kept] / out.scaling)) @ (E * values.sqrt()) @ Q.mT
     multiply([factor.B for factor in terms], onto_B, out=out.B)
     if fresh.shape[1]:
         bound = initial_bound(out)
