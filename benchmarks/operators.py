@@ -39,6 +39,7 @@ LINEARS = {  # d_out, d_in
 }
 ROWS = {name: (name, {}) for name in OPERATORS} | {
     "component_masking": ("component_masking", {"rho": 0.3}),  # as much as the peer drops
+    "dare_factor": ("dare", {"space": "factors"}),
     "average_factor": ("average", {"space": "factors"}),
     "extrapolative_factor": ("extrapolative", {"space": "factors"}),
 }
@@ -50,7 +51,7 @@ PEER_MUTATIONS = {
     "neftune": "neftune_style",
 }
 PEER_CROSSOVERS = {
-    "dare": "dare",
+    "dare_factor": "dare",
     "layerwise": "layer_wise",
     "svd_subspace": "svd_subspace",
     "average_factor": "average",

@@ -2,8 +2,8 @@
 
 Two parents are trained, every operator makes a child of them, and all children train on together as one population.
 One of them is a clone of the first parent: it trains on the same rounds with the same lost optimizer moments, and only
-its weights were left alone. Other children are compared with it and not with the parent, which stands still. Answers to
-the same held-out tasks, written greedily, are paired by task. The teacher is frozen throughout: tasks come from one
+its weights were left alone. Other children are compared with it and not with the parent, which stands still. Answers
+to the same held-out tasks, written greedily, are paired by task. The teacher is frozen throughout: tasks come from one
 distribution.
 """
 
