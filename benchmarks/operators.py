@@ -1,11 +1,12 @@
 """Seconds per child of every evolution operator, on adapters of the size of Qwen2.5-7B.
 
-    python benchmarks/operators.py [--json [FILE]]
+    python benchmarks/operators.py [--json [FILE]] [--processor-time]
 
 28 layers, all seven linears, rank 32, float32: 81 million numbers, 323 MB. Beside each operator stand the time that
 its bytes (parents read, child written) need at the bandwidth of a plain copy in this run, and the time of the same
 operator of the `populora` package (0.4.5) on the same numbers, where that is installed and has it. Both write into
-memory that is already there. The fastest of `--repeats` turns counts, taken in turns.
+memory that is already there. The fastest of `--repeats` turns counts, taken in turns. On a busy machine one
+thread and `--processor-time` tell more than the clock.
 """
 
 import argparse
@@ -38,6 +39,7 @@ LINEARS = {  # d_out, d_in
 }
 ROWS = {name: (name, {}) for name in OPERATORS} | {
     "component_masking": ("component_masking", {"rho": 0.3}),  # as much as the peer drops
+    "dare_factor": ("dare", {"space": "factors"}),
     "average_factor": ("average", {"space": "factors"}),
     "extrapolative_factor": ("extrapolative", {"space": "factors"}),
 }
@@ -49,13 +51,14 @@ PEER_MUTATIONS = {
     "neftune": "neftune_style",
 }
 PEER_CROSSOVERS = {
-    "dare": "dare",
+    "dare_factor": "dare",
     "layerwise": "layer_wise",
     "svd_subspace": "svd_subspace",
     "average_factor": "average",
     "extrapolative_factor": "extrapolative",
     "clone": "clone",
 }
+clock = time.perf_counter
 PARENTS_READ = {"layerwise": 1}  # others read all their parents
 
 
@@ -92,9 +95,9 @@ def peer_call(row: str, population: SimpleNamespace) -> Callable[[], None] | Non
 
 
 def seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+    begin = clock()
     call()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def plain_copy(numbers: int) -> float:
@@ -128,7 +131,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=None, help="of PyTorch; its own choice by default")
     parser.add_argument("--operators", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--json", nargs="?", const=True, metavar="FILE", help="print JSON as the last line; into FILE")
+    parser.add_argument("--processor-time", action="store_true", help="count it instead of the time of the clock")
     arguments = parser.parse_args()
+    if arguments.processor_time:
+        global clock
+        clock = time.process_time
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
 

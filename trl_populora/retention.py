@@ -1,8 +1,10 @@
-"""Retention: how soon a child plays like its parent again, for each variation operator (paper, retention tests).
+"""Retention: how soon a child plays as if nothing had been varied, for each operator (paper, retention tests).
 
 Two parents are trained, every operator makes a child of them, and all children train on together as one population.
-Parents and children are asked the same held-out tasks, greedily, so differences are paired by task. The teacher is
-frozen throughout: tasks come from one distribution.
+One of them is a clone of the first parent: it trains on the same rounds with the same lost optimizer moments, and only
+its weights were left alone. Other children are compared with it and not with the parent, which stands still. Answers
+to the same held-out tasks, written greedily, are paired by task. The teacher is frozen throughout: tasks come from one
+distribution.
 """
 
 import json
@@ -17,6 +19,9 @@ import numpy as np
 from .train import hush, parse, warm_up
 
 
+CLONE = "clone"  # the operator that changes nothing
+
+
 @dataclass(frozen=True)
 class RetentionCurve:
     """One child's way back.
@@ -24,13 +29,13 @@ class RetentionCurve:
     Attributes:
         operator (`str`): Operator that made the child.
         seed (`int`): Seed of the parents, of the child and of its training.
-        parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made.
+        parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
         rounds (`list[int]`): Training rounds since birth at which the child was asked.
         pass_at_1 (`list[float]`): Its greedy pass@1 there.
-        difference (`list[float]`): That minus the parent's, the mean over tasks.
+        difference (`list[float]`): That minus the clone's of the same seed and round, the mean over tasks.
         standard_error (`list[float]`): Of the difference, over tasks.
         spared (`list[int]`): Tasks left out there, because the executor failed to judge the child's answer or the
-            parent's.
+            clone's.
     """
 
     operator: str
@@ -44,23 +49,23 @@ class RetentionCurve:
 
     @property
     def steps_to_recover(self) -> int | None:
-        """The first of `rounds` at which the child is within one standard error of its parent, or above it."""
+        """The first of `rounds` at which the child is within one standard error of the clone, or above it."""
         for step, difference, error in zip(self.rounds, self.difference, self.standard_error, strict=True):
             if difference >= -error:
                 return step
         return None
 
-    def add(self, step: int, child: np.ndarray, parent: np.ndarray) -> None:
-        """Record an exam: what child and parent solved, two arrays of shape `(tasks,)`, NaN where nobody knows.
+    def add(self, step: int, child: np.ndarray, clone: np.ndarray) -> None:
+        """Record an exam: what the child and the clone solved in this round, two arrays of shape `(tasks,)`, NaN where nobody knows.
 
         Raises:
             ValueError: If fewer than two tasks are left.
         """
-        judged = ~np.isnan(child - parent)
+        judged = ~np.isnan(child - clone)
         if judged.sum() < 2:
             raise ValueError(f"The executor failed on all but {judged.sum()} of {len(judged)} tasks of an exam.")
         self.spared.append(int((~judged).sum()))
-        child, difference = child[judged], (child - parent)[judged]
+        child, difference = child[judged], (child - clone)[judged]
         self.rounds.append(step)
         self.pass_at_1.append(float(child.mean()))
         self.difference.append(float(difference.mean()))
@@ -82,6 +87,8 @@ def measure_retention(
     """
     Train parents, make children, train the children on, and ask all of them held-out tasks.
 
+    A clone is always among the children, first if it is not asked for: it is what the others are compared with.
+
     Args:
         recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. Sizes of the population,
             evolution and the number of steps are set here.
@@ -96,14 +103,15 @@ def measure_retention(
         report (`Callable[[str], None]`, *optional*): Receives a line of progress now and then.
 
     Returns:
-        `list[RetentionCurve]`: One per operator and seed.
+        `list[RetentionCurve]`: One per operator and seed, the clone's included.
 
     Raises:
         ValueError: For an unknown operator or parameter, or a recipe or number that cannot be used.
     """
-    ways = [_way(text) for text in operators]
-    if not ways:
+    if not operators:
         raise ValueError("at least one operator is needed")
+    operators = list(operators) if CLONE in operators else [CLONE, *operators]
+    ways = [_way(text) for text in operators]
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:
@@ -123,11 +131,12 @@ def measure_retention(
         children.take_over(parents, ways, factors, seed)
         own = [RetentionCurve(operator, seed, float(np.nanmean(solved[order[0]]))) for operator in operators]
 
-        def examine(step, children=children, exam=exam, own=own, parent=solved[order[0]], seed=seed):
+        def examine(step, children=children, exam=exam, own=own, seed=seed):
             if step % every and step != rounds:
                 return
-            for curve, child in zip(own, children.ask(exam), strict=True):
-                curve.add(step, child, parent)
+            answers = children.ask(exam)
+            for curve, child in zip(own, answers, strict=True):
+                curve.add(step, child, answers[operators.index(CLONE)])
             report(f"seed {seed}: round {step}, mean over children {mean(c.pass_at_1[-1] for c in own):.3f}")
 
         examine(0)
@@ -144,20 +153,20 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
         file.write("\n")
 
 
-def _way(text: str) -> tuple[str, dict[str, float]]:
-    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5"`."""
+def _way(text: str) -> tuple[str, dict[str, float | str]]:
+    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5,space=factors"`."""
     from .evolution import OPERATORS
 
     name, _, rest = text.partition(":")
     if name not in OPERATORS:
         raise ValueError(f"unknown operator {name!r}; choose from {', '.join(OPERATORS)}")
-    parameters = {}
+    known, parameters = OPERATORS[name].parameters, {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        if key not in OPERATORS[name].parameters:
-            raise ValueError(f"{name} has no parameter {key!r}; it has {list(OPERATORS[name].parameters)}")
+        if key not in known:
+            raise ValueError(f"{name} has no parameter {key!r}; it has {list(known)}")
         try:
-            parameters[key] = float(value)
+            parameters[key] = value if isinstance(known[key], str) else float(value)
         except ValueError:
             raise ValueError(f"{part!r} must be NAME=NUMBER") from None
     return name, parameters

@@ -113,13 +113,15 @@ def test_evolve_makes_a_child_that_peft_loads(run_folder, tmp_path, tiny_model, 
 
     parents = [f"{run_folder}/student_0", f"{run_folder}/student_1"]
     child = str(tmp_path / "child")
-    assert cli.main(["evolve", *parents, "--operator", "dare", "--output", child, "--set", "p=0.5"]) == 0
+    options = ["--operator", "dare", "--output", child, "--set", "p=0.5", "space=factors"]  # their B is 0
+    assert cli.main(["evolve", *parents, *options]) == 0
     own, first = load_file(f"{child}/adapter_model.safetensors"), load_file(f"{parents[0]}/adapter_model.safetensors")
     assert own.keys() == first.keys()
     assert any((own[key] != first[key]).any() for key in own)
     PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), child)
     story = json.loads((tmp_path / "child" / "evolution.json").read_text())
-    assert story == {"operator": "dare", "parameters": {"p": 0.5}, "seed": 0, "parents": parents}
+    parameters = {"p": 0.5, "space": "factors"}
+    assert story == {"operator": "dare", "parameters": parameters, "seed": 0, "parents": parents}
 
 
 def test_evolve_clone_is_exact(run_folder, tmp_path):

@@ -1,9 +1,11 @@
+import builtins
 import json
 from dataclasses import replace
 
 import pytest
 
 from trl_populora.evolution.lineage import EvolutionEvent, Lineage
+from trl_populora.reporting.family_tree import family_tree
 
 
 def event(step: int, child: str, *parents: str, operator: str = "dare") -> EvolutionEvent:
@@ -79,8 +81,40 @@ def test_unreadable_line_is_named(tmp_path):
 def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):
     path = tmp_path / "lineage.jsonl"
     Lineage(path).extend(HISTORY)
-    assert list(Lineage(path, last_step=40)) == HISTORY[:2]
-    assert list(Lineage(path)) == HISTORY[:2]
+    lineage = Lineage(path, last_step=40)
+    assert list(lineage) == HISTORY[:2]
+    assert list(Lineage(path)) == HISTORY  # so far it was only read
+    other = event(50, "a@1", "d@1")
+    lineage.append(other)
+    assert list(Lineage(path)) == [*HISTORY[:2], other]
+    assert [file.name for file in tmp_path.iterdir()] == ["lineage.jsonl"]
+
+
+def test_reading_never_writes(tmp_path, monkeypatch):
+    path = tmp_path / "lineage.jsonl"
+    Lineage(path).extend(HISTORY)
+    path.write_bytes(path.read_bytes()[:-3])  # as a running process is just writing its last line
+    content, made = path.read_bytes(), path.stat().st_mtime_ns
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    modes = []
+    plain = builtins.open
+
+    def watched(file, mode="r", *args, **kwargs):
+        modes.append(mode)
+        return plain(file, mode, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", watched)  # permissions stop everybody but root
+    try:
+        lineage = Lineage(path)
+        assert list(lineage) == HISTORY[:2] and list(Lineage(path, last_step=20)) == HISTORY[:1]
+        assert lineage.family_tree() and lineage.mermaid() and lineage.founders("a")
+        assert family_tree(tmp_path) == lineage.family_tree()
+    finally:
+        monkeypatch.undo()
+        tmp_path.chmod(0o755)
+    assert modes and set(modes) <= {"r", "rb"}
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, made)
     assert [file.name for file in tmp_path.iterdir()] == ["lineage.jsonl"]
 
 

@@ -183,6 +183,16 @@ def test_children_are_not_replaced_before_min_age():
     assert not {event.slot for event in first} & {event.slot for event in again}
 
 
+def test_ages_count_rounds_and_not_steps():
+    """20 steps of 4 a round are 5 rounds."""
+    for min_age, children in ((5, 2), (6, 0)):
+        table, ratings = played(4, 4)
+        settings = EvolutionSettings(min_age=min_age, operators=("clone",))
+        assert len(ask(table, ratings, generator(), settings=settings, step=20, steps_per_round=4)) == children
+        events = evolve(table, ratings, settings=settings, step=20, rng=generator(), steps_per_round=4)
+        assert len(events) == children
+
+
 def test_learning_rate_mutation():
     settings = EvolutionSettings(mutate_learning_rate=True, operators=("clone",))
     table, ratings = played(4, 4)
@@ -256,7 +266,7 @@ def test_broken_members_are_refused_before_anything_is_written():
 
 def test_due():
     settings = EvolutionSettings(interval=5)
-    assert [step for step in range(12) if settings.due(step)] == [5, 10]
+    assert [rounds for rounds in range(12) if settings.due(rounds)] == [5, 10]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 import json
 import os
+import zlib
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 
 from tests.tiny import lora, tiny_model, tiny_population
 from trl_populora.population import Factor, Population
@@ -125,6 +126,22 @@ def test_founders_differ_and_do_not_depend_on_the_size_of_the_population():
     for a, b in zip(small.parameters("student_0"), large.parameters("student_0"), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(large.parameters("student_0")[0], large.parameters("student_1")[0])
+
+
+def test_founders_draw_a_by_their_names_or_share_one():
+    def drawn(key: str) -> list[torch.Tensor]:
+        model = tiny_model()
+        torch.manual_seed(zlib.crc32(key.encode()))
+        model = get_peft_model(model, lora(task_type="CAUSAL_LM"), adapter_name="one")
+        return [p for name, p in model.named_parameters() if "lora_" in name]
+
+    sizes = {"num_teachers": 2, "num_students": 2, "seed": 7, "num_guests": 1}
+    apart, shared = (Population(tiny_model(), lora(), **sizes, shared_init=share) for share in (False, True))
+    for name in NAMES:
+        for founders, key in ((apart, f"7:{name}"), (shared, "7:founders")):
+            for a, b in zip(founders.parameters(name), drawn(key), strict=True):
+                assert torch.equal(a, b)
+        assert all((factor.B == 0).all() and (factor.A != 0).any() for factor in shared.factors(name).values())
 
 
 def test_shared_member_plays_both_roles():

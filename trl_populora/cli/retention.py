@@ -1,4 +1,4 @@
-"""`populora retention`: how many steps a child of each variation operator needs to be back at its parent's level."""
+"""`populora retention`: how many rounds a child of each variation operator needs to be level with a mere clone."""
 
 import os
 
@@ -8,7 +8,10 @@ def add_arguments(parser) -> None:
         "--config", required=True, metavar="RECIPE", help="recipe of the runs, as for `populora train`"
     )
     parser.add_argument(
-        "--operators", nargs="+", metavar="NAME", help="operators to test (default: all); dare:p=0.5 sets a parameter"
+        "--operators",
+        nargs="+",
+        metavar="NAME",
+        help="operators to test (default: all; clone is always there); dare:p=0.5 sets a parameter",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="default: 0 1 2")
     parser.add_argument("--parent-rounds", type=int, default=40, metavar="N", help="the parents' rounds (default: 40)")
@@ -48,12 +51,21 @@ def run(options) -> int:
 
 
 def print_table(curves) -> None:
-    """One line per operator: what its children lost at birth, where they ended, and when they were back."""
+    """One line per operator: points of pass@1 behind the clone at birth and at the end, and when children were level.
+
+    The clone's own line has its pass@1 in their place, and above stands that of the first parents.
+    """
     names = list(dict.fromkeys(curve.operator for curve in curves))
     width = max(map(len, names))
-    print(f"{'':{width}}  at birth  at the end  rounds until back, by seed")
+    parent = sum(curve.parent_pass_at_1 for curve in curves) / len(curves)
+    print(f"First parents: pass@1 {100 * parent:.1f}%. Children minus the clone in the same round, means over seeds:")
+    print(f"{'':{width}}  at birth  at the end  rounds until level, by seed")
     for name in names:
         own = [curve for curve in curves if curve.operator == name]
-        first, last = (sum(curve.difference[i] for curve in own) / len(own) for i in (0, -1))
+        values = [curve.pass_at_1 if name == "clone" else curve.difference for curve in own]
+        first, last = (100 * sum(value[i] for value in values) / len(own) for i in (0, -1))
+        if name == "clone":
+            print(f"{name:{width}}  {first:7.1f}%  {last:9.1f}%  (its own pass@1)")
+            continue
         steps = ["never" if curve.steps_to_recover is None else str(curve.steps_to_recover) for curve in own]
-        print(f"{name:{width}}  {100 * first:+7.1f}%  {100 * last:+9.1f}%  {' '.join(steps)}")
+        print(f"{name:{width}}  {first:+7.1f}%  {last:+9.1f}%  {' '.join(steps)}")

@@ -13,37 +13,54 @@ from torch import Tensor
 from trl_populora.population.factors import Factors
 
 from .factors import Spectrum, spectra
-from .inheritance import common_paths, compose, copy_update, draw_seed, layer_of, storage
+from .gauge import align, compose
+from .inheritance import common_paths, copy_update, draw_seed, layer_of, storage
 
 
 SPACES = ("delta", "factors")
 
 
-def dare(parents: Sequence[Factors], rng: torch.Generator, *, p: float = 0.7, out: Factors | None = None) -> Factors:
-    """X1: `X' = mean_i (m_i * X_i) / (1 - p)` for both factors X, each entry of m_i kept with probability 1 - p.
+def dare(
+    parents: Sequence[Factors],
+    rng: torch.Generator,
+    *,
+    p: float = 0.7,
+    space: str = "delta",
+    out: Factors | None = None,
+) -> Factors:
+    """X1: `dW' = mean_i c (m_i * B_i) A_i / (1 - p)`, cut to rank r; entries of m_i are kept with probability 1 - p.
 
-    Drop and rescale (DARE, Yu et al., 2023), then average. E[X'] is the mean of the parents' factors.
+    Drop and rescale (DARE, Yu et al., 2023), then average. Entries are dropped in B alone, so the expectation before
+    the cut is the mean of the parents' updates (our choice). In the space of factors entries of A and of B are
+    dropped and both are averaged, as in the reimplementation, after parents 2, 3, ... were aligned to parent 1: the
+    expectation of each factor is the mean of the aligned parents'. Measured, that keeps less of either parent
+    (docs/operators.md).
 
-    Space: factors, not invariant to the gauge: it presumes parents with a common ancestor, whose factors still
-    correspond. With p = 0 and one parent twice it is that parent.
+    Space: `dW`, though which entries of B are dropped depends on the gauge. With p = 0 it is `average`.
 
     Args:
         p (`float`, *optional*, defaults to `0.7`): Probability that an entry is dropped, in [0, 1).
+        space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.
 
     Raises:
-        ValueError: If the parents differ in rank: their rows do not correspond.
+        ValueError: If factors are mixed and the parents differ in rank.
     """
     if not 0 <= p < 1:
         raise ValueError(f"p is a probability below 1, got {p}.")
-    largest = max(X.numel() for factor in parents[0].values() for X in factor[:2])
-    workspace = torch.empty(largest)
+    paths, weights = common_paths(parents, at_least=2), [1 / (len(parents) * (1 - p))] * len(parents)
 
     def drop(X: Tensor) -> Tensor:
-        mask = workspace[: X.numel()].view(X.shape).uniform_(generator=rng).ge_(p)
+        mask = torch.empty(X.shape).uniform_(generator=rng).ge_(p)
         return mask.to(X.device, X.dtype).mul_(X)
 
-    common_paths(parents, at_least=2)
-    return _mix("dare", parents, [1 / (len(parents) * (1 - p))] * len(parents), out=out, drop=drop)
+    if space == "factors":
+        return _mix("dare", parents, weights, out=out, drop=drop)
+    storage(parents, out)  # refuses memory of a parent: what is mixed below are copies
+    thinned = []
+    for parent in parents:
+        B = {path: drop(parent[path].B) for path in paths}
+        thinned.append({path: factor._replace(B=B[path]) for path, factor in parent.items()})
+    return _combine("dare", thinned, weights, rng, space=space, out=out)
 
 
 def layerwise(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
@@ -62,7 +79,7 @@ def layerwise(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors 
 
 
 def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
-    """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`, each component balanced.
+    """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`.
 
     The first j components of parent 1 and those numbered j + 1 to r of parent 2, with j uniform in 1..r-1, one draw
     for the whole child (our choice; at rank 1 the child is parent 1).
@@ -76,13 +93,16 @@ def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Facto
     for number, path in enumerate(paths):
         r = min(*child[path].A.shape, child[path].B.shape[0])
         j = min(1 + int(share * (r - 1)), max(r - 1, 1))
-        a, b = first[path], second[path]
+        terms, a, b = [parent[path] for parent in parents[:2]], first[path], second[path]
+        A = terms[0].A.to(torch.promote_types(child[path].A.dtype, torch.float32))
+        cross = (A @ terms[1].A.to(A).mT).cpu().double()  # for the gauge, where float32 is enough
         chosen = Spectrum(
             torch.block_diag(a.left[:, :j], b.left[:, j:r]),
             torch.cat([a.s[:j], b.s[j:r]]),
             torch.block_diag(a.right[:j], b.right[j:r]),
+            torch.cat([torch.cat([a.G_A, cross], dim=1), torch.cat([cross.mT, b.G_A], dim=1)]),
         )
-        compose([parent[path] for parent in parents[:2]], chosen, out=child[path], seed=seed + number)
+        compose(terms, chosen, out=child[path], seed=seed + number)
     return child
 
 
@@ -100,7 +120,8 @@ def extrapolative(
     One eta ~ U[eta_min, eta_max] for the whole child. eta = 1 is the better parent, eta = 0 the worse.
 
     Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
-    space of factors the line is drawn in A and in B instead: much cheaper, and for siblings only, as in `dare`.
+    space of factors the line is drawn in A and in B instead, once parent 2 is aligned to parent 1: much cheaper, and
+    for siblings only.
 
     Args:
         eta_min, eta_max (`float`, *optional*, default to `1.0` and `1.5`): Range of eta.
@@ -119,7 +140,7 @@ def average(
     """`dW' = mean_i dW_i`, cut to rank r.
 
     Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
-    space of factors A and B are averaged instead, as in `dare` without drops.
+    space of factors A and B are averaged instead, once the others are aligned to parent 1, as in `dare`.
 
     Args:
         space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.
@@ -156,14 +177,17 @@ def _mix(
     out: Factors | None,
     drop: Callable[[Tensor], Tensor] | None = None,
 ) -> Factors:
-    """Weighted sum of the parents' factors, B in units of the child's scaling; `drop` is applied to each first."""
+    """Weighted sum of the parents' factors, aligned to parent 1; B in units of the child's scaling.
+
+    `drop` is applied to each aligned factor first.
+    """
     child = storage(parents, out)
     for path in common_paths(parents):
         like = parents[0][path]
         ranks = {parent[path].A.shape[0] for parent in parents}
         if len(ranks) > 1:
             raise ValueError(f"{name} mixes factors of equal rank, got ranks {sorted(ranks)} at {path}.")
-        factors = [parent[path] for parent in parents]
+        factors = [like, *(align(parent[path], like) for parent in parents[1:])]
         ratios = [w * factor.scaling / like.scaling for w, factor in zip(weights, factors)]
         _weighted_sum([factor.A for factor in factors], weights, out=child[path].A, drop=drop)
         _weighted_sum([factor.B for factor in factors], ratios, out=child[path].B, drop=drop)

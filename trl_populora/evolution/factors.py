@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from trl_populora.population.factors import Factor, Factors
 
@@ -32,11 +31,13 @@ class Spectrum(NamedTuple):
         left (`torch.Tensor` of shape `(..., r, r)`): Columns in falling order of s; 0 where s is 0.
         s (`torch.Tensor` of shape `(..., r)`): Singular values, scaling included; those below resolution are 0.
         right (`torch.Tensor` of shape `(..., r, r)`): Rows in falling order of s; 0 where s is 0.
+        G_A (`torch.Tensor` of shape `(..., r, r)`): Gram matrix `A A^T` of the rows that `right` acts on.
     """
 
     left: Tensor
     s: Tensor
     right: Tensor
+    G_A: Tensor
 
 
 class SVD(NamedTuple):
@@ -89,14 +90,14 @@ def decompose(G_B: Tensor, G_A: Tensor, weights: Tensor) -> Spectrum:
     b, a = G_B.diagonal(dim1=-2, dim2=-1).sqrt(), G_A.diagonal(dim1=-2, dim2=-1).sqrt()
     length = torch.sqrt(b * a * weights.abs())
     stretch_B, stretch_A = (torch.where(length > 0, length / x, 0.0) for x in (b, a))
-    R_B, inverse_B = _root(stretch_B.unsqueeze(-1) * G_B * stretch_B.unsqueeze(-2))
-    R_A, inverse_A = _root(stretch_A.unsqueeze(-1) * G_A * stretch_A.unsqueeze(-2))
+    R_B, inverse_B = root(stretch_B.unsqueeze(-1) * G_B * stretch_B.unsqueeze(-2))
+    R_A, inverse_A = root(stretch_A.unsqueeze(-1) * G_A * stretch_A.unsqueeze(-2))
     L, s, Rt = torch.linalg.svd(R_B * weights.sign().unsqueeze(-2) @ R_A.mT)
     s = torch.where(s > RESOLUTION * length.square().sum(-1, keepdim=True), s, 0.0)
     alive = (s > 0).double()
     left = stretch_B.unsqueeze(-1) * (inverse_B @ L) * alive.unsqueeze(-2)
     right = (Rt @ inverse_A.mT) * stretch_A.unsqueeze(-2) * alive.unsqueeze(-1)
-    return Spectrum(left, s, right)
+    return Spectrum(left, s, right, G_A)
 
 
 def spectra(parents: Sequence[Factors], weights: Sequence[float] | None = None) -> dict[str, Spectrum]:
@@ -131,24 +132,6 @@ def spectra(parents: Sequence[Factors], weights: Sequence[float] | None = None) 
         batch = decompose(G_B, G_A, torch.tensor(rows, dtype=torch.float64))
         result |= {path: Spectrum(*parts) for path, parts in zip(paths, zip(*batch))}
     return {path: result[path] for path in parents[0]}
-
-
-def rebuild(terms: Sequence[Factor], spectrum: Spectrum, *, out: Factor) -> None:
-    """Writes balanced factors `B = U diag(sqrt s)`, `A = diag(sqrt s) V^T` of the first r components into `out`.
-
-    Args:
-        terms (`Sequence[Factor]`): The factors that the spectrum's maps act on, side by side.
-        spectrum (`Spectrum`): Decomposition of the wanted `dW`, scaling included; `s` in any order.
-        out (`Factor`): Storage; gives rank r and scaling. Directions without a component become 0 in both halves.
-    """
-    r = out.A.shape[0]
-    left, s, right = spectrum.left[:, :r], spectrum.s[:r], spectrum.right[:r]
-    missing = r - s.shape[0]
-    if missing > 0:
-        left, s, right = pad(left, (0, missing)), pad(s, (0, missing)), pad(right, (0, 0, 0, missing))
-    root = torch.sqrt(s / out.scaling)
-    multiply([factor.B for factor in terms], left * root, out=out.B)
-    multiply([factor.A.mT for factor in terms], right.mT * root, out=out.A.mT)
 
 
 def multiply(blocks: Sequence[Tensor], X: Tensor, *, out: Tensor) -> None:
@@ -249,7 +232,7 @@ def _grams(matrices: Sequence[Sequence[Tensor]]) -> Tensor:
     return torch.stack([gram(blocks, workspace=workspace.to(blocks[0].device)) for blocks in matrices]).cpu()
 
 
-def _root(G: Tensor) -> tuple[Tensor, Tensor]:
+def root(G: Tensor) -> tuple[Tensor, Tensor]:
     """R with `G = R^T R`, and its inverse: by Cholesky, or where a matrix is close to singular by eigenvalues.
 
     The inverse is then the pseudo-inverse: directions that are rounding noise are left out.

@@ -1,9 +1,8 @@
-"""What all operators share: which parents fit together, where the child is written, LoRA's init scale.
+"""What all operators share: which parents fit together, and where the child is written.
 
-The operators themselves are in `mutation` and `crossover`.
+The operators themselves are in `mutation` and `crossover`, the gauge in which a child is written in `gauge`.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from trl_populora.population.factors import Factor, Factors
 
-from .factors import Spectrum, rebuild, spectra
+from .factors import spectra
+from .gauge import compose
 
 
 def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
@@ -67,30 +67,8 @@ def layer_of(path: str) -> str:
     return path
 
 
-def initial_bound(factor: Factor) -> float:
-    """LoRA's init scale: PEFT draws `A` from U(-b, b) with b = 1 / sqrt(d_in) (Kaiming uniform with a = sqrt 5)."""
-    return 1 / math.sqrt(factor.A.shape[1])
-
-
 def draw_seed(rng: torch.Generator) -> int:
     return int(torch.randint(2**48, (), generator=rng))
-
-
-def compose(terms: Sequence[Factor], spectrum: Spectrum, *, out: Factor, seed: int) -> None:
-    """Writes the update of a spectrum into `out`, and lets directions without a component learn again.
-
-    Such a direction gets a row of `A` at LoRA's init scale while its column of `B` is 0: `dW` does not change. With
-    both halves 0 it never could. Rows come from a generator of their own: how many are needed here changes no other
-    draw.
-    """
-    rebuild(terms, spectrum, out=out)
-    r, d_in = out.A.shape
-    s = spectrum.s[:r].tolist()
-    dead = [i for i in range(r) if i >= len(s) or s[i] == 0]
-    if dead:
-        bound = initial_bound(out)
-        rows = torch.empty(len(dead), d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
-        out.A.index_copy_(0, torch.tensor(dead, device=out.A.device), rows.to(out.A))
 
 
 def copy_update(factor: Factor, *, out: Factor, seed: int) -> None:

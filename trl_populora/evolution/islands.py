@@ -61,7 +61,7 @@ def migrate(
             first. With ratings of their own, islands' fitnesses are not comparable, and are never compared.
         count (`int`, *optional*, defaults to `1`): Migrants from each island.
         elites (`int`, *optional*, defaults to `1`): So many of the best of each island keep their slots.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in steps, keep their slots.
+        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, keep their slots.
 
     Returns:
         `list[Migration]`: At most `count` per island, best migrant into the worst slot; fewer where fewer slots are

@@ -57,26 +57,29 @@ class EvolutionEvent:
 class Lineage:
     """All events of a run in order, mirrored in a file of JSON lines.
 
+    Reading never writes: only [`Lineage.append`] touches the file.
+
     Args:
         path (`str`, *optional*):
             File to read (if it exists) and to append to; the lineage lives in memory only without it.
         last_step (`int`, *optional*):
-            Forget events after this step, in the file too. Resuming from a checkpoint passes the checkpoint's step.
+            Forget events after this step; the first event appended takes them out of the file, too. Resuming from a
+            checkpoint passes the checkpoint's step.
 
     Raises:
-        ValueError: If a line cannot be read. A last line without its end, as a killed process leaves it, is dropped.
+        ValueError: If a line cannot be read. A last line without its end, as a killed process leaves it, or as a
+            running one is just writing it, is left out.
     """
 
     def __init__(self, path: str | os.PathLike | None = None, *, last_step: int | None = None):
         self.path = path
         self.events: list[EvolutionEvent] = []
+        self._stale = False  # whether the file holds more than the events
         if path is not None and os.path.exists(path):
             with open(path, "rb") as file:
                 content = file.read()
             self.events = [event for event in _parse(content, path) if last_step is None or event.step <= last_step]
-            kept = b"".join(_line(event) for event in self.events)
-            if kept != content:
-                _write_atomically(path, kept)
+            self._stale = b"".join(_line(event) for event in self.events) != content
 
     def __iter__(self) -> Iterator[EvolutionEvent]:
         return iter(self.events)
@@ -86,6 +89,9 @@ class Lineage:
 
     def append(self, event: EvolutionEvent) -> None:
         """Adds an event; the line is on disk when this returns."""
+        if self._stale and self.path is not None:
+            _write_atomically(self.path, b"".join(_line(one) for one in self.events))
+            self._stale = False
         self.events.append(event)
         if self.path is not None:
             with open(self.path, "ab") as file:

@@ -18,17 +18,8 @@ from torch import Tensor
 from trl_populora.population.factors import Factor, Factors
 
 from .factors import Spectrum, cayley, orientation, spectra
-from .inheritance import (
-    add_noise,
-    common_paths,
-    compose,
-    copy_update,
-    draw_seed,
-    initial_bound,
-    layer_of,
-    scratch_for,
-    storage,
-)
+from .gauge import compose, initial_bound
+from .inheritance import add_noise, common_paths, copy_update, draw_seed, layer_of, scratch_for, storage
 
 
 def svd_structured(
@@ -50,11 +41,11 @@ def svd_structured(
     paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
     old = spectra(parents[:1])
     for number, path in enumerate(paths):
-        factor, (left, s, right) = parents[0][path], old[path]
+        factor, (left, s, right, G_A) = parents[0][path], old[path]
         stretch, K = _draw_turn(s, eps, rng)
         R_u, R_v = cayley(K)
         sign = orientation(factor, old[path])
-        new = Spectrum(left * sign @ R_u, s * stretch, R_v.mT @ (sign.unsqueeze(-1) * right))
+        new = Spectrum(left * sign @ R_u, s * stretch, R_v.mT @ (sign.unsqueeze(-1) * right), G_A)
         compose([factor], new, out=child[path], seed=seed + number)
     return child
 
@@ -88,7 +79,8 @@ def component_masking(
 ) -> Factors:
     """M3: sets ceil(rho k) random singular components of every `dW` to 0, of k = min(r, d_out, d_in), and frees them.
 
-    A freed direction gets a row of A at LoRA's init scale and a zero column of B, so that it can learn again.
+    B is 0 along a freed direction of the latent space and A is drawn anew there, at LoRA's init scale, so that it can
+    learn again.
 
     Space: `dW`, invariant to the gauge. Invariants: the surviving components.
 
@@ -102,8 +94,7 @@ def component_masking(
     for number, path in enumerate(paths):
         k = min(*parent[path].A.shape, parent[path].B.shape[0])
         dropped = torch.randperm(k, generator=rng)[: _share(rho, k)]
-        new = old[path]._replace(s=old[path].s.index_fill(0, dropped, 0.0))
-        compose([parent[path]], new, out=child[path], seed=seed + number)
+        compose([parent[path]], old[path], out=child[path], seed=seed + number, dropped=dropped)
     return child
 
 
@@ -121,25 +112,37 @@ def gaussian(
 
 
 def neftune(
-    parents: Sequence[Factors], rng: torch.Generator, *, alpha_n: float = 10.0, out: Factors | None = None
+    parents: Sequence[Factors],
+    rng: torch.Generator,
+    *,
+    eps: float = 0.3,
+    alpha_n: float | None = None,
+    out: Factors | None = None,
 ) -> Factors:
-    """M5: `A' = A + U(-b, b)` with `b = alpha_n / sqrt(numel(A))`; B stays.
+    """M5: `A' = A + U(-b, b)` with `b = eps sqrt(3) std(A)`; B stays.
 
-    The noise of NEFTune (Jain et al., 2023) on the down projection. Its bound is alpha_n / sqrt(r) times that of
-    LoRA's init, so the default is strong at small ranks.
+    The noise of NEFTune (Jain et al., 2023) on the down projection, with a standard deviation of eps relative to A's
+    own (our choice): at LoRA's init scale b is eps times the bound of the init. The reimplementation's bound is
+    alpha_n / sqrt(numel(A)) with alpha_n 10, which is alpha_n / sqrt(r) times that of the init, hence no mutation any
+    more at small ranks; give `alpha_n` to have it.
 
     Space: factors, not invariant to the gauge. Invariants: B, bit for bit; hence the column space of `dW`, and
     `dW = 0` of a fresh adapter.
 
     Args:
-        alpha_n (`float`, *optional*, defaults to `10.0`): Strength, at least 0.
+        eps (`float`, *optional*, defaults to `0.3`): Noise relative to A's standard deviation, at least 0.
+        alpha_n (`float`, *optional*): Strength of the absolute bound that takes the place of `eps`, at least 0.
     """
-    _check(alpha_n >= 0, f"alpha_n must be at least 0, got {alpha_n}.")
+    _check(eps >= 0, f"eps must be at least 0, got {eps}.")
+    _check(alpha_n is None or alpha_n >= 0, f"alpha_n must be at least 0, got {alpha_n}.")
     child = storage(parents, out)
     for path in common_paths(parents):
         factor, own = parents[0][path], child[path]
-        noise = scratch_for(own.A).uniform_(-1, 1, generator=rng)
-        add_noise(factor.A, noise, scale=alpha_n / math.sqrt(factor.A.numel()), out=own.A)
+        if alpha_n is None:
+            bound = eps * math.sqrt(3) * _scale(factor.A, factor)
+        else:
+            bound = alpha_n / math.sqrt(factor.A.numel())
+        add_noise(factor.A, scratch_for(own.A).uniform_(-1, 1, generator=rng), scale=bound, out=own.A)
         own.B.copy_(factor.B)
     return child
 

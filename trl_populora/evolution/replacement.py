@@ -81,6 +81,7 @@ def ask(
     *,
     settings: EvolutionSettings | None = None,
     step: int = 0,
+    steps_per_round: int = 1,
     number: int = 1,
 ) -> list[Offspring]:
     """Decides who is replaced in each role and makes the children. Nothing is written.
@@ -91,6 +92,7 @@ def ask(
         rng (`torch.Generator`): CPU generator; the same state gives the same decisions and children on every rank.
         settings (`EvolutionSettings`, *optional*): Who is replaced, and how children are made.
         step (`int`, *optional*, defaults to `0`): Training step, for ages.
+        steps_per_round (`int`, *optional*, defaults to `1`): Training steps of one round: ages count rounds.
         number (`int`, *optional*, defaults to `1`):
             Number of this evolution step, from 1: between islands every `migration_interval`-th is a migration.
 
@@ -111,7 +113,10 @@ def ask(
             continue
         fitness = {name: ratings.fitness(name) for name in members}
         islands = {
-            island: [Candidate(name, fitness[name], step - population[name].born_step) for name in names]
+            island: [
+                Candidate(name, fitness[name], (step - population[name].born_step) // steps_per_round)
+                for name in names
+            ]
             for island, names in divide(members, settings.islands).items()
         }
         if len(islands) > 1 and number % settings.migration_interval == 0:
@@ -165,13 +170,16 @@ def evolve(
     settings: EvolutionSettings,
     step: int,
     rng: torch.Generator,
+    steps_per_round: int = 1,
     number: int = 1,
 ) -> list[EvolutionEvent]:
     """Replaces the worst members of each role by children of the best, in place: [`ask`], then [`tell`].
 
     All children are made before any is written, so that none descends from a sibling of the same event.
     """
-    offspring = ask(population, ratings, rng, settings=settings, step=step, number=number)
+    offspring = ask(
+        population, ratings, rng, settings=settings, step=step, steps_per_round=steps_per_round, number=number
+    )
     return tell(population, ratings, offspring, step=step)
 
 

@@ -69,8 +69,8 @@ def select(
         fraction (`float`, *optional*, defaults to `0.25`):
             Share of members replaced, in (0, 0.5]: floor(fraction * n) places, at least one.
         elites (`int`, *optional*, defaults to `1`): So many of the best are never replaced, whatever their age.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in steps, are not replaced.
-        max_age (`int`, *optional*): Members older than this, in steps, come first when places are given out.
+        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, are not replaced.
+        max_age (`int`, *optional*): Members older than this, in rounds, come first when places are given out.
         selection (`str`, *optional*, defaults to `"truncation"`):
             How parents are drawn, without repetition for one child. `"truncation"`: evenly from as many of the best
             survivors as there are places, or from the `num_parents` best where that is more. `"tournament"`: each is

@@ -22,8 +22,8 @@ class EvolutionSettings:
         interval (`int`, *optional*, defaults to `20`): Rounds between events, at least 1.
         fraction (`float`, *optional*, defaults to `0.25`): Share of each role that is replaced, in (0, 0.5].
         elites (`int`, *optional*, defaults to `1`): So many of the best of each role are never replaced.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in steps, are not replaced.
-        max_age (`int`, *optional*): Members older than this, in steps, are replaced first (never the elite).
+        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, are not replaced.
+        max_age (`int`, *optional*): Members older than this, in rounds, are replaced first (never the elite).
         selection (`str`, *optional*, defaults to `"truncation"`): How parents are drawn: that, or `"tournament"`.
         tournament_size (`int`, *optional*, defaults to `3`): Survivors of whom the best becomes a parent.
         operators (`tuple[str, ...]`, *optional*): Enabled operators, equally likely; all nine by default.
@@ -67,7 +67,7 @@ class EvolutionSettings:
         if self.elites < 1:
             raise ValueError(f"elites counts members that are never replaced and is at least 1, got {self.elites}.")
         if self.min_age < 0:
-            raise ValueError(f"min_age counts training steps and is at least 0, got {self.min_age}.")
+            raise ValueError(f"min_age counts rounds and is at least 0, got {self.min_age}.")
         if self.max_age is not None and self.max_age < self.min_age:
             raise ValueError(f"max_age must not be below min_age, got {self.max_age} and {self.min_age}.")
         if self.tournament_size < 1:
@@ -96,9 +96,9 @@ class EvolutionSettings:
         for size in sizes:
             divide([""] * size, self.islands)
 
-    def due(self, step: int) -> bool:
-        """Whether the population evolves after this many training steps."""
-        return step > 0 and step % self.interval == 0
+    def due(self, rounds: int) -> bool:
+        """Whether the population evolves after this many rounds."""
+        return rounds > 0 and rounds % self.interval == 0
 
     def _try(self, name: str) -> None:
         toy = {"toy": Factor(torch.ones(2, 2), torch.ones(2, 2), 1.0)}

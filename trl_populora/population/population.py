@@ -44,6 +44,9 @@ class Population(Mapping[str, Member]):
             Peak learning rate of all members, or per role (`"teacher"`, `"student"`).
         seed (`int`, *optional*, defaults to `0`):
             Seeds the adapters' initial values, each by its own name: adding members changes nobody else's.
+        shared_init (`bool`, *optional*, defaults to `False`):
+            All founders start from one A instead of each from its own. Their factors then correspond, as those of
+            siblings do; B is 0 in any case.
         num_guests (`int`, *optional*, defaults to `0`):
             Frozen adapters `"guest_0"`, ... beside the members: rows run through them like through a member's, but
             they are no members: not in the table, not trained, not saved. [`Population.admit`] says whose weights.
@@ -62,6 +65,7 @@ class Population(Mapping[str, Member]):
         shared_member: bool = False,
         learning_rate: float | Mapping[str, float] = 1e-5,
         seed: int = 0,
+        shared_init: bool = False,
         num_guests: int = 0,
     ):
         if isinstance(model, PeftModel):
@@ -77,6 +81,7 @@ class Population(Mapping[str, Member]):
         self.students = tuple(f"student_{i}" for i in range(num_students))
         self.shared_member = shared_member
         self.seed = seed
+        self.shared_init = shared_init
         self._members = {name: self._founder(name, learning_rate) for name in names}
         self.model = self._add_adapters(model, lora_config, adapters)
         self.model.population = self
@@ -291,7 +296,7 @@ class Population(Mapping[str, Member]):
             config = copy.deepcopy(template)
             config.task_type = config.task_type or TaskType.CAUSAL_LM
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(zlib.crc32(f"{self.seed}:{name}".encode()))
+                torch.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
                 if peft_model is None:
                     peft_model = get_peft_model(model, config, adapter_name=name)
                 else:

@@ -1,4 +1,4 @@
-"""The picture of a retention test: each operator's way back to its parent's level."""
+"""The picture of a retention test: each operator's way back to the level of a clone."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from .drawing import COLOURS, STYLES, need_matplotlib
 
 
 def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
-    """Draw the mean difference between child and parent over seeds, per operator, with the mean standard error.
+    """Draw the mean difference between child and clone over seeds, per operator, with the mean standard error.
 
     Args:
         curves (`Sequence[RetentionCurve]`): One or more per operator, asked at the same rounds.
@@ -38,7 +38,7 @@ def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
     error = 100 * np.mean([curve.standard_error for curve in curves], axis=0)
     axes.fill_between(curves[0].rounds, -error, error, color="black", alpha=0.08, label="one standard error")
     axes.set_xlabel("training rounds since birth")
-    axes.set_ylabel("child minus parent, points of pass@1")
+    axes.set_ylabel("child minus clone, points of pass@1")
     axes.legend(fontsize=8, ncols=2)
     figure.savefig(path, dpi=120)
     return str(path)

@@ -83,7 +83,8 @@ class RoundCallback(TrainerCallback):
     def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
         """Events of the replacement step, if this is one, and alarms."""
         trainer, settings = self.trainer, self.trainer.args.evolution
-        if settings is None or step // trainer.num_iterations % settings.interval:
+        rounds = step // trainer.num_iterations
+        if settings is None or not settings.due(rounds):
             return [], ()
         if step >= trainer.state.max_steps:  # a child that nobody trains would be saved and judged as a member
             return [], ()
@@ -93,8 +94,15 @@ class RoundCallback(TrainerCallback):
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
         if trainer.source.hall is not None:
             trainer.source.hall.enter(trainer.population, trainer.ratings, step=step)
-        number = step // trainer.num_iterations // settings.interval
-        events = evolve(trainer.population, trainer.ratings, settings=settings, step=step, rng=rng, number=number)
+        events = evolve(
+            trainer.population,
+            trainer.ratings,
+            settings=settings,
+            step=step,
+            rng=rng,
+            steps_per_round=trainer.num_iterations,
+            number=rounds // settings.interval,
+        )
         for event in events:
             self._start_over(event.slot)
         trainer.lineage.extend(events)

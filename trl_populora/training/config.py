@@ -39,6 +39,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Number of students, S.
         shared_member (`bool`, *optional*, defaults to `False`):
             One adapter plays both roles: the single-agent baseline. Needs one teacher and one student.
+        shared_init (`bool`, *optional*, defaults to `False`):
+            All founders start from one A, so that their factors correspond as siblings' do.
         lora_r (`int`, *optional*, defaults to `16`):
             LoRA rank of every member. Ignored when the trainer is given a `peft_config`.
         lora_alpha (`int`, *optional*, defaults to `32`):
@@ -132,9 +134,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
         evolution_fraction (`float`, *optional*, defaults to `0.25`):
             Share of each role that is replaced, at least one member.
         evolution_min_age (`int`, *optional*, defaults to `0`):
-            Optimizer steps a member must have lived before it can be replaced.
+            Rounds a member must have lived before it can be replaced.
         evolution_max_age (`int`, *optional*):
-            Members that lived longer, in optimizer steps, are replaced first, but never the elite.
+            Members that lived longer, in rounds, are replaced first, but never the elite.
         evolution_elites (`int`, *optional*, defaults to `1`):
             So many of the best of each role are never replaced.
         evolution_selection (`str`, *optional*, defaults to `"truncation"`):
@@ -218,6 +220,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
     shared_member: bool = field(
         default=False, metadata={"help": "One adapter plays both roles (single-agent baseline)."}
     )
+    shared_init: bool = field(default=False, metadata={"help": "All founders start from one LoRA A."})
     lora_r: int = field(default=16, metadata={"help": "LoRA rank of every member."})
     lora_alpha: int = field(default=32, metadata={"help": "LoRA alpha of every member."})
     # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
@@ -282,9 +285,9 @@ class PopulationSelfPlayConfig(GRPOConfig):
     pairing_floor: float = field(default=0.1, metadata={"help": "Share of uniform weight in the pairing."})
     evolution_interval: int = field(default=20, metadata={"help": "Rounds between replacement steps; 0 = off."})
     evolution_fraction: float = field(default=0.25, metadata={"help": "Share of each role that is replaced."})
-    evolution_min_age: int = field(default=0, metadata={"help": "Steps a member must have lived to be replaced."})
+    evolution_min_age: int = field(default=0, metadata={"help": "Rounds a member must have lived to be replaced."})
     evolution_max_age: int | None = field(
-        default=None, metadata={"help": "Members that lived more steps are replaced first."}
+        default=None, metadata={"help": "Members that lived more rounds are replaced first."}
     )
     evolution_elites: int = field(default=1, metadata={"help": "So many of the best of each role are never replaced."})
     evolution_selection: str = field(default="truncation", metadata={"help": "'truncation' or 'tournament'."})

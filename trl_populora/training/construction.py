@@ -85,6 +85,7 @@ def make_whole_population(model, args: PopulationSelfPlayConfig, peft_config, qu
         shared_member=args.shared_member,
         learning_rate=args.player_learning_rates,
         seed=args.seed,
+        shared_init=args.shared_init,
         num_guests=2 if args.hall_of_fame_probability else 0,
     )
     if args.evolution_mutate_temperature:

@@ -1,0 +1,120 @@
+"""The gauge of a child: of all factors (B R, R^-1 A) of one update, those closest to its first parent's.
+
+The update `dW = scaling * B @ A` leaves the gauge open, but Adam does not: it scales every entry of B and A by its own
+gradients, so a member learns at the pace of its factors. Balanced factors, `|b_i| = |a_i|`, shrink A far below LoRA's
+init scale, and a child's first steps with it. A child is therefore written in the frame of its first parent's A. With
+an unchanged `dW` it gets that parent's factors back and takes the same Adam steps.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from trl_populora.population.factors import Factor
+
+from .factors import RESOLUTION, Spectrum, multiply, root
+
+
+def initial_bound(factor: Factor) -> float:
+    """LoRA's init scale: PEFT draws `A` from U(-b, b) with b = 1 / sqrt(d_in) (Kaiming uniform with a = sqrt 5)."""
+    return 1 / math.sqrt(factor.A.shape[1])
+
+
+def compose(
+    terms: Sequence[Factor], spectrum: Spectrum, *, out: Factor, seed: int, dropped: Tensor | None = None
+) -> None:
+    """Writes the first r components of a spectrum into `out`, in the frame of the first term's A (our choice).
+
+    With `dW = C V^T` and the frame `A_1` of mean squared row norm rho^2, the child's factors are
+
+        A' = N N^T A_1 + Q T^T V^T,    scaling B' = C T^-T Q^T,    Q = polar((T^T W)^T),    T T^T = H^-1,
+        W = V^T A_1^+,    H = W W^T + V^T (I - P) V / rho^2,    P the projection onto the rows of A_1,
+
+    where N completes Q to an orthogonal basis of the r latent directions. For V inside the rows of `A_1`, as after
+    every mutation, `A' = A_1` and B takes the rest. What lies outside gets rows of norm rho, orthogonal to each other.
+
+    B is 0 along the directions in N, and A stays as the first parent has it: they learn again. Directions that
+    dropped components leave free, and those where `A_1` is 0, get a fresh A at LoRA's init scale. Those rows come
+    from a generator of their own: how many are needed here changes no other draw.
+
+    Args:
+        terms (`Sequence[Factor]`): The factors that the spectrum's maps act on, side by side. The first is the frame.
+        spectrum (`Spectrum`): Decomposition of the wanted `dW`, scaling included; `s` in any order.
+        out (`Factor`): Storage; gives rank r and scaling.
+        seed (`int`): Seeds fresh rows of A.
+        dropped (`torch.Tensor`, *optional*): Indices of components to leave out.
+    """
+    r, d_in = out.A.shape
+    left, s, right, G = spectrum.left[:, :r], spectrum.s[:r], spectrum.right[:r], spectrum.G_A
+    kept, lost = s > 0, torch.zeros_like(s, dtype=torch.bool)
+    if dropped is not None:
+        lost[dropped] = kept[dropped]
+        kept = kept & ~lost
+    n = min(r, terms[0].A.shape[0])  # rows of the frame: all, where parents are of one rank
+    frame = pad(G[:n, :n], (0, r - n, 0, r - n))
+    rho2 = float(frame.trace()) / n or d_in * initial_bound(out) ** 2 / 3
+    _, inverse = root(G[:n, :n])
+    Y = right @ G[:, :n]
+    W = pad(Y @ inverse @ inverse.mT, (0, r - n))
+
+    V = right[kept]
+    H = W[kept] @ W[kept].mT + (V @ G @ V.mT - W[kept, :n] @ Y[kept].mT) / rho2
+    values, E = torch.linalg.eigh((H + H.mT) / 2)
+    solid = values > RESOLUTION**2 * values[-1:]  # of components that coincide, one is enough
+    values, E = values[solid], E[:, solid]
+    T = E * values.rsqrt()
+    L, _, Rt = torch.linalg.svd(T.mT @ W[kept], full_matrices=True)
+    Q, N = Rt[: len(values)].mT @ L.mT, Rt[len(values) :].mT
+    fresh, N = _divide(N, W[lost], frame, 1e-12 * rho2)
+
+    onto_A = Q @ (T.mT @ V)
+    onto_A[:, :n] += (N @ N.mT)[:, :n]
+    multiply([factor.A.mT for factor in terms], onto_A.mT, out=out.A.mT)
+    onto_B = (left[:, kept] * (s[kept] / out.scaling)) @ (E * values.sqrt()) @ Q.mT
+    multiply([factor.B for factor in terms], onto_B, out=out.B)
+    if fresh.shape[1]:
+        bound = initial_bound(out)
+        rows = torch.empty(fresh.shape[1], d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
+        out.A.add_((fresh @ rows.double()).to(out.A))
+
+
+def align(factor: Factor, like: Factor) -> Factor:
+    """The same update in the orthogonal gauge `(B Q, Q^T A)` closest to other factors (orthogonal Procrustes).
+
+    Q maximises `<B Q, B'> / (|B| |B'|) + <Q^T A, A'> / (|A| |A'|)`, so neither factor's scale outweighs the other.
+
+    Raises:
+        ValueError: If a factor holds a value that is not finite.
+    """
+    wide = torch.promote_types(factor.A.dtype, torch.float32)
+    A, B = factor.A.to(wide), factor.B.to(wide)
+    cross = torch.zeros(A.shape[0], like.A.shape[0], dtype=torch.float64)
+    for X, Y in ((B, like.B.to(B)), (A.mT, like.A.to(A).mT)):
+        scale = float(X.norm()) * float(Y.norm())
+        if scale > 0:
+            cross += (X.mT @ Y).cpu().double() / scale
+    if not torch.isfinite(cross).all():
+        raise ValueError("Factors hold values that are not finite: the member has diverged. Do not let it breed.")
+    U, _, Vt = torch.linalg.svd(cross)
+    Q = (U @ Vt).to(A)
+    return Factor(Q.mT @ A, B @ Q, factor.scaling)
+
+
+def _divide(N: Tensor, lost: Tensor, frame: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Divides latent directions without a component: those that need a fresh A, and those that keep the frame's.
+
+    Args:
+        N (`torch.Tensor` of shape `(r, m)`): Directions, orthonormal. lost (`torch.Tensor` of shape `(f, r)`): Rows
+            of W of dropped components. frame (`torch.Tensor` of shape `(r, r)`): Gram matrix of the frame.
+        threshold (`float`): Squared norm below which a row of A counts as 0.
+    """
+    if N.shape[1] == 0:
+        return N, N
+    count = min(len(lost), N.shape[1])
+    _, _, Rt = torch.linalg.svd(lost @ N, full_matrices=True)
+    free, rest = N @ Rt[:count].mT, N @ Rt[count:].mT
+    norms, E = torch.linalg.eigh(rest.mT @ frame @ rest)
+    return torch.cat([free, rest @ E[:, norms <= threshold]], dim=1), rest @ E[:, norms > threshold]
