@@ -31,7 +31,7 @@ def test_level_means_within_one_standard_error_of_the_clone_or_above():
 
 def test_answers_that_nobody_could_judge_are_left_out_of_the_pairs():
     nan = float("nan")
-    own = curve((0, (0, nan, 0, 1)), parent=(1, 1, nan, 1))
+    own = curve((0, (0, nan, 0, 1)), clone=(1, 1, nan, 1))
     assert own.difference == [-0.5] and own.pass_at_1 == [0.5] and own.spared == [2]
     with pytest.raises(ValueError, match="all but 1 of 4 tasks"):
         curve((0, (0, nan, nan, nan)))

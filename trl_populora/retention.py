@@ -56,7 +56,9 @@ class RetentionCurve:
         return None
 
     def add(self, step: int, child: np.ndarray, clone: np.ndarray) -> None:
-        """Record an exam: what the child and the clone solved in this round, two arrays of shape `(tasks,)`, NaN where nobody knows.
+        """Record an exam: what the child and the clone solved in this round, two arrays of shape `(tasks,)`.
+
+        NaN stands where nobody knows (spared).
 
         Raises:
             ValueError: If fewer than two tasks are left.
