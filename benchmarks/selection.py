@@ -212,10 +212,11 @@ class Hits(NamedTuple):
     number: int
 
 
-def measure(population: Population, number: int) -> Hits:
+def measure(population: Population, number: int, first: int) -> Hits:
+    """Plays so many simulations, seeded from `first` on, with member 0 of each role the better one."""
     true = truth(population)
     ours, best, covered = np.zeros(2), np.zeros(2), np.zeros(2)
-    for seed in range(number):
+    for seed in range(first, first + number):
         ratings, history = play(population, seed)
         fitted = fit(history)
         for role, names in enumerate((ratings.teachers, ratings.students)):
@@ -284,6 +285,7 @@ SCENARIOS = {f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.2
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulations", type=int, default=1600, help="of identical members; fewer of the others")
+    parser.add_argument("--seed", type=int, default=0, help="of the first simulation")
     parser.add_argument("--rounds", nargs="+", metavar="FOLDER", help="only estimate the constants of these runs")
     parser.add_argument("--json", action="store_true", help="one line of JSON, last")
     args = parser.parse_args()
@@ -297,13 +299,13 @@ def main():
     suspect, chance = f"teacher_{code_f_in_round_20}", 1 / MEMBERS
     same, inside = Population(), np.zeros(2)
     true, blamed = truth(same), 0
-    for seed in range(number):
+    for seed in range(args.seed, args.seed + number):
         ratings, _ = play(same, seed)
         blamed += replaced({name: ratings.fitness(name) for name in ratings.teachers}, seed) == suspect
         for role, names in enumerate((ratings.teachers, ratings.students)):
             inside[role] += covers([ratings[name] for name in names], true[role]) / number
     few = max(number // 32, 1)
-    control = sum(old_rule(seed) == suspect for seed in range(few)) / few
+    control = sum(old_rule(args.seed + i) == suspect for i in range(few)) / few
     error = math.sqrt(chance * (1 - chance) / number)
     print(f"{suspect} replaced: {blamed / number - chance:+.3f} +- {error:.3f} from chance ({number} simulations)")
     print(f"under the old rule: {control - chance:+.3f} +- {math.sqrt(chance * (1 - chance) / few):.3f} ({few})")
@@ -311,7 +313,7 @@ def main():
     print(f"{'identical':28}{number:5}{'':54}  {inside[0]:.3f} {inside[1]:.3f}")
     result = {}
     for name, population in SCENARIOS.items():
-        hits = measure(population, max(number // 2 if name == "harder 0.5" else number * 5 // 32, 1))
+        hits = measure(population, max(number // 2 if name == "harder 0.5" else number * 5 // 32, 1), args.seed)
         result[name] = hits
         print(
             f"{name:28}{hits.number:5}{hits.ours[0]:19.3f} {hits.best[0]:.3f}{hits.ours[1]:21.3f} {hits.best[1]:.3f}"
