@@ -40,7 +40,7 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
     forced = {
         "num_teachers": size,
         "num_students": size,
-        "per_device_train_batch_size": 42,
+        "per_device_train_batch_size": 60,
         "evolution_interval": interval,
         "max_steps": rounds,
         "save_strategy": "no",
