@@ -116,7 +116,7 @@ def test_arguments_that_contradict_a_population_are_refused(config, argument):
 @pytest.mark.parametrize(
     ("tokens", "text"),
     [
-        (2041, "max_prompt_tokens=2041.*model's 2048 tokens"),
+        (2041, "max_prompt_tokens=2041.*the 2048 tokens of the model"),
         (30, "max_prompt_tokens=30 is too small for every code_o task"),
         (1500, "max_prompt_tokens=1500 is too small: the shortest prompt that asks for a code_o task"),
     ],

@@ -1,8 +1,8 @@
 """`code_f`, induction: given a message and some input/output pairs, write the program. (From Absolute Zero Reasoner.)
 
 The proposer sees one program and writes N inputs and a message. The solver sees the message and half of the pairs,
-which a hash of the task chooses; its program is judged on the other half, which is in no prompt and whose outputs never
-enter the sandbox.
+which a hash of the task chooses. Its program is judged on the other half, which no prompt shows and whose outputs
+never enter the sandbox.
 """
 
 from __future__ import annotations
