@@ -59,8 +59,8 @@ class MemberSampler(ABC):
 
     @property
     def max_length(self) -> int | None:
-        """Most tokens of prompt and completion together, where the model says."""
-        return getattr(self.population.base_model.config.get_text_config(), "max_position_embeddings", None)
+        """Most tokens of prompt and completion together; `None` where nothing refuses longer ones."""
+        return None
 
     def count_tokens(self, text: str | list[Message]) -> int:
         """Tokens of a text, or of a conversation as it is rendered for a member."""

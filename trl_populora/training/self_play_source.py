@@ -200,10 +200,10 @@ def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
-    """Limits in the tokens of the sampler. A prompt may fill what the model's length leaves, 4,096 at most by default.
+    """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
 
     Raises:
-        ValueError: If prompt and completion together exceed the model.
+        ValueError: If prompt and completion together exceed the engine's length.
     """
     length = sampler.max_length
     room = math.inf if length is None else length - args.max_completion_length
@@ -211,6 +211,6 @@ def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
     if prompt > room or prompt < 1:
         raise ValueError(
             f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
-            f"not fit into the {length} tokens of the model or its engine. Lower one of them."
+            f"not fit into the engine's {length} tokens. Lower one of them, or raise vllm_max_model_length."
         )
     return TokenLimits(sampler.count_tokens, prompt=prompt, answer=int(args.answer_share * args.max_completion_length))
