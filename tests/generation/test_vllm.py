@@ -65,6 +65,16 @@ def test_answers_are_those_of_the_transformers_sampler(make):
         assert all(len(c.logprobs) == len(c.ids) and max(c.logprobs) <= 0 for c in drawn)
 
 
+def test_lengths_are_counted_as_they_are_drawn(make):
+    sampler = make()
+    sampler.sync()
+    drawn = sampler(PROMPTS, NAMES, seed=0)
+    assert [sampler.count_tokens(prompt) for prompt in PROMPTS] == [len(one.prompt_ids) for one in drawn]
+    assert sampler.count_tokens("abc") == 3 and sampler.max_length == EngineDouble.max_model_length
+    alone = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6)
+    assert alone.max_length is None and alone.count_tokens("abc") == 3
+
+
 def test_a_row_depends_on_its_stream_alone(make):
     sampler = make(temperature=1.0)
     sampler.sync()

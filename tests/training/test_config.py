@@ -5,6 +5,7 @@ from trl import GRPOConfig
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.self_play_source import _token_limits
 
 
 def test_the_dial_sets_the_batch(config):
@@ -134,7 +135,6 @@ def test_arguments_that_contradict_a_population_are_refused(config, argument):
 @pytest.mark.parametrize(
     ("tokens", "text"),
     [
-        (2041, "max_prompt_tokens=2041.*model's 2048 tokens"),
         (30, "max_prompt_tokens=30 is too small for every code_o task"),
         (1500, "max_prompt_tokens=1500 is too small: the shortest prompt that asks for a code_o task"),
     ],
@@ -145,11 +145,19 @@ def test_a_limit_of_prompts_that_cannot_hold_is_refused(config, tokens, text):
         PopulationSelfPlayTrainer(tiny_model(), args=args, processing_class=tiny_tokenizer(), peft_config=lora())
 
 
-def test_prompts_may_fill_what_completions_leave_of_the_model(config):
+def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), args=config(answer_share=0.75), processing_class=tiny_tokenizer(), peft_config=lora()
     )
     lengths = trainer.source.self_play.lengths
-    assert (lengths.prompt, lengths.answer) == (2048 - 8, 6)
+    assert (lengths.prompt, lengths.answer) == (4096, 6)
     assert lengths.count("abc") == 3 and lengths.count([{"role": "user", "content": "abc"}]) > 3
+
+    class Engine:
+        max_length, count_tokens = 1000, len
+
+    assert _token_limits(config(), Engine()).prompt == 1000 - 8
+    assert _token_limits(config(max_prompt_tokens=992), Engine()).prompt == 992
+    with pytest.raises(ValueError, match="max_prompt_tokens=993.*the engine's 1000 tokens"):
+        _token_limits(config(max_prompt_tokens=993), Engine())
     trainer.close()

@@ -57,6 +57,11 @@ class MemberSampler(ABC):
     def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""
 
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of prompt and completion together; `None` where nothing refuses longer ones."""
+        return None
+
     def count_tokens(self, text: str | list[Message]) -> int:
         """Tokens of a text, or of a conversation as it is rendered for a member."""
         if isinstance(text, str):

@@ -157,6 +157,10 @@ class VLLMSampler(MemberSampler):
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
 
+    @property
+    def max_length(self) -> int:
+        return self.engine.max_model_length
+
     def sync(self) -> None:
         """Brings every adapter whose weights changed to the engine, and every one that the engine lost.
 

@@ -85,7 +85,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Significant digits that a float in an output may have. 0 accepts any.
         max_prompt_tokens (`int`, *optional*):
             Tokens that a prompt may have. References are dropped until a teacher's prompt fits; a task whose solver's
-            prompt does not fit is refused. Unset: what `max_completion_length` leaves of the model, at most 4096.
+            prompt does not fit is refused. Unset: 4096, or what `max_completion_length` leaves of vLLM's model length.
         answer_share (`float`, *optional*, defaults to `0.5`):
             Share of `max_completion_length` that a task's right answer may take, its block included.
         generation_rows (`int`, *optional*, defaults to `64`):
@@ -258,7 +258,7 @@ class PopulationSelfPlayConfig(GRPOConfig):
         default=6, metadata={"help": "Significant digits of a float in an output; 0 accepts any."}
     )
     max_prompt_tokens: int | None = field(
-        default=None, metadata={"help": "Tokens of a prompt; what the completion leaves, at most 4096, if unset."}
+        default=None, metadata={"help": "Tokens of a prompt; 4096 if unset, or what vLLM's model length leaves."}
     )
     answer_share: float = field(
         default=0.5, metadata={"help": "Share of max_completion_length that a right answer may take."}

@@ -54,7 +54,7 @@ class SelfPlaySource:
             limits=TaskLimits(max_float_digits=args.max_float_digits),
         )
         self.task_types = {name: types[name] for name in args.task_types}
-        lengths = _token_limits(args, population, sampler)
+        lengths = _token_limits(args, sampler)
         self.buffer = TaskBuffer(args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
         for name, task_type in self.task_types.items():
             for task in lengths.playable(task_type, _seed_tasks(args, name)):
@@ -200,20 +200,18 @@ def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
     )
 
 
-def _token_limits(args: PopulationSelfPlayConfig, population: Population, sampler) -> TokenLimits:
-    """Limits in the tokens of the sampler. A prompt may fill what the model's length leaves, 4,096 at most by default.
+def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
+    """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
 
     Raises:
-        ValueError: If prompt and completion together exceed the model.
+        ValueError: If prompt and completion together exceed the engine's length.
     """
-    length = getattr(population.base_model.config.get_text_config(), "max_position_embeddings", None)
-    if args.use_vllm and args.vllm_max_model_length is not None:
-        length = args.vllm_max_model_length
+    length = sampler.max_length
     room = math.inf if length is None else length - args.max_completion_length
     prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
     if prompt > room or prompt < 1:
         raise ValueError(
             f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
-            f"not fit into the model's {length} tokens. Lower one of them."
+            f"not fit into the engine's {length} tokens. Lower one of them, or raise vllm_max_model_length."
         )
     return TokenLimits(sampler.count_tokens, prompt=prompt, answer=int(args.answer_share * args.max_completion_length))
