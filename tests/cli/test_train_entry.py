@@ -1,10 +1,11 @@
 """Recipes and mistakes in them: what `accelerate launch -m trl_populora.train` says before any training."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from trl_populora import train
+from trl_populora import cli, train
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,6 +235,9 @@ def test_a_recipe_trains_students_on_a_dataset(recipe, tmp_path, monkeypatch, ca
     assert all(member.reward is not None for member in history[1].members)
     out = capfd.readouterr().out
     assert "student_1" in out and "Strongest student" in out and "solve rate" not in out
+    assert re.search(r"student_1  4 rows, \d+ prompt tokens, \d+ completion tokens, 2 updates", out)
+    assert cli.main(["report", str(tmp_path / "run"), "--no-plots"]) == 0
+    assert re.search(r"student_1 +4 +\d+ +\d+ +2 +0\n", capfd.readouterr().out)
     assert (tmp_path / "run" / "student_0" / "adapter_model.safetensors").is_file()
 
 

@@ -40,6 +40,7 @@ def train_alone(folder, rows, G, settings):
         gradient_accumulation_steps=len(rows) // 4,
         num_generations=G,
         learning_rate=1e-2,
+        lr_scheduler_type="constant",
         max_completion_length=8,
         use_cpu=True,
         bf16=False,
