@@ -46,7 +46,7 @@ def test_single_agent_is_matched_to_the_population_per_adapter():
 
 
 def test_the_tiny_recipe_plays_what_its_base_was_trained_on():
-    from trl_populora.integrations.lightning.tiny_rows import NUM_FUNCTION_INPUTS, TRAINED_FAMILIES
+    from recipes.tiny.make.tiny_rows import NUM_FUNCTION_INPUTS, TRAINED_FAMILIES
 
     _, args = train.parse(["--config", f"{ROOT}/recipes/tiny/4t4s.yaml"])
     assert tuple(args.seed_families) == TRAINED_FAMILIES

@@ -8,7 +8,7 @@ from peft import LoraConfig
 
 from trl_populora.integrations.lightning import warm_start
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.integrations.lightning.supervised import encode
+from trl_populora.integrations.lightning import encode
 from trl_populora.population import Population
 from trl_populora.tasks import Refusal, Task, task_types
 
@@ -115,7 +115,7 @@ def test_same_seed_same_weights(model, tokenizer, types):
     assert not equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"rows_per_role": 0}, {"max_length": 0}])
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"rows_per_role": 0}, {"max_length": 0}, {"rows_per_pass": 0}])
 def test_numbers_out_of_range_are_named(model, tokenizer, types, bad):
     population = populate(model, num_teachers=1, num_students=1)
     with pytest.raises(ValueError, match=f"{next(iter(bad))}=0"):
@@ -172,7 +172,7 @@ def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
     drawn = []
     original = SeedExamples.propose
     monkeypatch.setattr(
-        SeedExamples, "propose", lambda self, type_id, member: drawn.append(type_id) or original(self, type_id, member)
+        SeedExamples, "propose", lambda self, type_id: drawn.append(type_id) or original(self, type_id)
     )
     run(population, tokenizer, types, steps=3, rows_per_role=4)
     assert [drawn.count(name) for name in types] == [4, 4, 4]
