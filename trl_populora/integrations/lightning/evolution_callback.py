@@ -83,6 +83,7 @@ class EvolutionCallback(lightning.Callback):
         self.lineage_file = lineage_file
         self.lineage = Lineage()
         self._validations = 0
+        self._validated = -1  # batch at which the last validation ran
         self._last = 0  # epochs or validations at the last evolution step
         self._number = 0  # evolution steps so far
         self._resumed = False
@@ -128,7 +129,10 @@ class EvolutionCallback(lightning.Callback):
     def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
+        if trainer.fit_loop.total_batch_idx == self._validated:
+            return  # a run that goes on from a checkpoint of this validation finishes it once more
         assert isinstance(pl_module, PopulationModule)
+        self._validated = trainer.fit_loop.total_batch_idx
         self._validations += 1
         values = self._values(trainer, pl_module.population)
         clock = self._validations if self.unit == "validations" else trainer.current_epoch + trainer.is_last_batch
@@ -182,16 +186,31 @@ class EvolutionCallback(lightning.Callback):
 
     # Checkpoints -----------------------------------------------------------------------------------------------
 
+    def on_save_checkpoint(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        loop, fetcher = trainer.fit_loop.epoch_loop, trainer.fit_loop._data_fetcher
+        if not trainer.training or fetcher is None or self._validated == trainer.fit_loop.total_batch_idx:
+            return
+        if loop._should_check_val_fx(fetcher):
+            rank_zero_warn(
+                f"The checkpoint of step {trainer.global_step} is written before the validation that is due there. "
+                "Lightning leaves that validation out when it goes on from it, and evolution with it. Save after "
+                "validation (ModelCheckpoint with every_n_epochs or monitor), or at other steps."
+            )
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "validations": self._validations,
+            "validated": self._validated,
             "last": self._last,
             "number": self._number,
             "lineage": [event.to_json() for event in self.lineage],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._validations, self._last, self._number = (state_dict[key] for key in ("validations", "last", "number"))
+        for key in ("validations", "validated", "last", "number"):
+            setattr(self, f"_{key}", state_dict[key])
         self.lineage = Lineage()
         self.lineage.extend([EvolutionEvent.from_json(event) for event in state_dict["lineage"]])
         self._resumed = True

@@ -94,13 +94,13 @@ class MemberLoader:
         return {"given": self._given, "batches": len(self)}
 
     def load_state_dict(self, state: dict) -> None:
-        """The next epoch begins after the batches that had been given."""
+        """The next epoch begins after the batches that had been given; from the beginning if these were all."""
         if state["batches"] != len(self):
             raise ValueError(
                 f"The checkpoint was saved with {state['batches']} batches in an epoch; now there are {len(self)}. "
                 "Resume with the same data and rows_per_member."
             )
-        self._start = state["given"]
+        self._start = state["given"] % len(self)
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(zlib.crc32(f"{self.seed}:{self._epoch}".encode()))
