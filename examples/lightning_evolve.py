@@ -1,11 +1,10 @@
-"""Eight LoRA adapters fine-tuned side by side on one dataset, evolved by validation loss. Seconds per epoch on a CPU.
+"""Eight LoRA adapters fine-tuned side by side on one dataset and evolved by validation loss, on a CPU in minutes.
 
     python examples/lightning_evolve.py
 
-Each epoch the two worst of the eight make room for children of the two best, whose learning rates mutate with them.
+After each epoch the two worst make room for children of the two best, which may learn faster or slower than these.
 """
 
-import argparse
 import random
 
 import lightning
@@ -14,57 +13,43 @@ from lightning.pytorch.loggers import CSVLogger
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import trl_populora.integrations.lightning as populora
 from trl_populora.integrations import resolve_base
-from trl_populora.integrations.lightning import (
-    EvolutionCallback,
-    Example,
-    MemberLoader,
-    PopulationModule,
-    causal_lm_loss,
-    collate,
-    encode,
-)
 from trl_populora.population import Population
 
 
-def sums(count: int, seed: int) -> list[Example]:
+def sums(count: int, seed: int) -> list[populora.Example]:
     """Additions of two numbers below 30, asked and answered."""
     rng = random.Random(seed)
     pairs = [(rng.randrange(30), rng.randrange(30)) for _ in range(count)]
-    return [Example(({"role": "user", "content": f"{a} + {b}"},), str(a + b)) for a, b in pairs]
+    return [populora.Example(({"role": "user", "content": f"{a} + {b}"},), str(a + b)) for a, b in pairs]
 
 
-def main(arguments: list[str] | None = None) -> lightning.Trainer:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="tiny", help="base model: Hub id, folder or 'tiny'")
-    parser.add_argument("--output", default="runs/lightning_evolve")
-    parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--samples", type=int, default=256)
-    options = parser.parse_args(arguments)
-
-    path = resolve_base(options.model)
+def main(model="tiny", output="runs/lightning_evolve", members=8, epochs=6, size=128) -> lightning.Trainer:
+    path = resolve_base(model)
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", lora_dropout=0.0)
-    model = AutoModelForCausalLM.from_pretrained(path)
-    population = Population(model, lora, num_teachers=0, num_students=options.members, learning_rate=3e-4)
+    base = AutoModelForCausalLM.from_pretrained(path)
+    population = Population(base, lora, num_teachers=0, num_students=members, learning_rate=1e-3)
 
-    def loader(count: int, seed: int, **settings) -> MemberLoader:
-        rows = encode(tokenizer, sums(count, seed))
-        collation = {"collate": lambda rows: collate(rows, tokenizer.pad_token_id)}
-        return MemberLoader(rows, population, rows_per_member=16, **collation, **settings)
+    def loader(count: int, seed: int, **settings) -> populora.MemberLoader:
+        rows = populora.encode(tokenizer, sums(count, seed))
+        collate_rows = lambda rows: populora.collate(rows, tokenizer.pad_token_id)  # noqa: E731
+        return populora.MemberLoader(rows, population, rows_per_member=8, collate=collate_rows, **settings)
 
-    evolution = EvolutionCallback("val_loss", mode="min", interval=1, unit="epochs", mutate_learning_rate=True)
+    evolution = populora.EvolutionCallback(
+        "val_loss", mode="min", interval=1, unit="epochs", mutate_learning_rate=True
+    )
     trainer = lightning.Trainer(
-        max_epochs=options.epochs,
+        max_epochs=epochs,
         gradient_clip_val=1.0,
-        callbacks=[evolution, ModelCheckpoint(save_last=True), LearningRateMonitor()],
-        logger=CSVLogger(options.output),
+        callbacks=[evolution, ModelCheckpoint(), LearningRateMonitor()],
+        logger=CSVLogger(output),
         log_every_n_steps=1,
     )
-    module = PopulationModule(population, causal_lm_loss)
-    trainer.fit(module, loader(options.samples, 0, shuffle=True), loader(64, 1))
-    population.save(f"{options.output}/population")  # a PEFT folder for each member
+    module = populora.PopulationModule(population, populora.causal_lm_loss)
+    trainer.fit(module, loader(size, seed=0, shuffle=True), loader(size // 4, seed=1))
+    population.save(f"{output}/population")  # a PEFT folder for each member
     print(evolution.lineage.family_tree(list(population)))
     return trainer
 

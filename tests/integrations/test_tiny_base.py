@@ -10,9 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_populora.executor import Executor
-from trl_populora.integrations import resolve_base
-from trl_populora.integrations.base_models import TINY_FOLDER
+from recipes.tiny.make.skill import measure_proposing
 from recipes.tiny.make.tiny_base import Recipe, build_tokenizer, train
 from recipes.tiny.make.tiny_rows import (
     HELD_OUT_FAMILIES,
@@ -24,7 +22,9 @@ from recipes.tiny.make.tiny_rows import (
     trivial_proposal,
     wrong_answer,
 )
-from recipes.tiny.make.skill import measure_proposing
+from trl_populora.executor import Executor
+from trl_populora.integrations import resolve_base
+from trl_populora.integrations.base_models import TINY_FOLDER
 from trl_populora.self_play.sampling import Completion
 from trl_populora.tasks import EASY_FAMILIES, Refusal, TaskBuffer, generate_task, seed_tasks, task_types
 

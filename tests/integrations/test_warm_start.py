@@ -6,9 +6,8 @@ import pytest
 import torch
 from peft import LoraConfig
 
-from trl_populora.integrations.lightning import warm_start
+from trl_populora.integrations.lightning import encode, warm_start
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.integrations.lightning import encode
 from trl_populora.population import Population
 from trl_populora.tasks import Refusal, Task, task_types
 

@@ -1,4 +1,4 @@
-"""The callback: when it evolves, by what, what a child starts with, and that a resumed run is the run never stopped."""
+"""The callback: when it evolves and by what, what a child starts with, and that a resumed run is exact."""
 
 import json
 import math
@@ -103,6 +103,15 @@ def test_a_child_trains_like_a_run_that_starts_with_it(tmp_path):
     assert toys.equal({"": toys.weights(fresh)[event.slot]}, {"": toys.weights(members)[event.slot]})
     other = next(name for name in members if name != event.slot)
     assert not toys.equal({"": toys.weights(fresh)[other]}, {"": toys.weights(members)[other]})
+
+
+def test_another_run_with_the_same_callback_counts_anew(tmp_path):
+    members = toys.population(3)
+    evolution = EvolutionCallback("val_loss", operators=("gaussian",))
+    for _ in range(2):
+        fitting = toys.trainer(tmp_path, max_epochs=3, callbacks=[evolution])
+        fitting.fit(toys.module(members), toys.loader(4, members), toys.loader(2, members))
+    assert [event.step for event in evolution.lineage] == [2, 4, 2, 4]
 
 
 # Checkpoints, lineage, replay ---------------------------------------------------------------------------------------

@@ -82,7 +82,9 @@ def test_a_member_does_not_depend_on_the_others_rows(tmp_path):
         members = toys.population()
         own, others = toys.rows(4), toys.rows(4, seed=seed)
         batch = [("student_0", row) for row in own] + [("student_1", row) for row in others]
-        toys.trainer(tmp_path, max_epochs=1, gradient_clip_val=1.0).fit(toys.module(members), toys.fixed([_wide(batch)] * 2))
+        toys.trainer(tmp_path, max_epochs=1, gradient_clip_val=1.0).fit(
+            toys.module(members), toys.fixed([_wide(batch)] * 2)
+        )
         results.append(toys.weights(members))
     assert toys.equal({"": results[0]["student_0"]}, {"": results[1]["student_0"]})
     assert not toys.equal({"": results[0]["student_1"]}, {"": results[1]["student_1"]})
@@ -136,6 +138,17 @@ def test_gradient_checkpointing_changes_nothing(tmp_path):
         results.append(toys.weights(members))
     for name in results[0]:
         torch.testing.assert_close(results[0][name], results[1][name])
+
+
+def test_mixed_precision_trains_about_the_same(tmp_path):
+    results = []
+    for precision in ("32-true", "bf16-mixed"):
+        members = toys.population(2)
+        batch = toys.batch_of([("student_0", row) for row in toys.rows(4)])
+        fitting = toys.trainer(tmp_path, max_epochs=1, precision=precision)
+        fitting.fit(toys.module(members), toys.fixed([batch] * 10))
+        results.append(float(fitting.callback_metrics["train_loss/student_0"]))
+    assert results[1] == pytest.approx(results[0], rel=0.05) and results[0] != results[1]
 
 
 # Evaluation and logs ------------------------------------------------------------------------------------------------
@@ -211,7 +224,12 @@ class Classifier(PopulationModule):
 def test_a_classifier_with_its_own_loader_learns(tmp_path):
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, initializer_range=0.1
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        initializer_range=0.1,
     )
     settings = LoraConfig(r=4, target_modules=["query", "value", "dense"], task_type="FEATURE_EXTRACTION")
     members = Population(

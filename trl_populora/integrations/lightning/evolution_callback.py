@@ -82,11 +82,14 @@ class EvolutionCallback(lightning.Callback):
         self.settings = EvolutionSettings(interval=interval, **evolution)
         self.lineage_file = lineage_file
         self.lineage = Lineage()
+        self._resumed = False
+        self._start_counting()
+
+    def _start_counting(self) -> None:
         self._validations = 0
         self._validated = -1  # batch at which the last validation ran
         self._last = 0  # epochs or validations at the last evolution step
         self._number = 0  # evolution steps so far
-        self._resumed = False
 
     # Checks ----------------------------------------------------------------------------------------------------
 
@@ -109,10 +112,13 @@ class EvolutionCallback(lightning.Callback):
     def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if not trainer.enable_validation:
             raise ValueError(f"Without validation there is no {self.metric} to evolve by: give val_dataloaders.")
+        resumed, self._resumed = self._resumed, False
+        if not resumed and trainer.global_step == 0:  # another run by the same callback counts anew
+            self._start_counting()
         if self.lineage_file is None or self.lineage.path is not None or not trainer.is_global_zero:
             return
         if os.path.exists(self.lineage_file):
-            if not self._resumed and os.path.getsize(self.lineage_file):
+            if not resumed and os.path.getsize(self.lineage_file):
                 raise ValueError(f"{self.lineage_file} holds the lineage of another run. Remove it or name another.")
             os.remove(self.lineage_file)  # what the checkpoint remembers is written again
         events, self.lineage = self.lineage.events, Lineage(self.lineage_file)
@@ -146,7 +152,7 @@ class EvolutionCallback(lightning.Callback):
         for event in events:
             pl_module.start_over(event.slot)
             if trainer.world_size > 1:
-                for parameter in pl_module.adapters[event.slot]:
+                for parameter in pl_module.population.parameters(event.slot):
                     torch.distributed.broadcast(parameter.data, src=0)
             parents = ", ".join(f"{name}@{version}" for name, version in event.parents)
             logger.info("step %d: %s is now %s of %s", event.step, event.slot, event.operator, parents)
@@ -175,9 +181,7 @@ class EvolutionCallback(lightning.Callback):
         if diverged:
             rank_zero_warn(f"{self.metric} of {', '.join(diverged)} is not finite at step {step}.")
         try:
-            return evolve(
-                module.population, ratings, settings=self.settings, step=step, rng=rng, number=self._number
-            )
+            return evolve(module.population, ratings, settings=self.settings, step=step, rng=rng, number=self._number)
         except ValueError as error:
             if not diverged:
                 raise

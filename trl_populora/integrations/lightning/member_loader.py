@@ -1,4 +1,4 @@
-"""`MemberLoader`: batches that hold equally many rows of every member, in an order that a checkpoint can go on with."""
+"""`MemberLoader`: batches with equally many rows of every member, in an order that a checkpoint can go on with."""
 
 import math
 import zlib
@@ -117,7 +117,8 @@ class MemberLoader:
             rows = [(sample, member) for sample in samples for member in range(len(self.members))]
             if len(rows) < ranks:
                 raise ValueError(f"Batch {number} has {len(rows)} rows for {ranks} processes; use fewer processes.")
-            batches.append(rows[rank * len(rows) // ranks : (rank + 1) * len(rows) // ranks])
+            share = rows[rank * len(rows) // ranks : (rank + 1) * len(rows) // ranks]
+            batches.append(sorted(share, key=lambda row: row[1]))  # in the members' order routing moves no row
         return batches
 
     def _collate_rows(self, rows: list[tuple[int, Any]]) -> dict:

@@ -66,7 +66,8 @@ class PopulationModule(lightning.LightningModule):
         if loss is None and type(self).row_losses is PopulationModule.row_losses:
             raise ValueError("There is no loss: pass loss=..., such as causal_lm_loss, or override row_losses.")
         self.population, self.members_key = population, members_key
-        self.adapters = nn.ModuleDict({name: nn.ParameterList(population.parameters(name)) for name in population})
+        self._owned = {name: population.parameters(name) for name in population}
+        self.adapters = nn.ModuleDict({name: nn.ParameterList(owned) for name, owned in self._owned.items()})
         self._loss, self._optimizer, self._schedule = loss, optimizer, schedule
         self._places = {name: place for place, name in enumerate(population)}
         self._totals: Tensor | None = None  # of the optimizer step: sums of losses and of terms, (members, 2)
@@ -96,7 +97,7 @@ class PopulationModule(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         groups = [
-            {"params": list(self.adapters[name]), "lr": rate, "initial_lr": rate, "name": name}
+            {"params": self._owned[name], "lr": rate, "initial_lr": rate, "name": name}
             for name, rate in ((name, member.learning_rate) for name, member in self.population.items())
         ]
         optimizer = self._optimizer(groups) if self._optimizer else torch.optim.AdamW(groups, weight_decay=0.0)
@@ -136,7 +137,7 @@ class PopulationModule(lightning.LightningModule):
         self._totals.index_add_(0, self._index(members).to(sums.device), torch.stack([sums.detach(), counts], dim=1))
         loss = sums.sum()
         if self.trainer.world_size > 1:  # data parallelism waits for a gradient of every parameter
-            absent = [p for name in self.population if name not in members for p in self.adapters[name]]
+            absent = [p for name in self.population if name not in members for p in self._owned[name]]
             loss = loss + sum((p.view(-1)[0] * 0.0 for p in absent), torch.zeros_like(loss))
         return loss
 
@@ -151,9 +152,9 @@ class PopulationModule(lightning.LightningModule):
         assert self._totals is not None
         totals = self.trainer.strategy.reduce(self._totals, reduce_op="sum").tolist()
         self._totals = None
-        undo = self.trainer.accumulate_grad_batches * self.trainer.world_size  # Lightning and DDP have divided by these
+        undo = self.trainer.accumulate_grad_batches * self.trainer.world_size  # both have divided the gradient
         means = {}
-        for (name, parameters), (total, count) in zip(self.adapters.items(), totals, strict=True):
+        for (name, parameters), (total, count) in zip(self._owned.items(), totals, strict=True):
             if count == 0:
                 for parameter in parameters:
                     parameter.grad = None
@@ -173,7 +174,7 @@ class PopulationModule(lightning.LightningModule):
         if gradient_clip_algorithm == "value":
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         elif gradient_clip_val:
-            for parameters in self.adapters.values():
+            for parameters in self._owned.values():
                 torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def start_over(self, name: str) -> None:
@@ -182,12 +183,12 @@ class PopulationModule(lightning.LightningModule):
         To be called after the member has been replaced in the population.
         """
         rate = self.population[name].learning_rate
-        for parameter in self.adapters[name]:
+        for parameter in self._owned[name]:
             parameter.grad = None
         if self._totals is not None:
             self._totals[self._places[name]] = 0.0
         for optimizer in self.trainer.optimizers:
-            for parameter in self.adapters[name]:
+            for parameter in self._owned[name]:
                 optimizer.state.pop(parameter, None)
             schedulers = [c.scheduler for c in self.trainer.lr_scheduler_configs if c.scheduler.optimizer is optimizer]
             for place, group in enumerate(optimizer.param_groups):
@@ -280,8 +281,8 @@ class PopulationModule(lightning.LightningModule):
         for tensor in (sums, counts):
             if tensor.shape != (len(members),):
                 raise ValueError(
-                    f"The loss has shape {tuple(tensor.shape)}, but the batch has {len(members)} rows: return one value "
-                    "per row (reduction='none'), not their mean."
+                    f"The loss has shape {tuple(tensor.shape)}, but the batch has {len(members)} rows: return one "
+                    "value per row (reduction='none'), not their mean."
                 )
         return sums.float(), counts.detach().float()
 

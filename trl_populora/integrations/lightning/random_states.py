@@ -9,12 +9,12 @@ import torch
 
 def collect_random_states(processes: int) -> list[dict[str, Any]]:
     """States of every process's generators, in order of rank. With several processes all must call it together."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    kind, keys, *rest = np.random.get_state(legacy=True)
     own = {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         "python": random.getstate(),
-        "numpy": (kind, keys.tolist(), position, has_gauss, gauss),  # plain, so that no pickled code is in the file
+        "numpy": (kind, np.asarray(keys).tolist(), *rest),  # plain, so that `weights_only` can load it
     }
     if processes == 1:
         return [own]

@@ -86,8 +86,8 @@ def warm_start(
         seed (`int`): Seed of the examples.
         on_step (`Callable[[int, float], None]`, *optional*): Called after each step with the step (from 1) and the
             mean loss of the trained adapters.
-        trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by itself:
-            `enable_progress_bar=True`, `logger`, `callbacks`.
+        trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
+            itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
     Returns:
         [`WarmStartReport`]
@@ -168,7 +168,7 @@ class _Losses(lightning.Callback):
             self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
 
 
-def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: int) -> Iterator[dict]:
+def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: Any) -> Iterator[dict]:
     """Each step's rows in forward passes of at most `size` rows of similar length: few are mostly padding."""
     for batch in batches:
         batch = sorted(batch, key=lambda row: len(row[0].ids))
