@@ -1,9 +1,12 @@
 """The warm start on a population: who learns, who is copied, who is left alone, and what the rows look like."""
 
+import csv
 import random
 
+import lightning
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from peft import LoraConfig
 
 from trl_populora.integrations.lightning import encode, warm_start
@@ -185,3 +188,35 @@ def test_template_decides_the_prompt(tokenizer):
     assert tokenizer.decode(chat.ids).startswith("<|im_start|>")
     assert tokenizer.decode(base.ids[: base.prompt]).endswith("Assistant:")
     assert tokenizer.decode(base.ids[base.prompt :]) == tokenizer.decode(chat.ids[chat.prompt :])
+
+
+def test_lightnings_loggers_and_callbacks_are_in_use(model, tokenizer, types, tmp_path):
+    class Counter(lightning.Callback):
+        steps = 0
+
+        def on_train_batch_end(self, trainer, *args):
+            self.steps = trainer.global_step
+
+    population, counter = populate(model, num_teachers=1, num_students=1), Counter()
+    settings = {"logger": CSVLogger(tmp_path), "log_every_n_steps": 1, "callbacks": [counter]}
+    report = run(population, tokenizer, types, rows_per_pass=2, **settings)
+    assert counter.steps == 2
+    with open(tmp_path / "lightning_logs" / "version_0" / "metrics.csv", encoding="utf-8") as file:
+        logged = [float(line["train_loss/student_0"]) for line in csv.DictReader(file)]
+    assert logged == pytest.approx([losses["student_0"] for losses in report.losses])
+
+
+def test_passes_of_a_step_change_nothing(model, tokenizer, types):
+    """Whatever share of a step's rows is in memory at once: the same losses and, to rounding, the same weights."""
+    population = populate(model, num_teachers=1, num_students=1)
+    start = {name: weights(population, name) for name in population}
+    found = []
+    for rows_per_pass in (1, 4, 100):
+        for name in population:
+            for parameter, value in zip(population.parameters(name), start[name], strict=True):
+                parameter.data.copy_(value)
+        report = run(population, tokenizer, types, rows_per_pass=rows_per_pass)
+        found.append((report.losses, weights(population, "student_0")))
+    for losses, own in found[1:]:
+        assert losses[1] == pytest.approx(found[0][0][1], rel=1e-4)
+        torch.testing.assert_close(own, found[0][1], rtol=1e-2, atol=1e-4)

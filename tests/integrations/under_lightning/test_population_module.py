@@ -12,7 +12,7 @@ from peft import LoraConfig, PeftModel
 from torch.utils.data import DataLoader
 from transformers import BertConfig, BertForSequenceClassification
 
-from tests.integrations.lightning import toys
+from tests.integrations.under_lightning import toys
 from tests.tiny import lora, tiny_model, tiny_population
 from trl_populora.integrations.lightning import PopulationModule, causal_lm_loss
 from trl_populora.population import Population

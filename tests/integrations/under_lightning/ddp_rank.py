@@ -1,4 +1,4 @@
-"""One rank of a run of `test_two_processes.py`: trains and evolves a population, leaves weights and lineage behind."""
+"""One rank of a run of `test_ddp.py`: trains and evolves a population, leaves weights and lineage behind."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from tests.integrations.lightning import toys
+from tests.integrations.under_lightning import toys
 from trl_populora.integrations.lightning import EvolutionCallback
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from tests.integrations.lightning import toys
+from tests.integrations.under_lightning import toys
 from tests.tiny import tiny_population
 from trl_populora.evolution import replay
 from trl_populora.integrations.lightning import EvolutionCallback, PopulationModule, causal_lm_loss

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def run(folder, processes, checkpoint=""):
     folder.mkdir()
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node", str(processes), "--standalone"]
-    script = str(Path(__file__).with_name("two_processes.py"))
+    script = str(Path(__file__).with_name("ddp_rank.py"))
     done = subprocess.run(
         [sys.executable, *(launcher if processes > 1 else []), script, str(folder), str(processes), str(checkpoint)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
