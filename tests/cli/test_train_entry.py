@@ -102,7 +102,7 @@ def test_the_table_of_rows_in_the_docs_is_that_of_the_recipes():
 
 
 def test_the_tiny_recipe_plays_what_its_base_was_trained_on():
-    from trl_populora.integrations.lightning.tiny_rows import NUM_FUNCTION_INPUTS, TRAINED_FAMILIES
+    from recipes.tiny.make.tiny_rows import NUM_FUNCTION_INPUTS, TRAINED_FAMILIES
 
     _, args = train.parse(["--config", f"{ROOT}/recipes/tiny/4t4s.yaml"])
     assert tuple(args.seed_families) == TRAINED_FAMILIES

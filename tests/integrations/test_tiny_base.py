@@ -10,11 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_populora.executor import Executor
-from trl_populora.integrations import resolve_base
-from trl_populora.integrations.base_models import TINY_FOLDER
-from trl_populora.integrations.lightning.tiny_base import Recipe, build_tokenizer, train
-from trl_populora.integrations.lightning.tiny_rows import (
+from recipes.tiny.make.skill import measure_proposing
+from recipes.tiny.make.tiny_base import Recipe, build_tokenizer, train
+from recipes.tiny.make.tiny_rows import (
     HELD_OUT_FAMILIES,
     NUM_FUNCTION_INPUTS,
     SHARES,
@@ -24,7 +22,9 @@ from trl_populora.integrations.lightning.tiny_rows import (
     trivial_proposal,
     wrong_answer,
 )
-from trl_populora.integrations.skill import measure_proposing
+from trl_populora.executor import Executor
+from trl_populora.integrations import resolve_base
+from trl_populora.integrations.base_models import TINY_FOLDER
 from trl_populora.self_play.sampling import Completion
 from trl_populora.tasks import EASY_FAMILIES, Refusal, TaskBuffer, generate_task, seed_tasks, task_types
 
@@ -135,7 +135,7 @@ def test_committed_base_is_small_and_says_how_it_was_made():
     assert sum(path.stat().st_size for path in files) < 4_000_000
     assert json.loads((TINY_FOLDER / "recipe.json").read_text()) == asdict(Recipe())
     card = (TINY_FOLDER / "README.md").read_text()
-    assert "trl_populora.integrations.lightning.tiny_base" in card and "apache-2.0" in card.lower()
+    assert "recipes.tiny.make.tiny_base" in card and "apache-2.0" in card.lower()
 
 
 def test_committed_base_loads_as_a_plain_chat_model(base):
@@ -153,7 +153,7 @@ def test_committed_base_loads_as_a_plain_chat_model(base):
 
 def test_committed_base_solves_and_proposes_part_of_the_time(base):
     """Latent ability: neither useless nor perfect. The bounds are far outside the noise of 64 tasks."""
-    from trl_populora.integrations.lightning.tiny_base import measure
+    from recipes.tiny.make.tiny_base import measure
 
     results = measure(Path(resolve_base("tiny")), tasks=64, proposals=48)["trained"]
     assert 0.08 < results["greedy"]["code_o"] < 0.6

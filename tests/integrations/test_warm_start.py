@@ -1,14 +1,16 @@
 """The warm start on a population: who learns, who is copied, who is left alone, and what the rows look like."""
 
+import csv
 import random
 
+import lightning
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from peft import LoraConfig
 
-from trl_populora.integrations.lightning import warm_start
+from trl_populora.integrations.lightning import encode, warm_start
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.integrations.lightning.supervised import encode
 from trl_populora.population import Population
 from trl_populora.tasks import Refusal, Task, task_types
 
@@ -115,7 +117,7 @@ def test_same_seed_same_weights(model, tokenizer, types):
     assert not equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"rows_per_role": 0}, {"max_length": 0}])
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"rows_per_role": 0}, {"max_length": 0}, {"rows_per_pass": 0}])
 def test_numbers_out_of_range_are_named(model, tokenizer, types, bad):
     population = populate(model, num_teachers=1, num_students=1)
     with pytest.raises(ValueError, match=f"{next(iter(bad))}=0"):
@@ -172,7 +174,7 @@ def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
     drawn = []
     original = SeedExamples.propose
     monkeypatch.setattr(
-        SeedExamples, "propose", lambda self, type_id, member: drawn.append(type_id) or original(self, type_id, member)
+        SeedExamples, "propose", lambda self, type_id: drawn.append(type_id) or original(self, type_id)
     )
     run(population, tokenizer, types, steps=3, rows_per_role=4)
     assert [drawn.count(name) for name in types] == [4, 4, 4]
@@ -186,3 +188,35 @@ def test_template_decides_the_prompt(tokenizer):
     assert tokenizer.decode(chat.ids).startswith("<|im_start|>")
     assert tokenizer.decode(base.ids[: base.prompt]).endswith("Assistant:")
     assert tokenizer.decode(base.ids[base.prompt :]) == tokenizer.decode(chat.ids[chat.prompt :])
+
+
+def test_lightnings_loggers_and_callbacks_are_in_use(model, tokenizer, types, tmp_path):
+    class Counter(lightning.Callback):
+        steps = 0
+
+        def on_train_batch_end(self, trainer, *args):
+            self.steps = trainer.global_step
+
+    population, counter = populate(model, num_teachers=1, num_students=1), Counter()
+    settings = {"logger": CSVLogger(tmp_path), "log_every_n_steps": 1, "callbacks": [counter]}
+    report = run(population, tokenizer, types, rows_per_pass=2, **settings)
+    assert counter.steps == 2
+    with open(tmp_path / "lightning_logs" / "version_0" / "metrics.csv", encoding="utf-8") as file:
+        logged = [float(line["train_loss/student_0"]) for line in csv.DictReader(file)]
+    assert logged == pytest.approx([losses["student_0"] for losses in report.losses])
+
+
+def test_passes_of_a_step_change_nothing(model, tokenizer, types):
+    """Whatever share of a step's rows is in memory at once: the same losses and, to rounding, the same weights."""
+    population = populate(model, num_teachers=1, num_students=1)
+    start = {name: weights(population, name) for name in population}
+    found = []
+    for rows_per_pass in (1, 4, 100):
+        for name in population:
+            for parameter, value in zip(population.parameters(name), start[name], strict=True):
+                parameter.data.copy_(value)
+        report = run(population, tokenizer, types, rows_per_pass=rows_per_pass)
+        found.append((report.losses, weights(population, "student_0")))
+    for losses, own in found[1:]:
+        assert losses[1] == pytest.approx(found[0][0][1], rel=1e-4)
+        torch.testing.assert_close(own, found[0][1], rtol=1e-2, atol=1e-4)

@@ -10,11 +10,11 @@ import random
 import numpy as np
 import pytest
 
+from recipes.tiny.make.tiny_rows import TRAINED_FAMILIES
 from trl_populora.evaluation import grade
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.base_models import resolve_base
-from trl_populora.integrations.lightning.tiny_rows import TRAINED_FAMILIES
 from trl_populora.tasks import generate_task, task_types
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 

@@ -71,8 +71,8 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
 def _tiny_base() -> str:
     if not (TINY_FOLDER / "config.json").is_file():
         raise ValueError(
-            f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository, or make the base anew with"
-            " `python -m trl_populora.integrations.lightning.tiny_base --output DIR` and give DIR as the model."
+            f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository; there"
+            " `python -m recipes.tiny.make.tiny_base --output DIR` makes the base anew, and DIR is the model."
         )
     return str(TINY_FOLDER)
 

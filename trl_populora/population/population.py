@@ -250,8 +250,12 @@ class Population(Mapping[str, Member]):
             )
         for name in self if names is None else names:
             self.write(name, self._read_factors(folder, name))
-            self._members[name] = members[name]
-            self.routing.temper(name, members[name].temperature)
+            self.restore(members[name])
+
+    def restore(self, member: Member) -> None:
+        """Put a row of the table back as it was saved; the member's weights are loaded apart."""
+        self._members[member.id] = member
+        self.routing.temper(member.id, member.temperature)
 
     @classmethod
     def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":

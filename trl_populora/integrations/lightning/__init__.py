@@ -1,10 +1,32 @@
-"""Supervised training under `lightning.Trainer`: the warm start of a population, and the tiny base.
+"""Populations under `lightning.Trainer`: members trained side by side on rows of their own, evolved by any metric.
 
-The only place that imports lightning. Examples come from seed tasks; the caller says what is trained on them.
+The only place that imports lightning. docs/lightning.md shows how the parts are used; the warm start is their first
+user.
 """
 
-from .supervised import Example, SupervisedData, SupervisedModule, fit
+try:
+    import lightning as _lightning  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "trl_populora.integrations.lightning needs Lightning: pip install 'trl-populora[lightning]'."
+    ) from error
+
+from .completions import Example, Row, causal_lm_loss, collate, encode
+from .evolution_callback import EvolutionCallback
+from .member_loader import MemberLoader
+from .population_module import PopulationModule
 from .warm_start import WarmStartReport, warm_start
 
 
-__all__ = ["Example", "SupervisedData", "SupervisedModule", "WarmStartReport", "fit", "warm_start"]
+__all__ = [
+    "EvolutionCallback",
+    "Example",
+    "MemberLoader",
+    "PopulationModule",
+    "Row",
+    "WarmStartReport",
+    "causal_lm_loss",
+    "collate",
+    "encode",
+    "warm_start",
+]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from ...tasks import Task, TaskBuffer, TaskType, generate_task, seed_tasks
-from .supervised import Example
+from .completions import Example
 
 
 class SeedExamples:
@@ -41,16 +41,16 @@ class SeedExamples:
     def task(self, type_id: str) -> Task:
         return generate_task(type_id, self.rng, families=self.families, num_function_inputs=self.num_function_inputs)
 
-    def solve(self, type_id: str, member: str = "") -> Example:
+    def solve(self, type_id: str) -> Example:
         """A task and its right answer."""
         task_type, task = self.task_types[type_id], self.task(type_id)
-        return Example(tuple(task_type.solve_prompt(task)), task_type.solve_completion(task), member)
+        return Example(tuple(task_type.solve_prompt(task)), task_type.solve_completion(task))
 
-    def propose(self, type_id: str, member: str = "") -> Example:
+    def propose(self, type_id: str) -> Example:
         """A request for a proposal and a valid one."""
         task_type, task = self.task_types[type_id], self.task(type_id)
         references = [task]
         if type_id != "code_f":
             references = self.references.references(type_id, task_type.max_references, self.rng)
         prompt = task_type.propose_prompt(references, self.rng)
-        return Example(tuple(prompt), task_type.propose_completion(task), member)
+        return Example(tuple(prompt), task_type.propose_completion(task))

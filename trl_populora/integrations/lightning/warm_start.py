@@ -1,21 +1,27 @@
 """The warm start: a few supervised steps on seed tasks, so that members of a small base propose and answer in format.
 
-One teacher and one student are trained, together in each batch, by `lightning.Trainer`; the others of their role then
-get the same weights. Bases that follow the format by themselves need none of this.
+One teacher and one student are trained, together in each batch, as a [`PopulationModule`]; the others of their role
+then get the same weights. Bases that follow the format by themselves need none of this.
 """
 
+import contextlib
+import logging
 import random
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import lightning
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
 from ...tasks import EASY_FAMILIES, TaskType
+from .completions import Row, causal_lm_loss, collate, encode
+from .population_module import PopulationModule
 from .seed_examples import SeedExamples
-from .supervised import Row, SupervisedModule, encode, fit, model_forward
 
 
 REDRAWS = 50  # draws for a row that fits, before `max_length` counts as too small
@@ -57,8 +63,8 @@ def warm_start(
     rows_per_pass: int = 8,
     template: str = "chat",
     seed: int = 0,
-    progress_bar: bool = False,
     on_step: Callable[[int, float], None] | None = None,
+    **trainer_settings: Any,
 ) -> WarmStartReport:
     """Teach a population the format of proposals and answers, in place.
 
@@ -78,9 +84,10 @@ def warm_start(
         rows_per_pass (`int`): Rows per forward pass; bounds memory.
         template (`str`): `"chat"` or `"base"`, as in training.
         seed (`int`): Seed of the examples.
-        progress_bar (`bool`): Show Lightning's.
         on_step (`Callable[[int, float], None]`, *optional*): Called after each step with the step (from 1) and the
             mean loss of the trained adapters.
+        trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
+            itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
     Returns:
         [`WarmStartReport`]
@@ -88,11 +95,13 @@ def warm_start(
     Raises:
         ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
     """
-    for name, value in (("steps", steps), ("rows_per_role", rows_per_role), ("max_length", max_length)):
+    sizes = {"steps": steps, "rows_per_role": rows_per_role, "max_length": max_length, "rows_per_pass": rows_per_pass}
+    for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
     started = time.monotonic()
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
+    passes = -(-2 * rows_per_role // rows_per_pass)
     counts = {"rows": 0, "tokens": 0}
     batches = _batches(
         SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed),
@@ -103,26 +112,69 @@ def warm_start(
         max_length=max_length,
         counts=counts,
     )
-    module = SupervisedModule(
-        model_forward(population.model),
-        {name: population.parameters(name) for name in dict.fromkeys(learners.values())},
-        pad_token_id=tokenizer.pad_token_id,
-        learning_rate=learning_rate,
-        steps=steps,
-        warmup_steps=min(warmup_steps, steps - 1),
-        rows_per_pass=rows_per_pass,
-        route=population.route,
-        on_step=on_step and (lambda step, losses: on_step(step, sum(losses.values()) / len(losses))),
+    module = PopulationModule(
+        population,
+        causal_lm_loss,
+        optimizer=lambda groups: torch.optim.AdamW(
+            [{**group, "lr": learning_rate, "initial_lr": learning_rate} for group in groups], weight_decay=0.0
+        ),
+        schedule=lambda step: learning_rate_factor(step, steps=steps, warmup_steps=min(warmup_steps, steps - 1)),
     )
-    losses = fit(module, batches, device=torch.device(population.model.device), progress_bar=progress_bar)
+    losses = _Losses(tuple(dict.fromkeys(learners.values())), on_step)
+    device = torch.device(population.model.device)
+    settings = {
+        "accelerator": device.type,
+        "devices": [device.index or 0] if device.type == "cuda" else 1,
+        "max_steps": steps,
+        "accumulate_grad_batches": passes,
+        "gradient_clip_val": 1.0,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+    }
+    with _quiet():
+        callbacks = [*trainer_settings.pop("callbacks", []), losses]
+        trainer = lightning.Trainer(**{**settings, **trainer_settings}, callbacks=callbacks)
+        trainer.fit(module, _passes(batches, rows_per_pass, tokenizer.pad_token_id))
+    population.model.zero_grad()  # no gradient stays behind that a later training would find
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
                 population.copy(source, target)
     seconds = time.monotonic() - started
-    return WarmStartReport(
-        tuple(dict.fromkeys(learners.values())), steps, seconds=seconds, losses=tuple(losses), **counts
-    )
+    return WarmStartReport(losses.names, steps, seconds=seconds, losses=tuple(losses.steps), **counts)
+
+
+def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
+    """Learning rate of optimizer step `step` (from 0), as a fraction of the peak: linear up, linear down to zero."""
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    return max(0.0, (steps - step) / max(1, steps - warmup_steps))
+
+
+class _Losses(lightning.Callback):
+    """Keeps each optimizer step's mean loss of the trained adapters, and reports it."""
+
+    def __init__(self, names: tuple[str, ...], on_step: Callable[[int, float], None] | None):
+        self.names, self.on_step = names, on_step
+        self.steps: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        if trainer.global_step == len(self.steps):
+            return
+        self.steps.append({name: float(trainer.callback_metrics[f"train_loss/{name}"]) for name in self.names})
+        if self.on_step is not None:
+            self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
+
+
+def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: Any) -> Iterator[dict]:
+    """Each step's rows in forward passes of at most `size` rows of similar length: few are mostly padding."""
+    for batch in batches:
+        batch = sorted(batch, key=lambda row: len(row[0].ids))
+        for start in range(0, len(batch), size):
+            rows, members = zip(*batch[start : start + size], strict=True)
+            yield {**collate(rows, pad_token_id), "members": list(members)}
 
 
 def _batches(
@@ -134,7 +186,7 @@ def _batches(
     rows_per_role: int,
     max_length: int,
     counts: dict[str, int],
-) -> Iterator[list[Row]]:
+) -> Iterator[list[tuple[Row, str]]]:
     types = list(examples.task_types)
     draws = {"teacher": examples.propose, "student": examples.solve}
     taken = 0
@@ -144,14 +196,28 @@ def _batches(
             type_id = types[taken % len(types)]  # types take turns, on from one step to the next
             taken += 1
             for role, member in learners.items():
-                rows = (to_row(draws[role](type_id, member)) for _ in range(REDRAWS))
+                rows = (to_row(draws[role](type_id)) for _ in range(REDRAWS))
                 row = next((row for row in rows if len(row.ids) <= max_length), None)
                 if row is None:
                     raise ValueError(
                         f"max_length={max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer."
                         " Raise it, or use the compact prompt style and fewer references."
                     )
-                batch.append(row)
+                batch.append((row, member))
         counts["rows"] += len(batch)
-        counts["tokens"] += sum(len(row.ids) for row in batch)
+        counts["tokens"] += sum(len(row.ids) for row, _ in batch)
         yield batch
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back Lightning's hints about devices, data workers and its other products."""
+    log = logging.getLogger("lightning.pytorch")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"lightning\.")
+            yield
+    finally:
+        log.setLevel(level)

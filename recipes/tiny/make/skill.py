@@ -1,6 +1,6 @@
 """What a model can do before any self-play: how many seed tasks it solves, how many of its proposals are valid.
 
-Used to check the tiny base and a warm start. The benchmarks by which results are compared live in `evaluation`.
+Used to check the tiny base. The benchmarks by which results are compared live in `evaluation`.
 """
 
 import random
@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from ..evaluation import grade
-from ..executor import Execution, Job
-from ..self_play.sampling import Sampler
-from ..tasks import Refusal, Task, TaskBuffer, TaskType
+from trl_populora.evaluation import grade
+from trl_populora.executor import Execution, Job
+from trl_populora.self_play.sampling import Sampler
+from trl_populora.tasks import Refusal, Task, TaskBuffer, TaskType
 
 
 RunMany = Callable[[Sequence[Job]], list[Execution]]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...tasks import task_types
-from .seed_examples import SeedExamples
-from .supervised import Example, Row, encode
+from trl_populora.integrations.lightning import Example, Row, encode
+from trl_populora.integrations.lightning.seed_examples import SeedExamples
+from trl_populora.tasks import task_types
 
 
 # Pinned by name: families added later stay unseen. The other easy families are held out on purpose.

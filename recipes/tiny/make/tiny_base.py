@@ -1,6 +1,8 @@
 """The tiny base: a Llama of a million parameters, trained from scratch in minutes, on which self-play really learns.
 
-    python -m trl_populora.integrations.lightning.tiny_base --output recipes/tiny/base
+    python -m recipes.tiny.make.tiny_base --output recipes/tiny/base
+
+from the root of a clone, with the `lightning` extra installed.
 
 It can propose and solve all three task types, over a part of the easy seed families. A last phase teaches it to answer
 wrongly and to propose invalid or trivial programs part of the time: reinforcement lifts what is latent and adds no
@@ -19,13 +21,15 @@ from peft import LoraConfig
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ...evaluation import held_out_tasks
-from ...executor import Executor
-from ...generation import TransformersSampler
-from ...population import Population
-from ...tasks import TaskBuffer, seed_tasks, task_types
-from ..skill import measure_proposing, measure_solving
-from .supervised import SupervisedModule, fit, model_forward
+from trl_populora.evaluation import held_out_tasks
+from trl_populora.executor import Executor
+from trl_populora.generation import TransformersSampler
+from trl_populora.integrations.lightning import Row, causal_lm_loss, collate
+from trl_populora.integrations.lightning.warm_start import learning_rate_factor
+from trl_populora.population import Population
+from trl_populora.tasks import TaskBuffer, seed_tasks, task_types
+
+from .skill import measure_proposing, measure_solving
 from .tiny_rows import HELD_OUT_FAMILIES, NUM_FUNCTION_INPUTS, TRAINED_FAMILIES, TinyExamples
 
 
@@ -147,23 +151,35 @@ def train_phase(model, tokenizer, recipe: Recipe, *, latent: bool, progress: int
     if steps == 0:
         return
 
-    def log(step: int, losses: dict[str, float]) -> None:
-        if step % progress == 0:
-            logger.info("%s phase, step %d of %d: loss %.3f", "last" if latent else "first", step, steps, losses[""])
-
-    module = SupervisedModule(
-        model_forward(model),
-        {"": model.parameters()},
-        pad_token_id=tokenizer.pad_token_id,
-        learning_rate=recipe.latent_learning_rate if latent else recipe.learning_rate,
-        steps=steps,
-        warmup_steps=steps // 30,
-        weight_decay=0.01,
-        rows_per_pass=recipe.rows_per_pass,
-        on_step=log,
+    rate = recipe.latent_learning_rate if latent else recipe.learning_rate
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: learning_rate_factor(step, steps=steps, warmup_steps=steps // 30)
     )
     model.train()
-    fit(module, examples.batches(tokenizer, steps=steps, rows=recipe.rows), device=torch.device("cpu"))
+    batches = examples.batches(tokenizer, steps=steps, rows=recipe.rows)
+    for step, batch in enumerate(batches, start=1):
+        loss = _backward(model, batch, size=recipe.rows_per_pass, pad_token_id=tokenizer.pad_token_id)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        if step % progress == 0:
+            logger.info("%s phase, step %d of %d: loss %.3f", "last" if latent else "first", step, steps, loss)
+
+
+def _backward(model, batch: Sequence[Row], *, size: int, pad_token_id: int) -> float:
+    """Gradient of the mean loss per completion token, in passes of `size` rows of similar length; returns the loss."""
+    tokens = sum(len(row.ids) - row.prompt for row in batch)
+    batch = sorted(batch, key=lambda row: len(row.ids))
+    total = 0.0
+    for start in range(0, len(batch), size):
+        sums, _ = causal_lm_loss(model, collate(batch[start : start + size], pad_token_id))
+        weights = torch.full_like(sums, 1.0 / tokens)
+        loss = (sums * weights).sum()
+        loss.backward()
+        total += loss.item()
+    return total
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: Recipe) -> None:

@@ -1,0 +1,137 @@
+"""`MemberLoader`: batches with equally many rows of every member, in an order that a checkpoint can go on with."""
+
+import math
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+
+DEALS = ("shared", "split")
+
+
+class MemberLoader:
+    """Batches of a dataset for the members of a population, to be given to `Trainer.fit` like a `DataLoader`.
+
+    The order of samples is a function of (seed, epoch) and the same for all members. A run that goes on from a
+    checkpoint inside an epoch goes on with the next batch. With several processes, each takes its share of the rows of
+    every batch, without repeating any: together they see the batches that one process sees.
+
+    Args:
+        dataset (`Sequence`): Samples by index, such as a list or a `datasets.Dataset`.
+        members (`Iterable[str]`): Names of the members, or the population.
+        rows_per_member (`int`): Rows of each member in a batch, of all processes together.
+        collate (`Callable`, *optional*):
+            Makes a `dict` from a list of samples, one per row; PyTorch's default collation if unset. `"members"` is
+            added to it, the name of each row's member.
+        deal (`str`, *optional*, defaults to `"shared"`):
+            `"shared"`: every member gets every sample. `"split"`: of `n` members, member `k` gets samples `k`,
+            `k + n`, `k + 2n` and so on; what does not go round is left out.
+        shuffle (`bool`, *optional*, defaults to `False`): Another order of samples in every epoch.
+        seed (`int`, *optional*, defaults to `0`): Seed of these orders.
+        num_workers (`int`, *optional*, defaults to `0`): Processes that load samples.
+
+    Raises:
+        ValueError: If there is nothing to deal, a number is out of range or `deal` is unknown.
+    """
+
+    batch_sampler = None  # Lightning looks for both, as a `DataLoader` has them
+
+    def __init__(
+        self,
+        dataset: Sequence[Any],
+        members: Iterable[str],
+        *,
+        rows_per_member: int,
+        collate: Callable[[list], dict] = default_collate,
+        deal: str = "shared",
+        shuffle: bool = False,
+        seed: int = 0,
+        num_workers: int = 0,
+    ):
+        if deal not in DEALS:
+            raise ValueError(f"deal is one of {DEALS}, got {deal!r}.")
+        if rows_per_member < 1:
+            raise ValueError(f"rows_per_member={rows_per_member} must be at least 1.")
+        self.members = list(members)
+        if not self.members:
+            raise ValueError("members is empty: name the members that rows are for, or pass the population.")
+        self.rounds = len(dataset) if deal == "shared" else len(dataset) // len(self.members)
+        if not self.rounds:
+            raise ValueError(f"{len(dataset)} samples are too few for {len(self.members)} members with deal={deal!r}.")
+        self._rows = _Rows(dataset, len(self.members), split=deal == "split")
+        self.rows_per_member, self.shuffle, self.seed, self.num_workers = rows_per_member, shuffle, seed, num_workers
+        self._collate = collate
+        self._epoch = self._start = self._given = 0
+
+    @property
+    def sampler(self) -> "MemberLoader":
+        return self
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return math.ceil(self.rounds / self.rows_per_member)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[dict]:
+        self._given, self._start = self._start, 0
+        loader = DataLoader(
+            self._rows,
+            batch_sampler=self._batches(self._given),  # pyright: ignore[reportArgumentType]
+            collate_fn=self._collate_rows,
+            num_workers=self.num_workers,
+            generator=self._generator(),  # or it would draw from the global one
+        )
+        for batch in loader:
+            self._given += 1
+            yield batch
+
+    def state_dict(self) -> dict:
+        return {"given": self._given, "batches": len(self)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """The next epoch begins after the batches that had been given; from the beginning if these were all."""
+        if state["batches"] != len(self):
+            raise ValueError(
+                f"The checkpoint was saved with {state['batches']} batches in an epoch; now there are {len(self)}. "
+                "Resume with the same data and rows_per_member."
+            )
+        self._start = state["given"] % len(self)
+
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(zlib.crc32(f"{self.seed}:{self._epoch}".encode()))
+
+    def _batches(self, start: int) -> list[list[tuple[int, int]]]:
+        """This process's rows of each batch from number `start` on: (sample of the member, member)."""
+        order = torch.randperm(self.rounds, generator=self._generator()).tolist() if self.shuffle else None
+        order = order or list(range(self.rounds))
+        parallel = torch.distributed.is_available() and torch.distributed.is_initialized()
+        rank, ranks = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if parallel else (0, 1)
+        batches = []
+        for number in range(start, len(self)):
+            samples = order[number * self.rows_per_member :][: self.rows_per_member]
+            rows = [(sample, member) for sample in samples for member in range(len(self.members))]
+            if len(rows) < ranks:
+                raise ValueError(f"Batch {number} has {len(rows)} rows for {ranks} processes; use fewer processes.")
+            share = rows[rank * len(rows) // ranks : (rank + 1) * len(rows) // ranks]
+            batches.append(sorted(share, key=lambda row: row[1]))  # in the members' order routing moves no row
+        return batches
+
+    def _collate_rows(self, rows: list[tuple[int, Any]]) -> dict:
+        batch = self._collate([sample for _, sample in rows])
+        return {**batch, "members": [self.members[member] for member, _ in rows]}
+
+
+class _Rows(Dataset):
+    """Rows by (sample of the member, member): the member and its sample."""
+
+    def __init__(self, dataset: Sequence[Any], members: int, *, split: bool):
+        self.dataset, self.stride = dataset, members if split else None
+
+    def __getitem__(self, row: tuple[int, int]) -> tuple[int, Any]:
+        sample, member = row
+        return member, self.dataset[sample if self.stride is None else sample * self.stride + member]

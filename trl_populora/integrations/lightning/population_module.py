@@ -1,0 +1,308 @@
+"""`PopulationModule`: members of a population trained side by side under `lightning.Trainer`, each on its own rows."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from torch import Tensor, nn
+
+from ...population import Member, Population
+from .random_states import collect_random_states, restore_random_states
+
+
+LossFunction = Callable[[nn.Module, Any], Tensor | tuple[Tensor, Tensor]]
+"""`(model, batch) -> loss of each row`, or each row's sum of losses and how many terms the sum has."""
+
+
+class PopulationModule(lightning.LightningModule):
+    """Trains every member of a population on the rows of a batch that carry its name.
+
+    The loss of a member is the mean over its rows in an optimizer step, whatever micro-batches and processes they were
+    in. Each member has its own optimizer group, learning rate and gradient clipping (`Trainer(gradient_clip_val=...)`
+    bounds each member's norm), and a member without rows in a step takes none. So its update is that of a run with its
+    rows alone.
+
+    Give rows by [`MemberLoader`], or by any loader whose batches say which member each row is for. Logged are
+    `train_loss` and `val_loss`, means over the members, and `train_loss/<member>` and `val_loss/<member>`. Checkpoints
+    hold the adapters and the table of members, not the frozen base.
+
+    Only the adapters belong to the module: Lightning moves and saves them. The base is put on the same device, keeps
+    its dtype and its mode (`model.train()` for dropout and gradient checkpointing), and is in evaluation mode in
+    evaluation. One device, or data parallelism (`strategy="ddp"`).
+
+    Subclasses may override [`PopulationModule.row_losses`], [`PopulationModule.members_of`], the steps and
+    `configure_optimizers`; in hooks, call `super()`.
+
+    Args:
+        population ([`Population`]): Members and their model.
+        loss (`Callable`, *optional*):
+            `(model, batch) -> losses` of shape `(rows,)`, or a tuple of each row's sum of losses and number of terms,
+            such as tokens, by which a member's mean is then weighted. Needed unless `row_losses` is overridden.
+        optimizer (`Callable`, *optional*):
+            Makes the optimizer from parameter groups; AdamW without weight decay if unset.
+        schedule (`Callable[[int], float]`, *optional*):
+            Factor on all learning rates at an optimizer step, from 0. Constant if unset.
+        members_key (`str`, *optional*, defaults to `"members"`): Where a batch holds the names of its rows' members.
+
+    Raises:
+        ValueError: If `population` is none, or there is no loss.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        loss: LossFunction | None = None,
+        *,
+        optimizer: Callable[[list[dict]], torch.optim.Optimizer] | None = None,
+        schedule: Callable[[int], float] | None = None,
+        members_key: str = "members",
+    ):
+        super().__init__()
+        if not isinstance(population, Population):
+            raise ValueError(f"PopulationModule needs a Population, got {type(population).__name__}.")
+        if loss is None and type(self).row_losses is PopulationModule.row_losses:
+            raise ValueError("There is no loss: pass loss=..., such as causal_lm_loss, or override row_losses.")
+        self.population, self.members_key = population, members_key
+        self._owned = {name: population.parameters(name) for name in population}
+        self.adapters = nn.ModuleDict({name: nn.ParameterList(owned) for name, owned in self._owned.items()})
+        self._loss, self._optimizer, self._schedule = loss, optimizer, schedule
+        self._places = {name: place for place, name in enumerate(population)}
+        self._totals: Tensor | None = None  # of the optimizer step: sums of losses and of terms, (members, 2)
+        self._evaluated: dict[str, Tensor] = {}  # of the evaluation: the same, by metric
+        self._random_states: list[dict] | None = None
+
+    # What subclasses override ----------------------------------------------------------------------------------
+
+    def row_losses(self, batch: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """Loss of each row, or sum and number of terms of each row; rows are routed to their members meanwhile."""
+        assert self._loss is not None
+        return self._loss(self.population.model, batch)
+
+    def members_of(self, batch: Any) -> Sequence[str]:
+        """Name of the member of each row.
+
+        Raises:
+            ValueError: If the batch does not say.
+        """
+        if not isinstance(batch, Mapping) or self.members_key not in batch:
+            held = f"the keys {sorted(map(str, batch))}" if isinstance(batch, Mapping) else f"a {type(batch).__name__}"
+            raise ValueError(
+                f"The batch does not say which member each row is for: it is {held}. Use MemberLoader, or put a list "
+                f"of names under {self.members_key!r}."
+            )
+        return batch[self.members_key]
+
+    def configure_optimizers(self) -> Any:
+        groups = [
+            {"params": self._owned[name], "lr": rate, "initial_lr": rate, "name": name}
+            for name, rate in ((name, member.learning_rate) for name, member in self.population.items())
+        ]
+        optimizer = self._optimizer(groups) if self._optimizer else torch.optim.AdamW(groups, weight_decay=0.0)
+        if self._schedule is None:
+            return optimizer
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._schedule)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    # Training --------------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        strategy = self.trainer.strategy
+        if not isinstance(strategy, (SingleDeviceStrategy, DDPStrategy)):
+            raise ValueError(
+                f"A population trains on one device or with strategy='ddp', not with {type(strategy).__name__}: "
+                "every process holds all members."
+            )
+        if self.population.model.device != strategy.root_device:
+            self.population.model.to(strategy.root_device)
+
+    def on_train_start(self) -> None:
+        self._totals = None
+        if self._random_states is not None:
+            restore_random_states(self._random_states)
+            self._random_states = None
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        members = self.members_of(batch)
+        self.population.routing.set(members)  # until `backward` is done: checkpointed layers run again in it
+        try:
+            sums, counts = self._sums_and_counts(batch, members)
+        except BaseException:
+            self.population.routing.clear()
+            raise
+        if self._totals is None:
+            self._totals = torch.zeros(len(self.population), 2, device=sums.device)
+        self._totals.index_add_(0, self._index(members).to(sums.device), torch.stack([sums.detach(), counts], dim=1))
+        loss = sums.sum()
+        if self.trainer.world_size > 1:  # data parallelism waits for a gradient of every parameter
+            absent = [p for name in self.population if name not in members for p in self._owned[name]]
+            loss = loss + sum((p.view(-1)[0] * 0.0 for p in absent), torch.zeros_like(loss))
+        return loss
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().backward(loss, *args, **kwargs)
+        finally:
+            self.population.routing.clear()
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Makes each member's gradient, so far that of a sum, that of its mean."""
+        assert self._totals is not None
+        totals = self.trainer.strategy.reduce(self._totals, reduce_op="sum").tolist()
+        self._totals = None
+        undo = self.trainer.accumulate_grad_batches * self.trainer.world_size  # both have divided the gradient
+        means = {}
+        for (name, parameters), (total, count) in zip(self._owned.items(), totals, strict=True):
+            if count == 0:
+                for parameter in parameters:
+                    parameter.grad = None
+                continue
+            means[name] = total / count
+            torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], undo / count)
+        if means:
+            self._log_means("train_loss", means)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips the gradient of each member by itself."""
+        if gradient_clip_algorithm == "value":
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif gradient_clip_val:
+            for parameters in self._owned.values():
+                torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+
+    def start_over(self, name: str) -> None:
+        """Forget what was learnt of a slot's former weights: optimizer moments and gradients; take its learning rate.
+
+        To be called after the member has been replaced in the population.
+        """
+        rate = self.population[name].learning_rate
+        for parameter in self._owned[name]:
+            parameter.grad = None
+        if self._totals is not None:
+            self._totals[self._places[name]] = 0.0
+        for optimizer in self.trainer.optimizers:
+            for parameter in self._owned[name]:
+                optimizer.state.pop(parameter, None)
+            schedulers = [c.scheduler for c in self.trainer.lr_scheduler_configs if c.scheduler.optimizer is optimizer]
+            for place, group in enumerate(optimizer.param_groups):
+                if group.get("name") != name or group["initial_lr"] == rate:
+                    continue
+                group["lr"] = rate * (group["lr"] / group["initial_lr"] if group["initial_lr"] else 1.0)
+                group["initial_lr"] = rate
+                for scheduler in (s for own in schedulers for s in getattr(own, "_schedulers", [own])):
+                    if hasattr(scheduler, "base_lrs"):
+                        scheduler.base_lrs[place] = rate
+
+    # Evaluation ------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate("val_loss", batch)
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate("test_loss", batch)
+
+    def log_rows(self, metric: str, values: Tensor, members: Sequence[str], counts: Tensor | None = None) -> None:
+        """Count rows of an evaluation step towards a metric: logged at its end, for each member and as their mean.
+
+        Args:
+            metric (`str`): Logged as `<metric>/<member>`, and `<metric>` for the mean over members.
+            values (`torch.Tensor` of shape `(rows,)`): Value of each row, or its sum over `counts` terms.
+            members (`Sequence[str]`): Member of each row.
+            counts (`torch.Tensor` of shape `(rows,)`, *optional*): Terms of each row; one if unset.
+        """
+        counts = torch.ones_like(values) if counts is None else counts
+        rows = torch.stack([values.detach().double().cpu(), counts.detach().double().cpu()], dim=1)
+        totals = self._evaluated.setdefault(metric, torch.zeros(len(self.population), 2, dtype=torch.float64))
+        totals.index_add_(0, self._index(members), rows)
+
+    def on_validation_epoch_start(self) -> None:
+        self._evaluated = {}
+
+    def on_validation_epoch_end(self) -> None:
+        for metric, totals in self._evaluated.items():
+            if self.trainer.world_size > 1:
+                totals = self.trainer.strategy.reduce(totals.to(self.device), reduce_op="sum")
+            rows = zip(self.population, totals.tolist(), strict=True)
+            self._log_means(metric, {name: total / count for name, (total, count) in rows if count})
+        self._evaluated = {}
+
+    on_test_epoch_start, on_test_epoch_end = on_validation_epoch_start, on_validation_epoch_end
+
+    # Checkpoints -----------------------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> dict:
+        """The table of members, saved with the adapters."""
+        return {
+            "members": [member.to_json() for member in self.population.values()],
+            "modules": list(self.population.routing.layers),
+        }
+
+    def set_extra_state(self, state: dict) -> None:
+        members = [Member.from_json(row) for row in state["members"]]
+        saved, own = [member.id for member in members], list(self.population)
+        if saved != own:
+            raise ValueError(f"The checkpoint holds the members {saved}, but this population has {own}.")
+        modules = list(self.population.routing.layers)
+        if state["modules"] != modules:
+            differ = sorted(set(state["modules"]) ^ set(modules))
+            raise ValueError(
+                f"The checkpoint's adapters cover other modules than this population's: {differ[:4]}. Use the base "
+                "and the LoRA settings that it was saved with."
+            )
+        for member in members:
+            self.population.restore(member)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["random_states"] = collect_random_states(self.trainer.world_size)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self._trainer is not None and self._trainer.state.fn == "fit":
+            self._random_states = checkpoint.get("random_states")
+
+    def teardown(self, stage: str) -> None:
+        self.adapters.to(self.population.model.device)  # Lightning has taken them to the CPU
+
+    # Helpers ---------------------------------------------------------------------------------------------------
+
+    def _index(self, members: Sequence[str]) -> Tensor:
+        return torch.tensor([self._places[name] for name in members])
+
+    def _sums_and_counts(self, batch: Any, members: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Sum of losses and number of terms of each row, both `(rows,)` and float32."""
+        losses = self.row_losses(batch)
+        sums, counts = losses if isinstance(losses, tuple) else (losses, torch.ones_like(losses))
+        for tensor in (sums, counts):
+            if tensor.shape != (len(members),):
+                raise ValueError(
+                    f"The loss has shape {tuple(tensor.shape)}, but the batch has {len(members)} rows: return one "
+                    "value per row (reduction='none'), not their mean."
+                )
+        return sums.float(), counts.detach().float()
+
+    def _evaluate(self, metric: str, batch: Any) -> None:
+        members = self.members_of(batch)
+        with self.population.route(members), _evaluation_mode(self.population.model):
+            sums, counts = self._sums_and_counts(batch, members)
+        self.log_rows(metric, sums, members, counts)
+
+    def _log_means(self, metric: str, means: Mapping[str, float]) -> None:
+        self.log(metric, sum(means.values()) / len(means), prog_bar=True)
+        self.log_dict({f"{metric}/{name}": mean for name, mean in means.items()})
+
+
+@contextlib.contextmanager
+def _evaluation_mode(model: nn.Module) -> Iterator[None]:
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
