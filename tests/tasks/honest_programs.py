@@ -1248,7 +1248,7 @@ def f(a, b):
     fa, fb = factor(a), factor(b)
     shared = fa.keys() & fb.keys()
     same = math.prod(p ** min(fa[p], fb[p]) for p in shared) == gcd(a, b)
-    return same, sorted(shared), mean(fa), median(fb), isqrt(a)
+    return same, sorted(shared), round(mean(fa), 3), median(fb), isqrt(a)
 """,
         "360, 84",
     ),

@@ -50,7 +50,7 @@ def recorded(trainer):
     [
         {},
         {"balance_rows": True},
-        {"balance_rows": True, "num_teachers": 1, "num_students": 2, "num_generations": 4},
+        {"balance_rows": True, "num_teachers": 1, "num_students": 2, "num_generations": 4, "prompts_per_teacher": 2},
         {"balance_rows": True, "num_teachers": 1, "num_students": 1, "shared_member": True},
         {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
     ],
@@ -68,7 +68,8 @@ def test_history_tells_what_was_learned_from(make_trainer, settings):
     assert rows + sum(own["unlearned_rows"] for own in totals.values()) == 3 * args.completions_per_round
     if args.balance_rows:
         assert len({own["rows"] for own in totals.values()}) == 1
-        assert args.rows_per_round == (args.num_teachers + args.num_students) * args.num_generations
+        groups = (args.num_teachers + args.num_students) * args.prompts_per_teacher
+        assert args.rows_per_round == groups * args.num_generations
 
 
 def test_updates_count_optimizer_steps_and_not_those_held_back(make_trainer):
@@ -136,7 +137,7 @@ def test_a_balanced_run_resumes_exactly(make_trainer):
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"num_teachers": 1, "num_students": 4, "prompts_per_teacher": 2}, "num_generations to at least 4"),
+        ({"num_teachers": 1, "num_students": 4, "prompts_per_teacher": 4}, "num_generations to at least 4"),
         ({"num_teachers": 0, "num_students": 2}, "needs self-play"),
         ({"per_device_train_batch_size": 3}, "8 rows a round .num_teachers=2 x 2 and num_students=2 x 2"),
     ],

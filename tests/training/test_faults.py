@@ -1,5 +1,6 @@
 """What fails around the trainer does not end the run: the executor, an unwritable folder."""
 
+import itertools
 import json
 import os
 import threading
@@ -15,10 +16,11 @@ PROGRAM = "```python\ndef f(x):\n    return [x, {}]\n```\n```input\n1\n```\n```o
 
 
 def writing_programs(trainer):
-    """Teachers write valid tasks, so that there is something to execute."""
+    """Teachers write valid tasks, each a new one, so that there is something to execute."""
+    numbers = itertools.count()
 
     def change(drawn, members):
-        return [c._replace(text=PROGRAM.format(c.ids[0] % 3, c.ids[0] % 3)) for c in drawn]
+        return [c._replace(text=PROGRAM.format(n, n)) for c, n in zip(drawn, numbers)]
 
     trainer.source.sampler = Altered(trainer.source.sampler, change)
     return trainer

@@ -25,12 +25,18 @@ def member_state(trainer, name):
 
 
 def swap_rows_of(trainer, victim):
-    """Replace one member's completions by other tokens of the same shape."""
+    """Replace one member's completions by other tokens; all members' have one length, in every round.
+
+    A round's loss is divided by its tokens and multiplied again for each member: with another number of tokens all
+    members' bits would change, though not their updates.
+    """
+    length = trainer.args.max_completion_length
 
     def swap(drawn, members):
+        full = [c._replace(ids=([t % 250 + 5 for t in c.ids] * length)[:length]) for c in drawn]
         return [
             c._replace(ids=[(t + 11) % 250 + 5 for t in c.ids], text="other") if m == victim else c
-            for c, m in zip(drawn, members, strict=True)
+            for c, m in zip(full, members, strict=True)
         ]
 
     trainer.source.sampler = Altered(trainer.source.sampler, swap)
@@ -41,8 +47,7 @@ def swap_rows_of(trainer, victim):
 def test_isolation_of_members(make_trainer, victim, settings):
     def run(swapped):
         trainer = make_trainer(rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings)
-        if swapped:
-            swap_rows_of(trainer, victim)
+        swap_rows_of(trainer, victim if swapped else None)
         trainer.train()
         return {name: member_state(trainer, name) for name in trainer.population}
 
@@ -55,8 +60,7 @@ def test_isolation_with_more_members_than_rows_in_a_micro_batch(make_trainer):
         trainer = make_trainer(
             rewards=only_text_reward, num_teachers=4, num_students=4, per_device_train_batch_size=3, max_steps=1
         )
-        if swapped:
-            swap_rows_of(trainer, "student_2")
+        swap_rows_of(trainer, "student_2" if swapped else None)
         trainer.train()
         return {name: member_state(trainer, name) for name in trainer.population}
 
