@@ -50,6 +50,7 @@ def main(folder: str, kill: tuple | None, steps: int = 6) -> None:
     )
     perturb(trainer.population, 0.1)
     trainer.source.sampler = Altered(trainer.source.sampler, plausible)
+    trainer.source.self_play.lengths = None  # eight tokens would hold none of the answers written below
     if kill is not None:
         arm(*kill)
     trainer.train(resume_from_checkpoint="auto")
@@ -65,7 +66,7 @@ def plausible(drawn, members):
     def text(completion, member):
         a, b = completion.ids[0] % 3, completion.ids[1] % 3
         if member.startswith("teacher"):
-            return f"```python\ndef f(x):\n    return [x, {a}]\n```\n```input\n{b}\n```"
+            return f"```python\ndef f(x, new={completion.ids}):\n    return [x, {a}]\n```\n```input\n{b}\n```"
         return f"```output\n[{a}, {b}]\n```\n```input\n{a}\n```"
 
     return [c._replace(text=text(c, m)) for c, m in zip(drawn, members, strict=True)]
