@@ -185,6 +185,10 @@ class _Phase:
 
         hush()
         _, args = parse(list(recipe))
+        if args.beta:
+            raise ValueError(
+                f"beta={args.beta}: children do not start at the base, towards which it pulls. Set it to 0.0."
+            )
         size = args.num_generations
         forced = {
             "num_teachers": 1,

@@ -188,3 +188,15 @@ def test_rows_of_a_member_are_compute_matched(make_trainer):
 
 def test_text_of_reads_both_forms():
     assert text_of("a") == text_of([{"role": "assistant", "content": "a"}]) == "a"
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_penalty_towards_where_members_do_not_start_is_told(make_trainer, monkeypatch, moved):
+    said = []
+    monkeypatch.setattr("trl_populora.training.callbacks.logger.warning", said.append)
+    trainer = make_trainer(beta=0.1, max_steps=1)
+    for name in trainer.population:
+        for factor in trainer.population.factors(name).values():
+            factor.B.data.fill_(0.01 if moved and name == "student_1" else 0.0)
+    trainer.train()
+    assert [text for text in said if "beta=0.1" in text and "student_1 does not start" in text] == said[:moved]

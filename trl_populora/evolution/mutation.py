@@ -60,8 +60,8 @@ def layer_gaussian(
 ) -> Factors:
     """M2: `X' = X + eps std(X) N(0, 1)` for both factors X of every matrix in ceil(fraction L) random layers of L.
 
-    Space: factors, not invariant to the gauge. Invariants: the other layers, bit for bit. A constant factor (B = 0 of
-    a fresh adapter) has no scale of its own and takes that of LoRA's initial A, 1 / sqrt(3 d_in).
+    Space: factors, not invariant to the gauge. Invariants: the other layers, bit for bit. B = 0 of
+    a fresh adapter stays 0, so that `dW` does. A constant A takes the scale of LoRA's initial A, 1 / sqrt(3 d_in).
 
     Args:
         eps (`float`, *optional*, defaults to `0.1`): Noise relative to the factor's standard deviation, at least 0.
@@ -103,7 +103,8 @@ def gaussian(
 ) -> Factors:
     """M4: `X' = X + eps std(X) N(0, 1)` for both factors X of every adapted matrix.
 
-    Space: factors, not invariant to the gauge. A constant factor takes LoRA's init scale, as in `layer_gaussian`.
+    Space: factors, not invariant to the gauge. B = 0 stays 0 and a constant A takes LoRA's init scale, as in
+    `layer_gaussian`.
 
     Args:
         eps (`float`, *optional*, defaults to `0.15`): Noise relative to the factor's standard deviation, at least 0.
@@ -139,7 +140,7 @@ def neftune(
     for path in common_paths(parents):
         factor, own = parents[0][path], child[path]
         if alpha_n is None:
-            bound = eps * math.sqrt(3) * _scale(factor.A, factor)
+            bound = eps * math.sqrt(3) * _scale_of_A(factor)
         else:
             bound = alpha_n / math.sqrt(factor.A.numel())
         add_noise(factor.A, scratch_for(own.A).uniform_(-1, 1, generator=rng), scale=bound, out=own.A)
@@ -171,18 +172,22 @@ def _add_gaussian(
     for path in common_paths(parents):
         factor, own = parents[0][path], child[path]
         if layer_of(path) in layers:
-            for X, Y in zip(factor[:2], own[:2]):
-                add_noise(X, scratch_for(Y).normal_(generator=rng), scale=eps * _scale(X, factor), out=Y)
+            for X, Y, scale in zip(factor[:2], own[:2], (_scale_of_A(factor), _std(factor.B))):
+                add_noise(X, scratch_for(Y).normal_(generator=rng), scale=eps * scale, out=Y)
         else:
             copy_update(factor, out=own, seed=0)
     return child
 
 
-def _scale(X: Tensor, factor: Factor) -> float:
-    """Standard deviation of a factor's entries, or that of LoRA's initial A for a constant factor."""
+def _scale_of_A(factor: Factor) -> float:
+    """Standard deviation of A's entries, or that of LoRA's initial A where A is constant."""
+    return _std(factor.A) or initial_bound(factor) / math.sqrt(3)
+
+
+def _std(X: Tensor) -> float:
+    """Standard deviation of a factor's entries."""
     wide = X if X.dtype == torch.float32 and X.device.type == "cpu" else X.double()  # both sum up in float64
-    std = float(wide.std(correction=0))
-    return std if std > 0 else initial_bound(factor) / math.sqrt(3)
+    return float(wide.std(correction=0))
 
 
 def _share(fraction: float, total: int) -> int:

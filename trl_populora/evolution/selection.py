@@ -19,7 +19,7 @@ class Candidate:
     Attributes:
         name (`str`): Its slot.
         fitness (`float`): Higher is better.
-        age (`int`): Steps since it came into being.
+        age (`int`): Rounds since it came into being.
     """
 
     name: str

@@ -37,6 +37,15 @@ class RoundCallback(TrainerCallback):
         self.trainer.guard.remember()
         if state.global_step == 0 and self.trainer.accelerator.is_main_process:
             self.trainer.folder.start(overwrite=args.overwrite_output_dir)
+            away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
+            if away:
+                logger.warning(
+                    f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: it would undo "
+                    "what was learned before. Set beta to 0.0, or start from fresh adapters."
+                )
+
+    def _has_moved(self, name: str) -> bool:
+        return any(factor.B.any() for factor in self.trainer.population.factors(name).values())
 
     def on_step_end(self, args, state, control, **kwargs):
         trainer = self.trainer

@@ -391,11 +391,12 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
     @property
     def fixed_settings(self) -> dict:
-        """What a run cannot change on its way: rounds are counted by it, and buffers filled."""
+        """What a run cannot change on its way: rounds are counted, buffers filled and members held back by it."""
         return {
             "num_iterations": self.num_iterations,
             "task_types": list(self.task_types) if self.num_teachers else [],
             "self_play": self.num_teachers > 0,
+            "beta": self.beta,
         }
 
     @property
