@@ -40,8 +40,8 @@ class RoundCallback(TrainerCallback):
             away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
             if away:
                 logger.warning(
-                    f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: it would undo "
-                    "what was learned before. Set beta to 0.0, or start from fresh adapters."
+                    f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: "
+                    "what was learned before would be undone. Set beta to 0.0, or start from fresh adapters."
                 )
 
     def _has_moved(self, name: str) -> bool:
