@@ -182,7 +182,7 @@ def test_an_executor_that_is_dropped_ends_its_servers_without_waiting_for_them()
     while not executor._workers[0]._servers[0, True]._process:
         threading.Event().wait(0.01)
     pool = executor._pool
-    with pool._changed:  # whatever lock is held where garbage is collected
+    with pool._lock:  # whatever lock is held where garbage is collected
         del executor
         gc.collect()
     with pytest.raises((RuntimeError, CancelledError)):

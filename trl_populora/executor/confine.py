@@ -86,11 +86,17 @@ def leave_watcher(client: int) -> None:
         handles = [os.pidfd_open(client)]
     except OSError:
         handles = []
+    watcher, end = os.pipe()  # of which the watcher keeps the end for as long as it lives
     pid = os.fork()
     if pid == 0:
+        os.close(end)
         # Two servers with the same count of jobs would otherwise show their programs the same pid.
         _write_file("/proc/sys/kernel/ns_last_pid", str(1000 + int.from_bytes(os.urandom(2), "little") % 20000))
         die_with_parent()
+        if select.select([watcher], [], [], 0)[0]:
+            os._exit(1)  # it was killed before this process asked to die with it
+        for descriptor in (watcher, *handles):
+            os.close(descriptor)
         return
     os.close(0)  # only the server itself may hold the control channel
     poll = select.poll()

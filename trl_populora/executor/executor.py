@@ -131,12 +131,19 @@ class Executor:
         """
         if self._pool is not None and self._pool.has_thread():
             raise RuntimeError("run_many waits for the thread that calls it: use submit in callbacks of futures.")
-        future = self.submit(jobs)
+        batch = Batch(jobs)
+        # Not by `Future.result`: a handler that raises there may leave the future locked, or raise something else.
+        under_way = threading.Lock()
+        under_way.acquire()
+        batch.future.add_done_callback(lambda _: under_way.release())
         try:
-            return future.result()
+            self._put(batch)
+            while not under_way.acquire(timeout=0.2):  # a signal just before this call does not end it
+                pass
+            return batch.future.result()
         except BaseException:
-            if not future.done():  # an interrupt: nothing must go on behind the caller's back
-                future.cancel()
+            if not batch.future.done():  # an interrupt: nothing must go on behind the caller's back
+                batch.future.cancel()
                 self.close()
             raise
 
@@ -156,11 +163,11 @@ class Executor:
             `RuntimeError`: where programs cannot be confined.
         """
         batch = Batch(jobs)
-        if not batch.results:
-            batch.future.set_result([])
-        else:
-            while not self._started().put(batch):  # closed in between
-                pass
+        try:
+            self._put(batch)
+        except BaseException:  # an interrupt: no one else knows of these jobs
+            batch.future.cancel()
+            raise
         return batch.future
 
     def stream(self, jobs: Iterable[Job], *, ahead: int | None = None) -> Iterator[Execution]:
@@ -201,7 +208,11 @@ class Executor:
             with self._changing:
                 pool, self._pool = self._pool, None
             if pool is not None:
-                pool.close()
+                try:
+                    pool.close()
+                except BaseException:  # an interrupt: the rest goes on without the caller
+                    _thread.start_new_thread(pool.close, ())
+                    raise
 
     def __enter__(self) -> Executor:
         return self
@@ -221,6 +232,13 @@ class Executor:
         """For tests and benchmarks, which look at servers from outside."""
         return self._pool.workers if self._pool is not None else []
 
+    def _put(self, batch: Batch) -> None:
+        if not batch.results:
+            batch.future.set_result([])
+        else:
+            while not self._started().put(batch):  # closed in between
+                pass
+
     def _started(self) -> Pool:
         if self._owner != os.getpid():  # forked: the servers belong to the parent process
             self._reset()
@@ -231,11 +249,16 @@ class Executor:
                 raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
             limits, modules = self.limits, self._modules
+            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._statistics)
             try:
-                pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._statistics)
-            except ServerLost as error:
-                raise RuntimeError(f"The executor cannot start: {error}.") from None
-            self._pool = pool
+                pool.start()
+                self._pool = pool
+            except BaseException as error:  # an interrupt, too
+                self._pool = None
+                pool.close()
+                if isinstance(error, ServerLost):
+                    raise RuntimeError(f"The executor cannot start: {error}.") from None
+                raise
             if levels.level(pool.held) == "L1":
                 warnings.warn(
                     "Programs are confined by seccomp alone: Landlock and namespaces do not work here "

@@ -9,7 +9,6 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .records import Execution, Job, Status
@@ -44,6 +43,9 @@ class Batch:
         self.taken = 0
         self.finished = 0
         self.over = False
+        self.pool: Pool | None = None
+        known = weakref.ref(self)  # which refers to its future, whose callbacks live as long
+        self.future.add_done_callback(lambda future: _cancelled(future, known()))
 
 
 class Pool:
@@ -60,14 +62,18 @@ class Pool:
         statistics (`Statistics`):
             Where to count.
 
-    Raises:
-        `RuntimeError`, `ServerLost`: if the first worker cannot start a server.
+    Attributes:
+        held (`list[str]`):
+            The measures that hold, see `levels`.
     """
 
     def __init__(self, slots: int, make_worker: Callable[[], Worker], statistics: Statistics) -> None:
         self.workers: list[Worker] = []
         self.statistics = statistics
-        self._changed = threading.Condition()
+        # Entered as a lock, never as a condition: `with` then takes and gives it back without a place in between where
+        # a signal handler could raise and leave it taken.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._make_worker = make_worker
         self._slots = slots
         self._most_workers = 2 * slots
@@ -76,29 +82,36 @@ class Pool:
         self._open = 0  # batches that are not over
         self._busy_since = 0.0
         self._closed = False
-        first = make_worker()
-        self.held = first.probe()
-        self._add_worker(first)
-        while len(self.workers) < slots:
-            self._add_worker(make_worker())
+        self.held: list[str] = []
+
+    def start(self) -> None:
+        """
+        Start the workers. Whatever it raises, `close` ends those that were started.
+
+        Raises:
+            `RuntimeError`, `ServerLost`: if the first worker cannot start a server.
+        """
+        self.workers += [self._make_worker() for _ in range(self._slots)]  # `close` knows them from now on
+        self.held = self.workers[0].probe()
+        for worker in self.workers:
+            self._start(worker)
 
     def put(self, batch: Batch) -> bool:
         """Add a batch of at least one job; whether the pool takes it, which it does unless it was closed."""
-        with self._changed:
+        with self._lock:
             if self._closed:
                 return False
             if not self._open:
                 self._busy_since = time.monotonic()
             self._open += 1
+            batch.pool = self
             self._batches.append(batch)
             self._changed.notify(len(batch.jobs))
-        known = weakref.ref(batch)  # which refers to its future, whose callbacks live as long
-        batch.future.add_done_callback(lambda future: self._cancelled(future, known()))
         return True
 
     def close(self) -> None:
         """Cancel what waits, kill what runs, end the workers."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             waiting = list(self._batches)
             self._changed.notify_all()
@@ -135,12 +148,12 @@ class Pool:
                 _log.exception("A callback of an executor's future failed.")
             finally:
                 if not lent:
-                    with self._changed:
+                    with self._lock:
                         self._slots += 1  # this thread takes it again if there is a job: no one to notify
 
     def _take(self) -> tuple[Batch, int] | None:
         """Wait for a job and a slot; the job's batch and its place there, or `None` once the pool is closed."""
-        with self._changed:
+        with self._lock:
             self._idle += 1
             self._changed.wait_for(lambda: self._closed or self._batches and self._slots)
             self._idle -= 1
@@ -155,38 +168,37 @@ class Pool:
             return batch, index
 
     def _lend_slot(self) -> None:
-        with self._changed:
+        with self._lock:
             self._slots += 1
             if self._idle:
                 self._changed.notify()
             elif self._batches and len(self.workers) < self._most_workers and not self._closed:
-                with suppress(RuntimeError):  # no more threads: then the others wait for this program
-                    self._add_worker(self._make_worker())
+                worker = self._make_worker()
+                self.workers.append(worker)
+                try:
+                    self._start(worker)
+                except RuntimeError:  # no more threads: then the others wait for this program
+                    self.workers.remove(worker)
 
-    def _add_worker(self, worker: Worker) -> None:
+    def _start(self, worker: Worker) -> None:
         worker.start(lambda: self._serve(worker))
-        self.workers.append(worker)
 
     def _finish(self, batch: Batch, index: int, execution: Execution) -> None:
-        with self._changed:
+        with self._lock:
             batch.results[index] = execution
             batch.finished += 1
-            if batch.finished < len(batch.jobs) or not self._end(batch):
+            if batch.finished < len(batch.jobs) or not self.end(batch):
                 return
         if batch.future.set_running_or_notify_cancel():
             batch.future.set_result(batch.results)  # pyright: ignore[reportArgumentType]
 
     def _fail(self, batch: Batch, error: BaseException) -> None:
-        if self._end(batch) and batch.future.set_running_or_notify_cancel():
+        if self.end(batch) and batch.future.set_running_or_notify_cancel():
             batch.future.set_exception(error)
 
-    def _cancelled(self, future: Future, batch: Batch | None) -> None:
-        if batch is not None and self._end(batch) and future.cancelled():
-            future.set_running_or_notify_cancel()  # tells `concurrent.futures.wait`
-
-    def _end(self, batch: Batch) -> bool:
-        """Whether the batch was not over before."""
-        with self._changed:
+    def end(self, batch: Batch) -> bool:
+        """Drop what nobody has taken of a batch; whether it was not over before."""
+        with self._lock:
             if batch.over:
                 return False
             batch.over = True
@@ -198,3 +210,8 @@ class Pool:
             for status, count in Counter(result.status for result in batch.results if result).items():
                 self.statistics.counts[status] += count
             return True
+
+
+def _cancelled(future: Future, batch: Batch | None) -> None:
+    if batch is not None and batch.pool is not None and batch.pool.end(batch) and future.cancelled():
+        future.set_running_or_notify_cancel()  # tells `concurrent.futures.wait`

@@ -93,6 +93,7 @@ class Server:
         flags = ["-s", "-S", "-P", "-X", "utf8", "-W", "ignore"]
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control = ours
             with theirs:
                 theirs.setblocking(True)  # whatever default the caller has set for its own sockets
                 self._process = subprocess.Popen(
@@ -104,7 +105,6 @@ class Server:
                     cwd="/",
                     start_new_session=True,
                 )
-            self._control = ours
             ours.settimeout(START_SECONDS)
             ours.send(marshal.dumps(self.settings | {"client": os.getpid()}), socket.MSG_NOSIGNAL)
             answer = ours.recv(1 << 16)

@@ -6,10 +6,12 @@ machine spoiled.
 
 from __future__ import annotations
 
+import _thread
 import marshal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from queue import SimpleQueue
 from random import Random
 
 from . import canonical, verdict
@@ -62,15 +64,19 @@ class Worker:
         return server.held
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start the thread."""
-        self._thread = threading.Thread(target=work, name="populora-executor", daemon=True)
-        self._thread.start()
+        """Start the thread. Raises `RuntimeError` if there can be no more threads."""
+
+        def begin() -> None:
+            self._thread = threading.current_thread()
+            work()
+
+        _start_thread(threading.Thread(target=begin, name="populora-executor", daemon=True))
 
     def is_current_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
     def close(self) -> None:
-        """Kill the program that runs, if any, end the thread and the servers."""
+        """Kill the program that runs, if any, end the thread and the servers. Nothing must be left for it to do."""
         self._closing = True
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -124,6 +130,22 @@ class Worker:
                 break
             server.close()  # whatever is wrong with it, the next one is new
         return execution
+
+
+def _start_thread(thread: threading.Thread) -> None:
+    """Start a thread by way of another, where no signal handler can raise and leave it half started."""
+    answers: SimpleQueue[RuntimeError | None] = SimpleQueue()
+
+    def start() -> None:
+        try:
+            thread.start()
+            answers.put(None)
+        except RuntimeError as error:
+            answers.put(error)
+
+    _thread.start_new_thread(start, ())
+    if (error := answers.get()) is not None:
+        raise error
 
 
 def _another_order(job: Job, kind: int) -> list[int]:

@@ -1,0 +1,118 @@
+"""A signal handler may raise between almost any two instructions: no such place may leave anything behind."""
+
+import _thread
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from trl_populora.executor import Execution, Executor, Job, Status
+from trl_populora.executor import executor as module
+from trl_populora.executor.worker import Worker
+
+
+LONG = Job("def f():\n    while True: pass", ((),))
+SHORT = Job("def f(): return 5", ((),))
+DONE = Execution(Status.OK, (), 0.0, 0)
+
+
+class Bare(Worker):
+    """A worker without processes, of which there would be too many."""
+
+    started: set = set()
+    busy: set = set()
+
+    def probe(self):
+        self.started.add(self)
+        return ["seccomp", "unprivileged", "landlock", "namespaces"]
+
+    def run(self, job, when_slow):
+        self.busy.add(self)
+        try:
+            end = time.monotonic() + 0.02
+            while job is LONG and time.monotonic() < end:
+                if self._closing:
+                    raise RuntimeError("closed")
+                time.sleep(0.0005)
+            return DONE
+        finally:
+            self.busy.discard(self)
+
+    def close(self):
+        super().close()
+        self.started.discard(self)
+
+
+def interrupted(call, at):
+    """
+    Make a call, and a signal arrive after so many instructions of it; whether there were so many.
+
+    The interpreter looks for signals after some instructions only, for instance after calls. So the trace function
+    must not raise by itself; and it ends by an iterator, since after a call it would be the one to be interrupted.
+    """
+    passed = 0
+
+    def trace(frame, event, _):
+        nonlocal passed
+        frame.f_trace_opcodes = True
+        passed += event == "opcode"
+        if passed == at:
+            sys.settrace(None)
+            for _ in map(_thread.interrupt_main, (signal.SIGINT,)):
+                return None
+        return trace
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(trace)
+        call()
+        time.sleep(0)  # where a signal that came last is found
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return passed >= at
+
+
+def test_an_interrupt_at_any_place_leaves_nothing_running(monkeypatch):
+    monkeypatch.setattr(module, "Worker", Bare)
+    for at in itertools.count(1, 7):
+        executor = Executor(2)
+        more = interrupted(lambda: executor.run_many([LONG] * 2), at)  # noqa: B023 (called here)
+        assert not Bare.busy and len(Bare.started) <= len(executor._workers), at
+        found = []
+        again = threading.Thread(target=lambda: found.extend(executor.run_many([SHORT])), daemon=True)  # noqa: B023
+        again.start()
+        again.join(20)
+        assert found == [DONE], at
+        executor.close()
+        assert not Bare.started, at
+        if not more:
+            break
+    assert at > 500
+    assert not [thread for thread in threading.enumerate() if thread.name == "populora-executor"]
+
+
+def test_a_server_whose_watcher_is_killed_at_once_ends():
+    """Between the fork and the request to be killed with the parent there is time for the parent to be killed."""
+    code = """
+import os, signal, sys, time
+from trl_populora.executor import confine
+fork = os.fork
+def fork_and_die():
+    watcher = os.getpid()
+    if fork():
+        os.kill(watcher, signal.SIGKILL)
+    while os.getppid() == watcher:
+        time.sleep(0.001)
+    return 0
+os.fork = fork_and_die
+confine.leave_watcher(os.getppid())
+os.write(1, b"serves on")
+"""
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.dirname(module.__file__)))}
+    process = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, timeout=60)
+    assert (process.returncode, process.stdout) == (-signal.SIGKILL, b"")
