@@ -105,9 +105,9 @@ class LateRewards:
         if not due or [row.player for row in due[0].rows] != [row.player for row in rows]:
             return [row._replace(reward=None) for row in rows], ()
         (due,) = due
-        same = {name for name in versions if due.versions.get(name) == versions[name]}
+        gone = {row.player for row in rows if due.versions.get(row.player) != versions.get(row.player)}
         settled = tuple(
-            one if one.member in same else replace(one, reward=None, learned=False) for one in due.proposals
+            replace(one, reward=None, learned=False) if one.member in gone else one for one in due.proposals
         )
         return [row._replace(reward=one.reward) for row, one in zip(due.rows, settled, strict=True)], settled
 
