@@ -5,7 +5,7 @@ import pytest
 from safetensors.torch import load_file
 
 from trl_populora import cli
-from trl_populora.cli import runs
+from trl_populora.cli import play, runs
 
 
 TASK = "```python\ndef f(x):\n    return x + 1\n```\n```input\n1\n```"
@@ -94,9 +94,35 @@ def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeyp
         "attempt 1: solved",
         "attempt 2: wrong",
         "attempt 3: refused",
-        "Solve rate 50%: an adversarial teacher earns 0.50",
+        "Solve rate 50%: with teacher_reward 'adversarial' the teacher earns 0.50 for this task.",
     ):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    "reward, rate, words",
+    [
+        ("frontier", 0.5, "'frontier' the teacher earns 1.00 for this task."),
+        ("learnability", 0.0, "'learnability' the teacher earns -0.50 for this task."),
+        ("solvable", 0.25, "'solvable' the teacher earns 0.75 for this task."),
+        ("solvable", 0.0, "'solvable' the teacher earns 0.00 for this task, and 1.00 if anybody else solves it."),
+    ],
+)
+def test_play_names_the_reward_of_the_run(reward, rate, words):
+    assert words in play.worth(rate, reward=reward)
+
+
+def test_play_reads_the_reward_from_the_run(run_folder, capsys, monkeypatch):
+    answers = {"teacher": [TASK], "student": ["```output\n3\n```"]}
+    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
+    real = runs.Run.setting
+
+    def setting(run, name, default):
+        return "solvable" if name == "teacher_reward" else real(run, name, default)
+
+    monkeypatch.setattr(runs.Run, "setting", setting)
+    assert cli.main(["play", run_folder]) == 0
+    assert "with teacher_reward 'solvable' the teacher earns 0.00" in capsys.readouterr().out
 
 
 def test_play_says_when_nothing_is_valid(run_folder, capsys, monkeypatch):

@@ -16,11 +16,12 @@ from trl_populora.diagnostics.dynamics import (
     dispersion,
     rating_residual,
 )
+from trl_populora.diagnostics.matched import MatchedGames
 from trl_populora.diagnostics.task_metrics import TASK_METRICS
 from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.self_play.rewards import role_rewards
-from trl_populora.tasks import Refusal, Task, task_types
+from trl_populora.tasks import INFRASTRUCTURE, Refusal, Task, task_types
 
 
 TASK = Task.create("code_o", "def f(x):\n    return x + 1", inputs=("1",), outputs=("2",), author="teacher_0", step=3)
@@ -87,11 +88,46 @@ def test_a_shared_member_has_both_sides():
         record(), ratings=ratings(), members=[member("agent_0", role="shared")], adapter_of=lambda player: "agent_0"
     )
     (agent,) = summary.members
-    assert (agent.validity, agent.solve_rate, agent.rows, agent.tokens) == (0.5, 0.5, 6, 46)
+    assert (agent.validity, agent.solve_rate) == (0.5, 0.5)
+    assert (agent.rows, agent.tokens) == (5, 42)  # nothing is learned from the row that the executor failed on
+    assert (agent.unlearned_rows, agent.unlearned_tokens) == (1, 4)
     assert agent.mu == ratings()["student_0"].mu
     metrics = round_metrics(summary)
     assert metrics["teachers/validity"] == 0.5 and metrics["solve_rate"] == 0.5
     assert "teachers/rating_dispersion" not in metrics
+
+
+def test_teachers_whose_rewards_wait_are_summed_up_by_what_they_learn_from_now():
+    own = record()
+    waiting = tuple(replace(one, learned=False) for one in own.proposals)
+    first = summarize_round(replace(own, proposals=waiting), **members_of_record()).members[0]
+    assert (first.reward, first.rows, first.tokens, first.prompt_tokens) == (None, 0, 0, 0)
+    assert (first.unlearned_rows, first.unlearned_tokens) == (0, 0)  # they wait
+    assert (first.validity, first.length, first.refusals) == (0.5, 15.0, {"no_program": 1})  # of what it wrote
+    due = (
+        Proposal("teacher_0", "code_o", "a", group=0, task=TASK, reward=1.0, tokens=7, prompt_tokens=3),
+        Proposal("teacher_0", "code_o", "b", group=0, refusal=Refusal("no_program"), reward=-0.5, tokens=5),
+        Proposal("teacher_0", "code_o", "c", group=0, task=TASK, tokens=9, learned=False),  # of its predecessor
+    )
+    later = summarize_round(replace(own, proposals=waiting, late_proposals=due), **members_of_record()).members[0]
+    assert (later.reward, later.rows, later.tokens, later.prompt_tokens) == (0.25, 2, 12, 3)
+    assert (later.unlearned_rows, later.unlearned_tokens) == (1, 9)
+    assert (later.validity, later.length) == (0.5, 15.0)
+
+
+def members_of_record():
+    return {"ratings": ratings(), "members": [member("teacher_0"), member("student_0")]}
+
+
+def test_a_proposal_that_the_executor_failed_on_is_neither_valid_nor_invalid():
+    spared = Proposal("teacher_0", "code_o", "text", group=0, refusal=INFRASTRUCTURE, tokens=6)
+    own = record()
+    summary = summarize_round(replace(own, proposals=(*own.proposals, spared)), **members_of_record())
+    teacher = summary.members[0]
+    assert (teacher.validity, teacher.rows, teacher.unlearned_rows) == (0.5, 2, 1)
+    summary = summarize_round(replace(own, proposals=(spared, spared)), **members_of_record())
+    assert summary.members[0].validity is None and summary.alarms == ()
+    assert "teachers/validity" not in round_metrics(summary)
 
 
 def test_a_member_without_rows_is_listed():
@@ -296,3 +332,23 @@ def test_members_may_take_some_rounds_to_meet():
     early, late = (summarize_round(record(number), ratings=apart, members=members) for number in (3, 4))
     assert early.alarms == ()
     assert "2 groups" in late.alarms[0]
+
+
+def test_members_may_take_some_rounds_to_meet_a_child():
+    """A replaced member's tally is empty, so right after a replacement the graph of games falls apart."""
+    both = Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"])
+    games = [Outcome(teacher, student, 4, 2) for teacher in both.teachers for student in both.students]
+    matched, versions = MatchedGames(), dict.fromkeys((*both.teachers, *both.students), 0)
+
+    def alarms(number):
+        members = [member(name, version=version) for name, version in versions.items()]
+        return summarize_round(record(number), ratings=both, members=members, matched=matched).alarms
+
+    both.update(games)
+    assert [alarms(number) for number in range(10)] == [()] * 10
+    both.inherit("student_1", ["student_0"])
+    versions["student_1"] = 1
+    both.update([Outcome("teacher_1", "student_0", 4, 2)])
+    assert [bool(alarms(number)) for number in range(10, 16)] == [False] * 4 + [True] * 2
+    both.update(games)
+    assert alarms(16) == ()

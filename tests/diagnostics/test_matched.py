@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.diagnostics.matched import MIN_TASKS, PATIENCE, WINDOW, MatchedGames, Tally
+from trl_populora.diagnostics.matched import AGE, MIN_TASKS, PATIENCE, WINDOW, MatchedGames, Tally
 from trl_populora.self_play.records import Attempt, RoundRecord
 from trl_populora.tasks import INFRASTRUCTURE, Refusal, Task
 
@@ -141,6 +141,34 @@ def test_a_pair_that_meets_seldom_is_judged_by_its_meetings():
     (alarm,) = games.alarms(TEACHERS, STUDENTS)
     assert "student_0 solved no task of teacher_0 " in alarm
     assert games.disengaged("teacher_0", "student_0") == 0 and games.disengaged("teacher_0") is None
+
+
+def test_a_pair_that_has_not_met_for_many_rounds_is_not_called():
+    games = one_sided(MatchedGames(), False, PATIENCE, 4)
+    (alarm,) = games.alarms(TEACHERS, STUDENTS)
+    assert "student_0 solved no task of teacher_0 " in alarm
+
+    def others(number):
+        return observe(games, played(number, attempts("teacher_1", "student_0", [[True, False]])))
+
+    for number in range(PATIENCE, AGE):
+        assert others(number).alarms(TEACHERS, STUDENTS) == [alarm], "all five meetings are young enough"
+    assert others(AGE).alarms(TEACHERS, STUDENTS) == []
+    assert games.window("teacher_0", "student_0").tasks == (PATIENCE - 1) * 4
+    for number in range(AGE + 1, AGE + PATIENCE):
+        others(number)
+    assert games.window("teacher_0", "student_0") == Tally()
+
+
+def test_it_is_known_since_when_the_present_members_play():
+    games = one_sided(MatchedGames(), True, 3, 1)
+    assert games.since == 0
+    for number in (3, 4):
+        observe(games, played(number), teacher_1=2)
+        assert games.since == 3
+    again = MatchedGames()
+    again.load_state_dict(json.loads(json.dumps(games.state_dict())))
+    assert observe(again, played(5), teacher_1=2).since == 3
 
 
 def test_the_games_of_a_replaced_member_are_forgotten():

@@ -157,6 +157,7 @@ def test_spared_answers_are_counted_and_in_no_mean(executor, tasks):
     assert (scores["bad"].pass_at_1, scores["bad"].spared) == (0, 0)  # nothing of its was run
     assert scores["mean"].pass_at_1 == pytest.approx((8 * 0.5 + 0) / 9)  # of task 3 only the bad answer is judged
     assert scores["mean"].spared == 1
+    assert scores["mean"].well_formed == pytest.approx(8 / 17)  # of 18 answers one is spared
     nothing_runs = evaluate(Failing(executor, lambda job: True, times=9).run_many, ["good"])
     assert nothing_runs["good"].by_type == {"code_o": 1}  # judged by value
     assert nothing_runs["good"].spared == 6
@@ -178,7 +179,10 @@ def test_the_metric_counts_spared_answers_apart(executor, tasks):
     predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
     predictions[0] = "nothing"
     result = metric.compute(predictions=predictions, references=references)
-    assert result == {"accuracy": pytest.approx(2 / 3), "well_formed": pytest.approx(8 / 9), "spared": 6}
+    assert result == {"accuracy": pytest.approx(2 / 3), "well_formed": pytest.approx(2 / 3), "spared": 6}
+    others = [i for i, task in enumerate(tasks) if task.type != "code_o"]
+    result = metric.compute(predictions=[predictions[i] for i in others], references=[references[i] for i in others])
+    assert result["spared"] == 6 and np.isnan([result["accuracy"], result["well_formed"]]).all()
 
 
 def test_round_and_evaluation_have_one_referee(executor, tasks):

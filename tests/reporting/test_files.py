@@ -4,7 +4,9 @@ import struct
 import pytest
 
 from trl_populora.reporting import family_tree, model_card, read_history, run_summary, save_plots
+from trl_populora.reporting.model_card import PAID_TASKS
 from trl_populora.reporting.plots import PLOTS, running_mean
+from trl_populora.self_play.rewards import TEACHER_REWARDS
 
 
 EVENT = {
@@ -96,6 +98,14 @@ def test_summary_of_a_student_that_met_no_valid_task(run, rounds):
     assert "no task of a teacher to solve lately" in text
 
 
+def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
+    from dataclasses import replace
+
+    spared = tuple(replace(one, validity=None) for one in rounds[-1].members)
+    text = run_summary(str(run), [replace(rounds[-1], members=spared)], base="tiny")
+    assert "no proposal judged in the last round" in text and "mean reward" not in text
+
+
 def test_family_tree_lists_members_without_descendants(run):
     tree = family_tree(run, ["teacher_0"])
     assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree
@@ -120,6 +130,11 @@ def test_model_card(run):
     rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
     assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
     assert "| `pairing` | `a/b` |" in card
+    assert "valid Python tasks, students" in card
+    for reward, words in PAID_TASKS.items():
+        told = model_card(table, base_model="org/base", settings={"teacher_reward": reward})
+        assert f"to propose valid Python tasks {words}, students to solve them" in told
+    assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
     local = model_card(table | {"shared_member": True}, base_model=str(run))
     assert "base_model" not in yaml.safe_load(local.split("---")[1])
     assert 'subfolder="student_0"' in local

@@ -124,7 +124,8 @@ def test_teachers_learn_from_a_round_when_it_is_settled(executor):
     assert [row.completion for row in taught] == [row.completion for row in first.rows if row.role == "teacher"]
     assert [row.prompt for row in taught] == [row.prompt for row in first.rows if row.role == "teacher"]
     for row, then, now in zip(taught, first.record.proposals, third.record.late_proposals, strict=True):
-        assert replace(now, reward=0) == replace(then, reward=0)
+        assert replace(now, reward=0) == replace(then, reward=0, learned=True)
+        assert not then.learned, "it waits"
         assert row.reward == now.reward == (1.0 if then.valid else -1.0)
         assert not then.valid or then.reward == 0.0, "what was known in its own round"
     shape = [(row.player, row.role) for row in first.rows]
@@ -153,6 +154,8 @@ def test_rows_of_a_teacher_that_was_replaced_carry_no_reward(executor):
         if row.role == "teacher":
             rewards[row.player].add(row.reward)
     assert rewards["teacher_1"] == {None} and None not in rewards["teacher_0"]
+    learned = {name: {one.learned for one in second.record.late_proposals if one.member == name} for name in old}
+    assert learned == {"teacher_0": {True}, "teacher_1": {False}}
 
 
 def test_waiting_rewards_go_into_a_checkpoint(executor):
@@ -166,6 +169,35 @@ def test_waiting_rewards_go_into_a_checkpoint(executor):
         side.late.note({task.id for task in side.late.unsolved[:1]})
     rows, proposals = ([], ())
     assert [game.late.exchange(9, rows, proposals, {})] == [other.late.exchange(9, rows, proposals, {})]
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+def test_rows_that_would_wait_no_longer_are_dropped(executor, lower):
+    game, sampler = game_of(executor, rounds=3)
+    play_on(game, sampler, 3)
+    other, own = game_of(executor, rounds=lower)
+    other.late.load_state_dict(game.late.state_dict())
+    assert [one["round"] for one in other.late.state_dict()] == [2][:lower]
+    assert bool(other.late.unsolved) == bool(lower)
+    record = other.play(own, round=3, step=3).record
+    known = {one.task.id for one in (*record.proposals, *record.late_proposals) if one.task is not None}
+    assert {one.task.id for one in record.extra_attempts} <= known
+    assert bool(record.late_proposals) == bool(lower)
+
+
+def test_tasks_that_were_given_up_are_left_alone_while_they_wait(executor):
+    """In their own round they get 4 + 3 attempts: a limit of 8 is reached in the next."""
+    game, sampler = game_of(executor, rounds=4, valid=0.6)
+    game.buffer.max_unsolved_tries = 8
+    first = {one.task.id for one in game.play(sampler, round=0, step=0).record.proposals if one.valid}
+    second = game.play(sampler, round=1, step=1).record
+    assert first <= {one.task.id for one in second.extra_attempts}
+    assert game.buffer.given_up >= len(first) and first <= {task.id for task in game.late.unsolved}
+    third = game.play(sampler, round=2, step=2).record
+    played = {one.task.id for one in (*third.attempts, *third.extra_attempts)}
+    assert first and not first & played
+    young = {one.task.id for one in second.proposals if one.valid}
+    assert young & {one.task.id for one in third.extra_attempts}, "those of round 1 are still tried"
 
 
 def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor):
@@ -198,6 +230,10 @@ def test_metrics_of_tasks(executor):
     assert metrics["unsolved_reward"] == 1.0, "the others are always solved and pay nothing"
     assert metrics["never_solved"] == len({one.task.id for one in unsolved}) / len({one.task.id for one in valid})
     assert (metrics["duplicates"], metrics["extra_rows"], metrics["given_up"]) == (0.0, 0.0, 0.0)
+    late_game, late_sampler = game_of(executor, able=("student_1",), rounds=1)
+    first, second = (one.record for one in play_on(late_game, late_sampler, 2))
+    assert "unsolved_reward" not in task_metrics(first, late_game.buffer), "no teacher learned yet"
+    assert task_metrics(second, late_game.buffer)["unsolved_reward"] == 1.0
     assert task_metrics(RoundRecord(0, 0), TaskBuffer()) == {"given_up": 0.0, "extra_rows": 0.0}
 
 
@@ -218,6 +254,28 @@ def test_a_teacher_that_repeats_itself_is_refused(executor):
     again = game.play(repeat, round=1, step=1).record
     assert {one.refusal.reason for one in again.proposals} == {"duplicate"}
     assert task_metrics(again, game.buffer)["duplicates"] == 1.0
+
+
+def test_the_copy_of_a_proposal_that_the_executor_failed_on_is_spared_like_it(executor):
+    game, sampler = game_of(executor, able=("student_0",), types=("code_o",))
+    text = "```python\ndef f(x):\n    return x + 78\n```\n```input\n1\n```"
+    real = game.run_many
+
+    def failing(jobs):
+        fails = [job.program.endswith("x + 78") for job in jobs]
+        return [replace(e, status=Status.INFRA_ERROR, values=()) if f else e for e, f in zip(real(jobs), fails)]
+
+    def repeat(prompts, members, *, seed):
+        drawn = sampler(prompts, members, seed=seed)
+        return [Completion(text) if m == "teacher_0" else one for one, m in zip(drawn, members)]
+
+    game.run_many = failing
+    record = game.play(repeat, round=0, step=0).record
+    own = [one for one in record.proposals if one.member == "teacher_0"]
+    assert [(one.refusal.reason, one.reward) for one in own] == [("infra_error", None)] * G
+    game.run_many = real
+    again = [one for one in game.play(repeat, round=1, step=1).record.proposals if one.member == "teacher_0"]
+    assert [one.refusal and one.refusal.reason for one in again] == [None, *["duplicate"] * (G - 1)]
 
 
 def length(text) -> int:

@@ -72,6 +72,39 @@ def test_history_tells_what_was_learned_from(make_trainer, settings):
         assert args.rows_per_round == groups * args.num_generations
 
 
+def test_with_rewards_that_wait_history_tells_what_was_learned_from_in_each_round(make_trainer):
+    """The outsider counts the rows with a reward that the trainer was given; a child's first ones have none."""
+    seen, summaries, weights = [], [], []
+
+    def look(summary):
+        rows = [row for row in trainer.source.played.rows if row.reward is not None]
+        counts = {name: Counter() for name in trainer.population}
+        for row in rows:
+            own = {"rows": 1, "prompt_tokens": len(row.completion.prompt_ids), "tokens": len(row.completion.ids)}
+            counts[row.player].update(own)
+        seen.append(counts)
+        summaries.append(summary)
+        weights.append({name: [p.clone() for p in trainer.population.parameters(name)] for name in trainer.population})
+
+    late = {"teacher_reward": "solvable", "solvable_rounds": 1, "evolution_interval": 2}
+    trainer = make_trainer(max_steps=4, on_round=look, **late)
+    before = {name: [p.clone() for p in trainer.population.parameters(name)] for name in trainer.population}
+    trainer.train()
+    child = next(event["slot"] for event in summaries[1].events if event["slot"].startswith("teacher"))
+    for number, (summary, counts) in enumerate(zip(summaries, seen, strict=True)):
+        for member in summary.members:
+            own = {name: getattr(member, name) for name in ("rows", "prompt_tokens", "tokens")}
+            assert own == {name: counts[member.name][name] for name in own}
+            idle = member.role == "teacher" and (number == 0 or (number, member.name) == (2, child))
+            assert (member.rows, member.updates) == ((0, 0) if idle else (2 if member.role == "teacher" else 4, 1))
+            assert (member.reward is None) == idle
+            assert member.unlearned_rows == (2 if idle and number else 0)
+    same = {name: all(map(torch.equal, before[name], weights[0][name])) for name in before}
+    assert same == {name: name.startswith("teacher") for name in before}, "no update without a row to learn from"
+    rows = sum(one.rows + one.unlearned_rows for summary in summaries for one in summary.members)
+    assert rows == 4 * trainer.args.completions_per_round - 4, "those of the last round wait"
+
+
 def test_updates_count_optimizer_steps_and_not_those_held_back(make_trainer):
     trainer = make_trainer(max_steps=4, num_iterations=2)
     broken = trainer.population.parameters("student_1")[0]

@@ -36,7 +36,9 @@ def run(options) -> int:
     with make_executor(opened) as executor:
         task = propose(opened, types[name], teacher, sampler=sampler, executor=executor, options=options, rng=rng)
         if task is not None:
-            solve(types[name], task, student, sampler=sampler, executor=executor, options=options)
+            rate = solve(types[name], task, student, sampler=sampler, executor=executor, options=options)
+            if rate is not None:
+                print(worth(rate, reward=opened.setting("teacher_reward", "adversarial")))
     return 0
 
 
@@ -82,8 +84,8 @@ def propose(opened, task_type, teacher: str, *, sampler, executor, options, rng)
     return chosen[0]
 
 
-def solve(task_type, task, student: str, *, sampler, executor, options) -> None:
-    """Draw attempts at a task and tell which solve it."""
+def solve(task_type, task, student: str, *, sampler, executor, options) -> float | None:
+    """Draw attempts at a task, tell which solve it, and return their share; `None` if none could be judged."""
     from ..evaluation import grade
 
     prompt = task_type.solve_prompt(task)
@@ -106,9 +108,19 @@ def solve(task_type, task, student: str, *, sampler, executor, options) -> None:
     judged = [verdict.solved for verdict in grades if not verdict.spared]
     if not judged:
         print("\nThe executor failed on every attempt: see `populora doctor`.")
-        return
-    rate = sum(judged) / len(judged)
-    print(f"\nSolve rate {100 * rate:.0f}%: an adversarial teacher earns {1 - rate:.2f} for this task.")
+        return None
+    return sum(judged) / len(judged)
+
+
+def worth(rate: float, *, reward: str) -> str:
+    """What the task earns its teacher under the run's `teacher_reward`, which may ask whether others solve it."""
+    from ..self_play.rewards import RewardSettings, teacher_reward
+
+    settings = RewardSettings(teacher=reward)
+    alone, helped = (teacher_reward(rate, solved_elsewhere=other, settings=settings) for other in (False, True))
+    others = "" if helped == alone else f", and {helped:.2f} if anybody else solves it"
+    earned = f"with teacher_reward {reward!r} the teacher earns {alone:.2f} for this task{others}."
+    return f"\nSolve rate {100 * rate:.0f}%: {earned}"
 
 
 def show(title: str, text: str) -> None:

@@ -39,13 +39,16 @@ class MemberSummary:
         name (`str`): Member.
         role (`str`): `"teacher"`, `"student"` or `"shared"` (one adapter plays both; its rating is the student's).
         version (`int`): Which occupant of the slot played.
-        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if none counts.
-        validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals.
+        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if none counts. With
+            `solvable_rounds` a teacher's rows are the late ones, which are paid for good.
+        validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals. Those on
+            which the executor failed are left out.
         solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
             teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
         mu, sigma (`float`): Rating after the round.
         length (`float`): Mean length of the completions it wrote, in tokens.
-        rows (`int`): Rows it learned from: completions it wrote, each with its prompt.
+        rows (`int`): Rows it learned from: completions it wrote, each with its prompt, that have a reward. With
+            `solvable_rounds` a teacher's are of an earlier round.
         tokens (`int`): Completion tokens of those rows.
         refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
@@ -55,9 +58,11 @@ class MemberSummary:
         delta_norm (`float` or `None`): Frobenius norm of its update `dW` over all matrices, in rounds that measure it.
         effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
         prompt_tokens (`int`): Prompt tokens of the rows it learned from.
-        unlearned_rows, unlearned_tokens (`int`): Completions it wrote and did not learn from (`balance_rows`), and
-            their tokens.
-        updates (`int`): Optimizer steps it took in this round; 0 when the guard held it back or set it back.
+        unlearned_rows, unlearned_tokens (`int`): Completions that it does not learn from, ever, and their tokens:
+            left out by `balance_rows`, without a reward, or a predecessor's. Rows that wait (`solvable_rounds`) count
+            when their time has come.
+        updates (`int`): Optimizer steps it took in this round; 0 without rows to learn from, and when the guard held
+            it back or set it back.
     """
 
     name: str
@@ -114,7 +119,7 @@ class RoundSummary:
         attempts, solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Matched attempts of this round, and those
             that solved their task.
         window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
-            rounds in which the present occupants of the two slots met.
+            rounds in which the present occupants of the two slots met, none of them older than 50 rounds.
         residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
         rewards (`dict[str, float]`): Headline numbers of each role's rows in self-play, by name of the metric
             ([`self_play.rewards.role_rewards`]).
@@ -197,8 +202,10 @@ def summarize_round(
     """
     proposals: dict[str, list[Proposal]] = {}
     attempts: dict[str, list[Attempt]] = {}
-    for proposal in record.proposals:
-        proposals.setdefault(adapter_of(proposal.member), []).append(proposal)
+    settled: dict[str, list[Proposal]] = {}
+    for own, group in ((proposals, record.proposals), (settled, record.settled_proposals)):
+        for proposal in group:
+            own.setdefault(adapter_of(proposal.member), []).append(proposal)
     for attempt in record.attempts:
         attempts.setdefault(adapter_of(attempt.member), []).append(attempt)
     members = tuple(members)
@@ -216,6 +223,7 @@ def summarize_round(
             member,
             proposals.get(member.id, []),
             attempts.get(member.id, []),
+            settled.get(member.id, []),
             rating=ratings[player[member.id]],
             games=(matched, (player[member.id], None) if member.role == "teacher" else (None, player[member.id])),
             grad_norm=(grad_norms or {}).get(member.id),
@@ -224,8 +232,8 @@ def summarize_round(
     )
     games = tuple(tuple(int(n) for n in row) for row in ratings.games)
     met = [[int(n) for n in row] for row in ratings.games + ratings.forfeits]
-    # In the first rounds most members have yet to meet; that is no alarm.
-    settled = record.round >= 2 * max(len(ratings.teachers), len(ratings.students))
+    # In the first rounds, and after a replacement, some have yet to meet; that is no alarm.
+    acquainted = record.round - matched.since >= 2 * max(len(ratings.teachers), len(ratings.students))
     pairs = [[(teacher, student) for student in ratings.students] for teacher in ratings.teachers]
     newest = [[matched.newest(*pair) for pair in row] for row in pairs]
     window = [[matched.window(*pair) for pair in row] for row in pairs]
@@ -247,7 +255,7 @@ def summarize_round(
         seconds=dict(seconds or {}),
         alarms=(
             *matched.alarms(ratings.teachers, ratings.students),
-            *collapse_alarms(rows, met if settled else (), coverage=coverage_history),
+            *collapse_alarms(rows, met if acquainted else (), coverage=coverage_history),
         ),
         solve_rate=matched.solve_rate(),
         solve_rates=_rates(matched.by_type()),
@@ -265,6 +273,7 @@ def _summarize_member(
     member: Member,
     proposals: list[Proposal],
     attempts: list[Attempt],
+    settled: list[Proposal],
     *,
     rating: Rating,
     games: tuple[MatchedGames, tuple[str | None, str | None]],
@@ -277,18 +286,19 @@ def _summarize_member(
     for item in items:
         if item.refusal is not None:
             refusals[item.refusal.reason] = refusals.get(item.refusal.reason, 0) + 1
-    written, learned = sum(item.tokens for item in items), [item for item in items if item.learned]
+    taught = [*settled, *attempts]
+    learned = [item for item in taught if item.learned and item.reward is not None]
     tokens = sum(item.tokens for item in learned)
     return MemberSummary(
         name=member.id,
         role=member.role,
         version=member.version,
-        reward=mean(item.reward for item in items),
-        validity=mean(float(item.valid) for item in proposals),
+        reward=mean(item.reward for item in taught),
+        validity=mean(float(item.valid) for item in proposals if not is_spared(item.refusal)),
         solve_rate=matched.solve_rate(*scope),
         mu=rating.mu,
         sigma=rating.sigma,
-        length=written / max(len(items), 1),
+        length=sum(item.tokens for item in items) / max(len(items), 1),
         rows=len(learned),
         tokens=tokens,
         refusals=refusals,
@@ -297,8 +307,8 @@ def _summarize_member(
         fill_rate=fill_rate,
         solve_rate_filled=solve_rate_filled,
         prompt_tokens=sum(item.prompt_tokens for item in learned),
-        unlearned_rows=len(items) - len(learned),
-        unlearned_tokens=written - tokens,
+        unlearned_rows=len(taught) - len(learned),
+        unlearned_tokens=sum(item.tokens for item in taught) - tokens,
     )
 
 

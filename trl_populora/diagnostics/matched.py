@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 WINDOW = 10
 """Rounds in which a pair met (a member played, anybody played) over which it is judged. Our choice."""
+AGE = 50
+"""Rounds after which a meeting has no part any more: those who met have learned since. Our choice: in a population of
+8 + 8 that is paired at random, a pair meets 6 times in as many."""
 PATIENCE = 5
 """So many of them it takes at least to call disengagement. Our choice."""
 MIN_TASKS = 20
@@ -60,6 +63,10 @@ class MatchedGames:
         rotation (`int`, *optional*, defaults to 1): Rounds after which every task type has had its turn:
             ceil(types / prompts per teacher).
 
+    Attributes:
+        round (`int`): Newest round.
+        since (`int`): First round in which the present members played together: 0, or the one after a replacement.
+
     Games of a member that was replaced are forgotten: every number is about the present occupants of the slots.
     """
 
@@ -67,7 +74,7 @@ class MatchedGames:
         if rotation < 1:
             raise ValueError(f"rotation={rotation} must be at least 1")
         self.rotation = rotation
-        self.round = -1
+        self.round, self.since = -1, 0
         self._versions: dict[str, int] = {}
         self._rounds: dict[Scope, deque[tuple[int, dict[str, Tally]]]] = {}
 
@@ -79,6 +86,8 @@ class MatchedGames:
             teachers (`Collection[str]`): Players that propose.
             versions (`Mapping[str, int]`): Player -> version of the member that acted for it.
         """
+        if self._versions and self._versions != versions:
+            self.since = record.round
         same = {name for name, version in versions.items() if self._versions.get(name, version) == version}
         self._rounds = {scope: rounds for scope, rounds in self._rounds.items() if same.issuperset({*scope} - {None})}
         self._versions, self.round = dict(versions), record.round
@@ -102,7 +111,7 @@ class MatchedGames:
         return sum(self.by_type(teacher, student).values(), Tally())
 
     def window(self, teacher: str | None = None, student: str | None = None) -> Tally:
-        """Games of the last `WINDOW` rounds in which these met."""
+        """Games of the last `WINDOW` rounds in which these met, of the last `AGE` rounds."""
         return sum((tally for _, types in self._last((teacher, student)) for tally in types.values()), Tally())
 
     def solve_rate(self, teacher: str | None = None, student: str | None = None) -> float | None:
@@ -134,7 +143,7 @@ class MatchedGames:
 
         A member is named where it met more than one opponent. The words do not change while the case lasts.
         """
-        pairs = [pair for pair in product(teachers, students) if self._rounds.get(pair)]
+        pairs = [pair for pair in product(teachers, students) if self._last(pair)]
         opponents = Counter(name for pair in pairs for name in pair)
         scopes = [EVERYBODY]
         scopes += [(name, None) for name in teachers if opponents[name] > 1]
@@ -156,11 +165,12 @@ class MatchedGames:
             [*scope, [[number, {name: list(tally) for name, tally in types.items()}] for number, types in window]]
             for scope, window in self._rounds.items()
         ]
-        return {"round": self.round, "versions": dict(self._versions), "rounds": rounds}
+        return {"round": self.round, "since": self.since, "versions": dict(self._versions), "rounds": rounds}
 
     def load_state_dict(self, state: Mapping) -> None:
         """Take over a `state_dict`."""
-        self.round, self._versions, self._rounds = state["round"], dict(state["versions"]), {}
+        self.round, self.since = state["round"], state["since"]
+        self._versions, self._rounds = dict(state["versions"]), {}
         for teacher, student, rounds in state["rounds"]:
             window = self._rounds[teacher, student] = self._window()
             for number, types in rounds:
@@ -170,7 +180,8 @@ class MatchedGames:
         return deque(maxlen=max(WINDOW, self.rotation))
 
     def _last(self, scope: Scope) -> list[tuple[int, dict[str, Tally]]]:
-        return list(self._rounds.get(scope, ()))[-WINDOW:]
+        rounds = [one for one in self._rounds.get(scope, ()) if one[0] > self.round - AGE]
+        return rounds[-WINDOW:]
 
 
 def _words(extreme: int, teacher: str | None, student: str | None) -> str:

@@ -28,13 +28,13 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
         `dict[str, float]`:
             - `unsolved`: share of valid, played proposals that their student never solved (s = 0).
             - `unsolved_reward`: share of teachers' positive rewards that such proposals earned, of those that teachers
-              learn from in this round.
+              learn from in this round. No key in the first H rounds of `solvable_rounds`.
             - `never_solved`: share of the proposed tasks in the buffer, among those tried, that nobody ever solved.
             - `given_up`: proposed tasks in the buffer that are not shown or played any more.
             - `duplicates`: share of proposals refused because the task exists.
             - `extra_rows`: attempts that nobody learns from (`solvable_attempts`).
     """
-    paid = record.late_proposals or record.proposals
+    paid = record.settled_proposals
     played = [one for one in record.proposals if one.valid and one.solve_rate is not None]
     tries = [buffer.tries(task) for task in buffer.proposed()]
     duplicates = [one for one in record.proposals if one.refusal is not None and one.refusal.reason == "duplicate"]

@@ -17,12 +17,12 @@ HELD_OUT_SEED = 1_000_003  # far from the seeds that runs use, so that another r
 
 @dataclass(frozen=True)
 class Score:
-    """Greedy pass@1 on a set of tasks. Spared answers (`tasks.Verdict`) are in no share but `well_formed`.
+    """Greedy pass@1 on a set of tasks. Spared answers (`tasks.Verdict`) are in no share.
 
     Attributes:
         pass_at_1 (`float`): Share of tasks solved.
         low, high (`float`): 95 % bootstrap interval over tasks.
-        well_formed (`float`): Share of completions from which an answer could be read.
+        well_formed (`float`): Share of judged completions from which an answer could be read.
         by_type (`dict[str, float]`): Task type -> share solved; without types that have no judged answer.
         spared (`int`): Answers left out because the executor failed on them, twice. In `"mean"`: of all members.
     """
@@ -141,4 +141,4 @@ def _score(tasks: Sequence[Task], solved: np.ndarray, read: np.ndarray) -> Score
     low, high = bootstrap_interval(rate)
     kinds = np.array([task.type for task in tasks])[known]
     by_type = {kind: float(rate[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
-    return Score(float(rate.mean()), low, high, float(read.mean()), by_type, int((~judged).sum()))
+    return Score(float(rate.mean()), low, high, float(read[judged].mean()), by_type, int((~judged).sum()))

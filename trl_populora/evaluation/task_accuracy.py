@@ -22,7 +22,7 @@ class TaskAccuracy(evaluate.Metric):
 
     Returns (from `compute`):
         `dict`: `accuracy` and `well_formed`, shares in [0, 1], and `spared`: answers that the executor failed to
-        judge, twice; they have no part in `accuracy`, which is NaN if there are no others.
+        judge, twice; they have no part in the shares, which are NaN if there are no others.
 
     Example:
         ```python
@@ -53,9 +53,10 @@ class TaskAccuracy(evaluate.Metric):
         else:
             with Executor() as executor:
                 grades = grade(tasks, predictions, task_types=self._types, run_many=executor.run_many)
-        judged = sum(not verdict.spared for verdict in grades)
+        judged = [verdict for verdict in grades if not verdict.spared]
+        n = len(judged) or float("nan")
         return {
-            "accuracy": sum(verdict.solved for verdict in grades) / judged if judged else float("nan"),
-            "well_formed": sum(not verdict.refused for verdict in grades) / len(grades),
-            "spared": len(grades) - judged,
+            "accuracy": sum(verdict.solved for verdict in judged) / n,
+            "well_formed": sum(not verdict.refused for verdict in judged) / n,
+            "spared": len(grades) - len(judged),
         }

@@ -12,6 +12,13 @@ from .tables import NOTHING, fill_ins, percent
 PACKAGES = ("torch", "trl", "transformers", "peft", "accelerate")
 PAPER = "2605.16727"
 TITLE = "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play"
+PAID_TASKS = {
+    "adversarial": "that their matched student fails",
+    "learnability": "that their matched student solves seldom, but not never",
+    "frontier": "that their matched student solves half of the time",
+    "solvable": "that their matched student fails and somebody of the population solves",
+}
+"""`teacher_reward` -> which valid tasks it pays for most, in words."""
 
 
 def versions() -> dict[str, str]:
@@ -37,11 +44,13 @@ def model_card(
         base_model (`str`): Hub id or path of the frozen base.
         repo_id (`str`, *optional*): Where the card will stand; used in its example.
         history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
-        settings (`Mapping`, *optional*): Settings worth telling, by name.
+        settings (`Mapping`, *optional*): Settings worth telling, by name; `teacher_reward` words the first sentences.
         versions (`Mapping`, *optional*): Package -> version.
     """
     members = table["members"]
-    sections = [_header(base_model), _introduction(table, base_model), _usage(repo_id, base_model, members, history)]
+    reward = str((settings or {}).get("teacher_reward"))
+    sections = [_header(base_model), _introduction(table, base_model, reward)]
+    sections.append(_usage(repo_id, base_model, members, history))
     if history:
         sections.append(_results(history))
     sections.append(_members(members))
@@ -62,15 +71,16 @@ def _header(base_model: str) -> str:
     return "\n".join(lines)
 
 
-def _introduction(table: Mapping, base_model: str) -> str:
+def _introduction(table: Mapping, base_model: str, teacher_reward: str) -> str:
     if table["shared_member"]:
         who = "One LoRA adapter that both proposes and solves Python reasoning tasks"
     else:
         who = f"{_plural(table['num_teachers'], 'teacher')} and {_plural(table['num_students'], 'student')}"
         who += ", each a LoRA adapter"
+    wanted = f" {PAID_TASKS[teacher_reward]}" if teacher_reward in PAID_TASKS else ""
     return (
         f"# A PopuLoRA population\n\n{who}, on the frozen base `{base_model}`. Teachers were trained to propose valid "
-        "Python tasks that their matched student fails, students to solve them; a sandboxed executor was the judge. "
+        f"Python tasks{wanted}, students to solve them; a sandboxed executor was the judge. "
         f"Method: [{TITLE}](https://huggingface.co/papers/{PAPER})."
     )
 

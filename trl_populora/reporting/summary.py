@@ -61,7 +61,9 @@ def strongest(summary: RoundSummary, role: str) -> str | None:
 
 
 def _quality(member: MemberSummary) -> str:
-    if member.validity is not None and member.role == "teacher":
+    if member.role == "teacher":
+        if member.validity is None:
+            return f"rating {member.mu:.1f}, no proposal judged in the last round"
         return f"rating {member.mu:.1f}, {percent(member.validity)} of its proposals valid in the last round"
     if member.fill_rate is not None and member.solve_rate is None:
         return f"rating {member.mu:.1f}, no task of a teacher to solve lately"

@@ -95,7 +95,7 @@ class LateRewards:
         Returns:
             `list[Row]` and `tuple[Proposal, ...]`: Rows of round `round - H` and their proposals with final rewards.
             Where there are none (the first H rounds, or another number of members since) the rows that were given,
-            without rewards, so that there are always as many.
+            without rewards, so that there are always as many. A predecessor's proposals are not `learned`.
         """
         if not self.rounds:
             return list(rows), ()
@@ -105,9 +105,9 @@ class LateRewards:
         if not due or [row.player for row in due[0].rows] != [row.player for row in rows]:
             return [row._replace(reward=None) for row in rows], ()
         (due,) = due
+        gone = {row.player for row in rows if due.versions.get(row.player) != versions.get(row.player)}
         settled = tuple(
-            one if due.versions.get(one.member) == versions.get(one.member) else replace(one, reward=None)
-            for one in due.proposals
+            replace(one, reward=None, learned=False) if one.member in gone else one for one in due.proposals
         )
         return [row._replace(reward=one.reward) for row, one in zip(due.rows, settled, strict=True)], settled
 
@@ -124,6 +124,8 @@ class LateRewards:
         ]
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered."""
+        newest = max((one["round"] for one in state), default=0)
         self._waiting = [
             Waiting(
                 one["round"],
@@ -132,6 +134,7 @@ class LateRewards:
                 RoundRecord.from_json(one["proposals"]).proposals,
             )
             for one in state
+            if one["round"] > newest - self.rounds
         ]
 
 

@@ -58,7 +58,8 @@ class Proposal:
         solve_rate (`float`, *optional*): Share of the attempts of the student that it went to that solved it.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
-        learned (`bool`, *optional*, defaults to `True`): Whether it is one of the rows to learn from.
+        learned (`bool`, *optional*, defaults to `True`): Whether it is one of the round's rows to learn from. With
+            `solvable_rounds` it is not: its copy among the `late_proposals` of a later round is.
     """
 
     member: str
@@ -143,6 +144,7 @@ class RoundRecord:
         extra_attempts (`tuple[Attempt, ...]`): Attempts that only ask whether anybody can solve a task: no games, and
             nobody learns from them.
         late_proposals (`tuple[Proposal, ...]`): Proposals of an earlier round that teachers learn from in this one.
+            Those of a teacher that was replaced since have no reward and are not `learned`.
     """
 
     round: int
@@ -154,6 +156,11 @@ class RoundRecord:
     guest_attempts: tuple[Attempt, ...] = ()
     extra_attempts: tuple[Attempt, ...] = ()
     late_proposals: tuple[Proposal, ...] = ()
+
+    @property
+    def settled_proposals(self) -> tuple[Proposal, ...]:
+        """Proposals with their final rewards: this round's or, where rewards wait, those whose time has come."""
+        return (*(proposal for proposal in self.proposals if proposal.learned), *self.late_proposals)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""

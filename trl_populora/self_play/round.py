@@ -168,7 +168,10 @@ class SelfPlay:
             for role, group in (("teacher", wrote), ("student", answered))
         )
         taught, late = self.late.exchange(round, taught, record.proposals, versions or {})
-        return PlayedRound(replace(record, late_proposals=late), taught + learned, clock.seconds)
+        if self.late.rounds:
+            waiting = tuple(replace(one, learned=False) for one in record.proposals)
+            record = replace(record, proposals=waiting, late_proposals=late)
+        return PlayedRound(record, taught + learned, clock.seconds)
 
     # Phases ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +199,7 @@ class SelfPlay:
     def _verify(self, asks: Sequence[_Ask], written: Sequence[Completion], step: int) -> tuple[Proposal, ...]:
         G = self.settings.num_generations
         drafts = [ask.type.parse_proposal(c.text, ask.references) for ask, c in zip(asks, written, strict=True)]
-        drafts = self._refuse_duplicates(asks, drafts)
+        drafts, first = self._refuse_duplicates(asks, drafts)
         jobs = {
             i: asks[i].type.proposal_job(draft) for i, draft in enumerate(drafts) if not isinstance(draft, Refusal)
         }
@@ -204,7 +207,7 @@ class SelfPlay:
         proposals = []
         for i, (ask, completion, draft) in enumerate(zip(asks, written, drafts, strict=True)):
             outcome = draft
-            if i in executions and executions[i].status is Status.INFRA_ERROR:
+            if first.get(i, i) in executions and executions[first.get(i, i)].status is Status.INFRA_ERROR:
                 outcome = INFRASTRUCTURE
             elif i in executions:
                 outcome = ask.type.finish_proposal(draft, executions[i], author=ask.name, step=step)
@@ -225,18 +228,23 @@ class SelfPlay:
             )
         return tuple(proposals)
 
-    def _refuse_duplicates(self, asks: Sequence[_Ask], drafts: Sequence[Draft | Refusal]) -> list[Draft | Refusal]:
-        """Refuse what the buffer knows and what a teacher writes twice in a round. Champions may repeat themselves."""
-        seen: set[tuple[str, str]] = set()
-        checked = []
-        for ask, draft in zip(asks, drafts, strict=True):
+    def _refuse_duplicates(
+        self, asks: Sequence[_Ask], drafts: Sequence[Draft | Refusal]
+    ) -> tuple[list[Draft | Refusal], dict[int, int]]:
+        """Refuse what the buffer knows and what a teacher writes twice in a round. Champions may repeat themselves.
+
+        Also returns, for each of these drafts, the number of the first like it: if that is spared, so is its copy.
+        """
+        first: dict[tuple[str, str], int] = {}
+        checked, like = [], {}
+        for i, (ask, draft) in enumerate(zip(asks, drafts, strict=True)):
             if isinstance(draft, Draft) and not ask.guest:
                 key = draft_key(draft)
-                if self.buffer.knows(key) or (ask.player, key) in seen:
+                like[i] = first.setdefault((ask.player, key), i)
+                if self.buffer.knows(key) or like[i] < i:
                     draft = Refusal("duplicate", "the task exists already, up to names and layout of the program")
-                seen.add((ask.player, key))
             checked.append(draft)
-        return checked
+        return checked, like
 
     def _pair(self, round: int, *, crossing: bool) -> list[Pairing]:
         """The round's pairings. A teacher's prompts are dealt out among its students."""
@@ -260,12 +268,18 @@ class SelfPlay:
         slots: dict[str, list[int]] = {student: [] for student in self.ratings.students}
         for pairing in pairings:
             slots[pairing.student] += [written[slot] if pairing.crossed else slot for slot in pairing.slots]
-        retry = self.late.unsolved
+        retry = self._open_tasks()
         return [
             game
             for student, indices in slots.items()
             for game in self._games(student, indices, proposals, round, retry)
         ]
+
+    def _open_tasks(self) -> list[Task]:
+        """Waiting tasks that nobody has solved, without those that the buffer has given up."""
+        waiting = self.late.unsolved
+        playable = {task.id for name in {task.type for task in waiting} for task in self.buffer.in_play(name)}
+        return [task for task in waiting if task.id in playable or task not in self.buffer]
 
     def _guest_game(self, proposal: Proposal, slot: int, guest: Guest) -> _Ask:
         task_type = self.task_types[proposal.type]
@@ -313,7 +327,7 @@ class SelfPlay:
             tried[game.task.id].add(game.player)
             if attempt.solved:
                 solved.add(game.task.id)
-        tasks = [*self.late.unsolved, *(proposal.task for proposal in proposals if proposal.task is not None)]
+        tasks = [*self._open_tasks(), *(proposal.task for proposal in proposals if proposal.task is not None)]
         asks = []
         for i, task in enumerate({task.id: task for task in tasks if task.id not in solved}.values()):
             students = [name for name in self.ratings.students if name not in tried[task.id]] or self.ratings.students

@@ -11,7 +11,7 @@ from accelerate.utils import broadcast
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from ..diagnostics import RoundSummary, round_metrics
+from ..diagnostics import MemberSummary, RoundSummary, round_metrics
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, evolve
 
@@ -57,7 +57,7 @@ class RoundCallback(TrainerCallback):
         # before evolution: members as they played
         summary = self._weighed(trainer.source.observe(grad_norms=trainer.member_grad_norms))
         updates, trainer.member_updates = trainer.member_updates, Counter()
-        summary = replace(summary, members=tuple(replace(one, updates=updates[one.name]) for one in summary.members))
+        summary = replace(summary, members=tuple(_updated(one, updates[one.name]) for one in summary.members))
         events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
             {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step
@@ -144,3 +144,8 @@ class RoundCallback(TrainerCallback):
             trainer.folder.append_round(summary, trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)
+
+
+def _updated(member: MemberSummary, updates: int) -> MemberSummary:
+    """The summary with the member's optimizer steps, which are no updates where no row of its has a reward."""
+    return replace(member, updates=updates if member.rows and member.reward is not None else 0)
