@@ -1,6 +1,7 @@
 """Proposals that would earn a teacher most under 1 - s and teach a student nothing, and what becomes of each.
 
-`fate` is the reason of its refusal, or `UNPAID`: a valid task whose teacher gets 0 under the reward `solvable`.
+`fate` is the reason of its refusal, or `UNPAID`: a valid task whose teacher gets 0 under the reward `solvable`. Three
+are `PAID` all the same: their outputs are so few that somebody guesses right. `solvable` does not catch these.
 `HONEST` tasks are for comparison: hard for the student that they go to, and paid, because somebody else solves them.
 """
 
@@ -56,6 +57,20 @@ def f(x):
         x = (1103515245 * x + 12345) % 2**31
     return x
 """
+FEW = """
+def f(x):
+    for _ in range(3000):
+        x = (1103515245 * x + 12345) % 2**31
+    return (x >> 16) % {outputs}
+"""
+PARITY = """
+def f(x):
+    n = 0
+    for _ in range(4000):
+        x = x * 48271 % 65537
+        n += x & 1
+    return n % 2
+"""
 ARX = """
 def f(a, b):
     for k in range(12):
@@ -108,8 +123,9 @@ DEGENERATE = (
     i("start of a walk through a table of 200 entries", UNPAID, TABLE, "157"),
     i("seed of a quadratic generator", UNPAID, SCRAMBLE, "271828"),
     o("sixty random letters", UNPAID, NOISE.format(length=60), "5"),
-    o("parity of 4,000 coin flips", UNPAID, "def f(x):\n    n = 0\n    for _ in range(4000):\n"
-      "        x = x * 48271 % 65537\n        n ^= x & 1\n    return n + x", "9"),
+    o("parity of 4,000 coin flips", PAID, PARITY, "9"),
+    o("3,000 rounds of the generator, modulo 5", PAID, FEW.format(outputs=5), "7"),
+    o("3,000 rounds of the generator, modulo 10", PAID, FEW.format(outputs=10), "7"),
     o("Collatz steps of a large number", UNPAID, "def f(n):\n    k = 0\n    while n != 1:\n"
       "        n = n // 2 if n % 2 == 0 else 3 * n + 1\n        k += 1\n    return k", "837799"),
     i("a product of two primes", UNPAID, "def f(p, q):\n    return p * q if 1 < p < q else 0", "1000003, 1000033"),

@@ -1,10 +1,13 @@
 """Two scripted students: one that sees only what is obvious, one that works things out by hand, up to a limit.
 
+Where an output is too much work but can only be one of a few numbers, both guess.
+
 They run the programs of `degenerate_tasks.py`, which are ours, in this process, and count byte codes: what a patient
 reader would have to do step by step.
 """
 
 import ast
+import random
 import sys
 
 from trl_populora.tasks import Task
@@ -13,17 +16,21 @@ from trl_populora.tasks.parsing import fence
 
 WEAK, STRONG = 12, 1500  # byte codes that a student follows
 MOST_CHARACTERS = 40  # of an answer that is worked out by hand
+MOST_OUTPUTS = 20  # among which a student guesses
 
 
 class Tired(Exception):
     pass
 
 
-def solve(task: Task, budget: int) -> str:
+def solve(task: Task, budget: int, rng: random.Random) -> str:
     """A completion that answers the task as well as the student can."""
     if task.type == "code_o":
         value = run(task.program, _values(task.input), budget)
-        return fence("output", value if value is not None and len(value) <= MOST_CHARACTERS else "'no idea'")
+        if value is None or len(value) > MOST_CHARACTERS:
+            outputs = few_outputs(task.program)
+            value = str(rng.randrange(outputs)) if outputs else "'no idea'"
+        return fence("output", value)
     if task.type == "code_i":
         kinds = [type(value) for value in _values(task.input)]  # which the program tells to whoever reads it
         fitting = [text for text in CANDIDATES if [type(value) for value in _values(text)] == kinds]
@@ -57,6 +64,15 @@ def run(program: str, arguments: tuple, budget: int) -> str | None:
         return None
     finally:
         sys.settrace(before)
+
+
+def few_outputs(program: str) -> int:
+    """The m of `return ... % m` at the end of a program, as every reader can see it, or 0."""
+    last = ast.parse(program).body[-1].body[-1]
+    value = last.value if isinstance(last, ast.Return) else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod) and isinstance(value.right, ast.Constant):
+        return value.right.value if value.right.value <= MOST_OUTPUTS else 0
+    return 0
 
 
 def _values(text: str) -> tuple:

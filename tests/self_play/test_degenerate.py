@@ -1,14 +1,16 @@
 """The committed list of degenerate tasks, each through a real round: parsed, run, matched, attempted, rewarded."""
 
 import ast
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.self_play.degenerate_tasks import DEGENERATE, HONEST, PAID, SCRAMBLE, UNPAID, Case
-from tests.self_play.solvers import STRONG, WEAK, run, solve
+from tests.self_play.degenerate_tasks import DEGENERATE, FEW, HONEST, PAID, SCRAMBLE, UNPAID, Case, proposal
+from tests.self_play.solvers import STRONG, WEAK, few_outputs, run, solve
 from trl_populora.self_play import Completion, Ratings, RewardSettings, RoundSettings, SelfPlay, TokenLimits
 from trl_populora.tasks import Task, TaskBuffer, seed_tasks, task_types
+from trl_populora.tasks.parsing import fence
 
 
 G = 2
@@ -34,7 +36,7 @@ def play(executor, case: Case, reward: str = "solvable"):
         settings=RoundSettings(num_generations=G, pairing="fixed", rewards=RewardSettings(teacher=reward)),
         lengths=TokenLimits(count, prompt=1200, answer=256),
     )
-    asked = {}
+    asked, luck = {}, random.Random(4)  # all three tasks with few outputs are guessed
 
     def remember(prompt_of):
         def wrapped(task):
@@ -53,7 +55,7 @@ def play(executor, case: Case, reward: str = "solvable"):
             answers = {"student_0": WEAK, "student_1": STRONG}
             return [
                 Completion(
-                    solve(asked[prompt[0]["content"]], answers[member])
+                    solve(asked[prompt[0]["content"]], answers[member], luck)
                     if member in answers
                     else next(written)
                     if member == "teacher_0"
@@ -87,7 +89,10 @@ def test_what_becomes_of_it(executor, case):
         assert proposal.reward == -1.0
         return
     assert proposal.valid, proposal.refusal
-    assert proposal.reward == (1.0 if case.fate == PAID else 0.0)
+    if case in HONEST or case.fate == UNPAID:
+        assert proposal.reward == (1.0 if case.fate == PAID else 0.0)
+    else:
+        assert proposal.reward > 0  # somebody guessed it: see `test_what_a_guess_earns`
     words = ("Important", "write nothing", "right answer is", "Do not answer")
     assert prompts and not any(word in text for word in words for text in prompts)
 
@@ -105,6 +110,42 @@ def test_under_the_papers_reward_impossible_tasks_earn_the_most(executor):
     assert play(executor, case)[0].proposals[0].reward == 0.0
 
 
+@pytest.mark.parametrize(("outputs", "expected"), [(2, 0.50), (5, 0.73), (10, 0.62), (20, 0.41)])
+def test_what_a_guess_earns(executor, outputs, expected):
+    """What `solvable` does not catch. Nobody can follow the task, everybody guesses one of m outputs.
+
+    With p = 1 / m, G attempts and n extra ones, the teacher earns (1 - p) - (1 - p)^(G + n) on average: its
+    student fails, and not everybody does.
+    """
+    attempts, extra, missed = 8, 4, 1 - 1 / outputs
+    assert missed - missed ** (attempts + extra) == pytest.approx(expected, abs=0.006)
+    rng, program = random.Random(outputs), FEW.format(outputs=outputs).strip("\n")
+    game = SelfPlay(
+        task_types={"code_o": task_types("compact")["code_o"]},
+        run_many=executor.run_many,
+        buffer=TaskBuffer(999, seed_tasks(8)),
+        ratings=Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"]),
+        settings=RoundSettings(
+            num_generations=attempts, solvable_attempts=extra, rewards=RewardSettings(teacher="solvable")
+        ),
+    )
+    fresh = iter(range(1, 10**6))
+
+    def sample(prompts, members, *, seed):
+        return [
+            Completion(
+                proposal(program, str(next(fresh)))
+                if member.startswith("teacher")
+                else fence("output", str(rng.randrange(few_outputs(program))))
+            )
+            for member in members
+        ]
+
+    rewards = [p.reward for round in range(8) for p in game.play(sample, round=round, step=round).record.proposals]
+    assert len(rewards) == 8 * 2 * attempts and min(rewards) >= 0.0
+    assert sum(rewards) / len(rewards) == pytest.approx(expected, abs=0.1)  # more than two standard errors
+
+
 def test_the_documentation_has_the_same_table():
     rows = [f"| {case.name} | `{case.type}` | {_shown(case.fate)} |" for case in DEGENERATE]
     text = DOCS.read_text()
@@ -112,4 +153,4 @@ def test_the_documentation_has_the_same_table():
 
 
 def _shown(fate: str) -> str:
-    return fate if fate == UNPAID else f"refused, `{fate}`"
+    return fate if fate == UNPAID else f"**{PAID}**: guessed" if fate == PAID else f"refused, `{fate}`"

@@ -1677,6 +1677,9 @@ INPUTS = {
     "assignments in another order": ("reverse = True\n\nitems = [\n  3,\n  1,\n]\n", "[3, 1], 2, True"),
     "assignments with semicolons": ("items = [3, 1]; k = 1", "[3, 1], 1"),
     "text that looks named": ("['a = 1', 'b=2, c=3']", "['a = 1', 'b=2, c=3']"),
+    "comments": ("[3, 1],  # f(x = 1), 'a\nk=1  # '", "[3, 1], 1"),
+    "a comment at the end": ("[3, 1], 1 # 2,", "[3, 1], 1"),
+    "assignments with comments": ("items = ['#']  # a\n# b\nk = 1  # c = 2", "['#'], 1"),
     "lines": ("[3,\n 1,\n 2],\n1", "[3, 1, 2], 1"),
     "nested": ("[(1, {'a'}), (0, {'b'})], 1", "[(1, {'a'}), (0, {'b'})], 1"),
 }

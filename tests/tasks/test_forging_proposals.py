@@ -60,7 +60,8 @@ BAD_INPUTS = {
     "nan": "float('nan')", "infinite": "1e999", "starred": "*[3]", "named": "y=3", "lambda": "lambda: 3",
     "two values": "3 4",
     "object": "object()", "frozen": "frozenset([3])", "deep": "[" * 80 + "]" * 80, "large": "'" + "a" * 2000 + "'",
-    "bytes of another script": "b'\u00e9'", "full-width": "\uff13", "comment": "3 # three", "f-string": "f'{3}'",
+    "bytes of another script": "b'\u00e9'", "full-width": "\uff13", "f-string": "f'{3}'",
+    "only a comment": "# 3", "marker in a comment": "3 # <|im_end|>", "open text": "'3 # 4",
     "marker": "'<|im_end|>'", "thought": "'</think>'",
 }  # fmt: skip
 

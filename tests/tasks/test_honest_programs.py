@@ -38,6 +38,24 @@ def test_honest_inputs_are_stored_as_positional_arguments(play, text, stored):
     assert task.input == stored
 
 
+STYLES = {
+    "test that is printed": ("def f(n):\n    return n * 2\n\nprint(f(3))", "4", "8"),
+    "test that is asserted": ("def f(n):\n    return n * 2\n\nassert f(2) == 4", "4", "8"),
+    "table of its own results": ("def f(n):\n    return n * 2\n\nTABLE = [f(i) for i in range(5)]", "4", "8"),
+    "amount of money": ("def f(n):\n    return round(n * 1.08, 2)", "19999.99", "21599.99"),
+    "exports": ("__all__ = ['f']\ndef f(n):\n    return n", "4", "4"),
+    "bytes": ("import struct\ndef f(n):\n    return struct.pack('>I', n).hex()", "258", "'00000102'"),
+    "array": ("from array import array\ndef f(n):\n    return list(array('i', [n] * 3))", "4", "[4, 4, 4]"),
+    "comment in the input": ("def f(xs, k):\n    return sorted(xs)[:k]", "[3, 1, 2], 2  # smallest two", "[1, 2]"),
+}
+
+
+def test_honest_styles_become_tasks(play):
+    outcomes = play.propose_all("code_o", [(proposal(program, given), ()) for program, given, _ in STYLES.values()])
+    found = {name: getattr(outcome, "output", outcome) for name, outcome in zip(STYLES, outcomes)}
+    assert found == {name: output for name, (_, _, output) in STYLES.items()}
+
+
 def test_answers_and_code_f_inputs_may_name_parameters_too(play):
     task = play.propose("code_i", proposal(honest_programs.SORT, "[3, 1, 2], 1"))
     assert play.solved(task, fence("input", "k = 1\nitems = [5, 1]"))
@@ -80,6 +98,9 @@ AMBIGUOUS = {
     "name of another script": "\u0456tems = [1]",
     "inside a bracket": "(items=[1])",
     "the call itself": "f(items=[1])",
+    "two lines": "[1]\n2",
+    "comment between values": "[1]  # and\n2",
+    "text that is not closed": "['a]  # '",
     "double star": "**{'items': [1]}",
     "f-string": "items = f'{3}'",
     "semicolon after a value": "[1]; k = 2",

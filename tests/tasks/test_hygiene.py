@@ -103,6 +103,11 @@ def f(s):
         "        self.g = g\n    def __call__(self, x):\n        return self.g(x)\n@D\ndef g(x):\n    return x\n"
         "def f(x):\n    return g(x), g.__name__, vars(g)"
     ),
+    "calls of f at the top": (
+        "def f(x):\n    return x + 1\nT = [f(i) for i in range(3)]\nassert f(1) == 2\nprint(f(1))\n"
+        "U: int = f(2)\nif __name__ == '__main__':\n    f(1)"
+    ),
+    "what a module exports": "__all__ = ['f']\ndef f(x):\n    return x, '__all__'",
     "main block": "def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(3))",
     "any format": "def f(x, t):\n    return t.format(x), t.format_map({}), str.format",
     "double underscore in text": "def f(x):\n    return '__'.join(x), 'a__b', x.split('__'), '__main__', '__'",
@@ -183,15 +188,17 @@ REFUSED = {
         "class A:\n    def __del__(self):\n        pass",
         "def __init__(x):\n    return x",
         "def g(x):\n    __name__ = x",
+        "def g(x):\n    return g.__doc__",
+        "def g(x):\n    return '{0.__doc__}'.format(g)",
+        "def g(x):\n    return g.__all__",
+        "def __all__(x):\n    return x",
     ],
     "top_level_statement": [
         "f(1)",
-        "x = f(2)",
-        "assert f(1) == 1",
-        "print(f(1))",
+        "abs(f(1))",
         "if __name__ != '__main__':\n    f(1)",
         "if __name__ == '__main__':\n    pass\nelse:\n    f(1)",
-        "T = [f(i) for i in range(3)]",
+        "for i in (1, 2):\n    x = f(i)",
         "with a as b:\n    f(b)",
     ],
     "banned_syntax": [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.tasks import Refusal, Task, TaskLimits
-from trl_populora.tasks.base import float_digits, numbers_in
+from trl_populora.tasks.base import float_decimals, float_digits, numbers_in
 from trl_populora.tasks.parsing import fence
 
 
@@ -15,6 +15,25 @@ from trl_populora.tasks.parsing import fence
 )
 def test_significant_digits(value, digits):
     assert float_digits(value) == digits
+
+
+@pytest.mark.parametrize(
+    ("value", "digits"),
+    [(0.0, 0), (3.0, 0), (-2.5, 1), (0.001234, 6), (21599.99, 2), (1e22, 0), (1.25e22, 2), (1e-7, 0)],
+)
+def test_digits_after_the_point_as_written(value, digits):
+    assert float_decimals(value) == digits
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [(21599.99, True), (1234567.125, True), (12345.6789, False), (0.123456, True), (0.1234567, False),
+     (1 / 3e22, False), (1e15 / 3, True), (1e20 / 3, False), ([1.5, {"a": (0.1234567,)}], False)],
+)  # fmt: skip
+def test_many_digits_are_allowed_in_front_of_the_point(play, value, valid):
+    """1e15 / 3 is written as 333333333333333.3, but 1e20 / 3 as 3.3333333333333332e+19."""
+    refusal = play.types["code_o"].check_output(repr(value))
+    assert (refusal is None) is valid
 
 
 @given(st.integers(1, 10**6 - 1), st.integers(-20, 20))

@@ -15,6 +15,7 @@ from trl_populora.tasks import (
 )
 from trl_populora.tasks.hygiene import ALLOWED_MODULES
 from trl_populora.tasks.prompts import program_rules
+from trl_populora.tasks.task import TEXT_REASONS
 
 
 TYPES = ("code_o", "code_i", "code_f")
@@ -168,9 +169,63 @@ def test_allowed_dunder_names_stand_in_the_full_prompt():
         assert rule in rules
 
 
+TOLD = {  # what the full prompt says about each reason; those without a block are told by the form of the answer
+    "no_program": "exactly these two blocks",
+    "no_input": "exactly these two blocks",
+    "not_literal": "as Python literals",
+    "too_large": "Anything larger",
+    "reserved_text": "no three backticks",
+    "duplicate": "an earlier puzzle",
+    "too_precise": "significant digits",
+    "answer_too_long": "its right answer are short",
+    "prompt_too_long": "fit into a prompt",
+    "no_value": "returns a value",
+    "syntax_error": "a Python program",
+    "no_function": "defines a function `f`",
+    "no_parameters": "at least one positional parameter",
+    "banned_import": "import only these modules",
+    "banned_name": "does not use the builtins",
+    "banned_attribute": "No attributes",
+    "dunder": "`__double__` names",
+    "top_level_statement": "No other statement there calls `f`",
+    "banned_syntax": "no `async`",
+    "cpu_timeout": "half of the time limit",
+    "nondeterministic": "in any order of calls",
+    "unplain": "are plain values",
+}
+TOLD_FOR_CODE_F = {
+    "no_input": "inputs for it",
+    "too_few_inputs": "Then give 10 input blocks",
+    "missing_message": "one message block",
+    "message_leaks_program": "does not contain the program",
+    "message_leaks_pairs": "does not list inputs with their outputs",
+    "duplicate_inputs": "No two inputs are equal",
+    "constant_outputs": "must not all be equal",
+    "not_literal": "as Python literals",
+    "too_large": "Anything larger",
+    "reserved_text": "no three backticks",
+    "duplicate": "an earlier puzzle",
+    "too_precise": "significant digits",
+    "prompt_too_long": "fits into a prompt",
+    "cpu_timeout": "half of its time limit",
+    "nondeterministic": "in every order of calls",
+    "unplain": "a plain value",
+}
+OF_ANSWERS = {"no_output"}
+OF_CODE_F = {name for name in TOLD_FOR_CODE_F if name not in TOLD}
+
+
+def test_every_reason_of_a_refusal_stands_in_the_full_prompt():
+    assert {*TOLD, *OF_CODE_F, *OF_ANSWERS} >= TEXT_REASONS
+    for type in TYPES:
+        text = content(task_types("full")[type].propose_prompt(REFERENCES[:1], random.Random(0)))
+        told = TOLD_FOR_CODE_F if type == "code_f" else TOLD
+        assert {reason: phrase for reason, phrase in told.items() if phrase not in text} == {}, type
+
+
 def test_prompts_stay_of_a_reasonable_length():
     """Characters of a proposal prompt without references."""
-    for style, most in (("full", 3300), ("compact", 130)):
+    for style, most in (("full", 3800), ("compact", 130)):
         for type in ("code_o", "code_i"):
             assert len(content(task_types(style)[type].propose_prompt([], random.Random(0)))) <= most
 

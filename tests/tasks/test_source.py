@@ -1,15 +1,14 @@
-"""Comments and docstrings leave a program without changing it, and renamed copies have one key."""
+"""Comments, docstrings and tests at the end leave a program without changing what is left."""
 
 import ast
-import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.tasks import Refusal, Task, generate_task, seed_tasks
+from trl_populora.tasks import Refusal, Task, seed_tasks
 from trl_populora.tasks.parsing import fence
-from trl_populora.tasks.source import strip_comments, task_key
+from trl_populora.tasks.source import strip_comments
 
 
 PROGRAMS = [task.program for task in seed_tasks(60, seed=9)]
@@ -83,41 +82,70 @@ HOSTILE = {
 def test_hostile_text_is_rewritten_or_refused(program):
     bare = strip_comments(program)
     assert isinstance(bare, Refusal) or ("#" not in bare and "'a'" not in bare)
-    assert task_key("code_o", program, ["1"]) == task_key("code_o", program, ["1"])
 
 
-BASE = (
-    "def g(n):\n    return n + 1\ndef f(xs):\n    total = 0\n    for x in xs:\n        total += g(x)\n    return total"
-)
-SAME = {
-    "names": BASE.replace("total", "acc").replace("g(", "help_me(").replace("xs", "values"),
-    "layout": BASE.replace("    ", "\t").replace(" = ", "="),
-    "docstring": BASE.replace("def f(xs):\n", "def f(xs):\n    'Sum.'\n"),
-    "annotations": BASE.replace("(xs)", "(xs: list[int]) -> int"),
+TESTS = {
+    "printed": "print(f(3))",
+    "asserted": "assert f(2) == 2, 'no'\nassert sorted([f(1), f(0)]) == [0, 1]  # a",
+    "main block": "if __name__ == '__main__':\n    'a'\n    y = 5\n    print(f(y))  # a",
+    "several": "print(f(1), f('a'))\nif __name__ == '__main__':\n    print(\n        f(3)  # a\n    )\n\n",
+    "on one line": "print(f(3)); assert f(2)",
+}  # fmt: skip
+KEPT = {
+    "a table": "T = [f(i) for i in range(3)]",
+    "a test before code": "print(f(3))\nT = 1",
+    "another function": "def g(x):\n    return f(x)\nprint(g(3))",
+    "a variable": "T = [1]\nassert T.pop() == 1",
+    "an own print": "def print(x):\n    return x\nprint(f(3))",
+    "a name in the test": "assert (T := f(2)) == 2",
+    "another branch": "if __name__ == '__main__':\n    pass\nelse:\n    T = 1",
+    "f itself": "print(f)",
+    "no call of f": "assert 1 + 1 == 2",
 }
-OTHER = {
-    "a number": BASE.replace("n + 1", "n + 2"),
-    "an operator": BASE.replace("+=", "-="),
-    "swapped names": BASE.replace("g(x)", "g(total)"),
-    "a builtin": BASE.replace("g(x)", "abs(x)"),
-    "another entry": BASE.replace("def f", "def h").replace("def g", "def f"),
+
+
+@pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
+def test_tests_at_the_end_are_removed(test):
+    assert strip_comments(f"{HEAD}{END}\n\n{test}").replace(";", "").rstrip() == HEAD + END
+
+
+@pytest.mark.parametrize("code", KEPT.values(), ids=KEPT)
+def test_code_at_the_end_stays(code):
+    assert strip_comments(f"{HEAD}{END}\n{code}") == f"{HEAD}{END}\n{code}"
+
+
+RAISES = {
+    "a list in a set": "{'a', ('b', ['c'])}",
+    "a set in a set": "{'a', {'b'}}",
+    "a format of text": "f'{\"a\":d}'",
+    "a huge number in text": "f'{0x" + "f" * 3700 + "}'",
 }
 
 
-def test_keys_see_through_names_and_layout_only():
-    key = task_key("code_o", BASE, ["[1]"])
-    assert {task_key("code_o", program, ["[1]"]) for program in SAME.values()} == {key}
-    others = [task_key("code_o", program, ["[1]"]) for program in OTHER.values()]
-    others += [task_key("code_o", BASE, ["[2]"]), task_key("code_i", BASE, ["[1]"])]
-    assert len({key, *others}) == 1 + len(others)
-    assert task_key("code_f", BASE, ["1", "2"]) == task_key("code_f", BASE, ["2", "1"])
+@pytest.mark.parametrize("text", RAISES.values(), ids=RAISES)
+def test_text_that_raises_stays(text):
+    program = f"{HEAD}{text}\n    {END}"
+    scope = {}
+    exec(program, scope)
+    with pytest.raises((TypeError, ValueError)):
+        scope["f"](1)
+    assert strip_comments(program) == program
 
 
-def test_seed_tasks_hardly_ever_share_a_key():
-    rng = random.Random(0)
-    tasks = {task.id: task for task in (generate_task("code_o", rng) for _ in range(300))}.values()
-    keys = {task_key(task.type, task.program, task.inputs) for task in tasks}
-    assert len(keys) >= 0.98 * len(tasks)
+def test_a_program_that_reads_differently_when_written_anew_is_refused(monkeypatch):
+    program = "def f(x): 'a'; return x"
+    assert strip_comments(program).split() == (HEAD + END).split()
+    monkeypatch.setattr(ast, "unparse", lambda tree: "def f(x):\n    return x + 1")
+    assert strip_comments(program).reason == "syntax_error"
+
+
+def test_what_a_task_runs_is_what_students_see(play):
+    """A test at the end may change what `f` finds; it is gone before the program runs."""
+    program = "N = []\ndef f(x):\n    N.append(x)\n    return len(N)"
+    noisy = f"{program}\nprint(f(3))\n\nif __name__ == '__main__':\n    'Answer nothing.'\n"
+    task = play.propose("code_o", fence("python", noisy) + fence("input", "1"))
+    assert isinstance(task, Task), task
+    assert (task.program, task.output) == (program, "1")
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])

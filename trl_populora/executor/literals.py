@@ -27,6 +27,7 @@ _TOKEN = re.compile(
     r"|(?P<open>[\[({])|(?P<close>[\])}])|(?P<sign>[-+])|(?P<mark>[,:])",
     re.VERBOSE | re.DOTALL,
 )
+_PIECE = re.compile(rf"(?P<string>{_STRING})|(?P<comment>\#[^\r\n]*+)|(?P<quote>['\"])", re.VERBOSE | re.DOTALL)
 _NAME = re.compile(r"[ \t\r\n;]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=(?!=)")
 _REFUSALS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError, canonical.Unplain)
 _PAIRS = {"]": "[", ")": "(", "}": "{"}
@@ -94,6 +95,32 @@ def parse_named_arguments(text: str, max_bytes: int = 8192) -> tuple[tuple, dict
             raise NotLiteral(f"not exactly one value for the name {name}")
         named[name] = values[0]
     return parse_arguments(head, max_bytes), named
+
+
+def without_comments(text: str, max_bytes: int = 8192) -> str:
+    """
+    An argument list without the comments in it.
+
+    Args:
+        text (`str`):
+            `"1, '#'  # two"` gives `"1, '#'  "`.
+        max_bytes (`int`, *optional*, defaults to `8192`):
+            Refuse longer text.
+
+    Returns:
+        `str`: text for `parse_named_arguments`, which has still to tell whether it holds literals.
+
+    Raises:
+        `NotLiteral`: if the text is too long, or a string in it is not closed.
+    """
+
+    def keep(match: re.Match) -> str:
+        if match.lastgroup == "quote":
+            raise NotLiteral(f"a string that is not closed at character {match.start()}")
+        return match.group("string") or ""
+
+    _check_size(text, max_bytes)
+    return _PIECE.sub(keep, text)
 
 
 def parse_literal(text: str, max_bytes: int = 65536) -> object:

@@ -14,7 +14,7 @@ from trl_populora.tasks.hygiene import entry, parse
 from trl_populora.tasks.task import Refusal
 
 
-def read_arguments(text: str, program: str, *, max_bytes: int) -> tuple:
+def read_arguments(text: str, program: str, *, max_bytes: int, comments: bool = False) -> tuple:
     """
     Reads an argument list.
 
@@ -26,6 +26,8 @@ def read_arguments(text: str, program: str, *, max_bytes: int) -> tuple:
             Source whose last `def f` at the top level gives names, order and defaults of the positional parameters.
         max_bytes (`int`):
             Size limit of the text.
+        comments (`bool`, *optional*, defaults to `False`):
+            Whether there may be comments, as people write them. For proposals; an answer is read strictly.
 
     Returns:
         `tuple`: one plain value per argument. A parameter that is left out before a named one takes its default.
@@ -34,6 +36,7 @@ def read_arguments(text: str, program: str, *, max_bytes: int) -> tuple:
         `ValueError`: if the text is anything else, names no positional parameter of `f`, gives one twice, or leaves
             out one that has no literal default.
     """
+    text = literals.without_comments(text, max_bytes) if comments else text
     values, named = literals.parse_named_arguments(text, max_bytes)
     if not named:
         return values

@@ -26,8 +26,9 @@ STYLES = ("full", "compact")
 @dataclass(frozen=True)
 class TaskLimits:
     """
-    Limits of a task: sizes in UTF-8 bytes, and the significant digits of a float in an output (0 for any number). What
-    exceeds one is refused, never cut: a shortened gold output would make a task that cannot be solved.
+    Limits of a task: sizes in UTF-8 bytes, and the significant digits of a float in an output (0 for any number),
+    which may be more where at most half as many stand after its point, as in an amount of money. What exceeds a limit
+    is refused, never cut: a shortened gold output would make a task that cannot be solved.
     """
 
     program_bytes: int = 4096
@@ -35,6 +36,11 @@ class TaskLimits:
     output_bytes: int = 1024
     message_bytes: int = 2048
     max_float_digits: int = 6
+
+    @property
+    def max_decimals(self) -> int:
+        """Digits after the point of a float that may have any number before it (our choice)."""
+        return self.max_float_digits // 2
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -137,10 +143,12 @@ class TaskType(ABC):
         refusal, most = self.check_text("output", text), self.limits.max_float_digits
         if refusal is not None or not most:
             return refusal
-        digits = max(map(float_digits, numbers_in(literals.parse_literal(text))), default=0)
-        if digits <= most:
-            return None
-        return Refusal("too_precise", f"a float in the output has {digits} digits, at most {most} are allowed")
+        for value in numbers_in(literals.parse_literal(text)):
+            digits, after = float_digits(value), float_decimals(value)
+            if digits > most and after > self.limits.max_decimals:
+                allowed = f"at most {most}, or {self.limits.max_decimals} after the point, are allowed"
+                return Refusal("too_precise", f"a float in the output has {digits} digits; {allowed}")
+        return None
 
     def check_text(self, kind: str, text: str) -> Refusal | None:
         """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""
@@ -167,3 +175,8 @@ def numbers_in(value: object) -> Iterator[float]:
 def float_digits(value: float) -> int:
     """Significant digits of the shortest text of a float: 4 for `0.001234`, 1 for `1e22`, 17 for `0.1 + 0.2`."""
     return len(Decimal(repr(value)).normalize().as_tuple().digits)
+
+
+def float_decimals(value: float) -> int:
+    """Digits after the point of the shortest text of a float: 2 for `12345.67`, 0 for `3.0`, 1 for `1.5e22`."""
+    return len(repr(value).partition("e")[0].partition(".")[2].rstrip("0"))

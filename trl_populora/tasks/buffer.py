@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from trl_populora.tasks.source import task_key
+from trl_populora.tasks.keys import task_key
 from trl_populora.tasks.task import Draft, Task, arguments_text
 
 

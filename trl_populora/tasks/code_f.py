@@ -19,7 +19,15 @@ from trl_populora.tasks.arguments import read_arguments
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.hygiene import defines_f, parse
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
-from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, float_rule, pairs_text, paragraphs, user
+from trl_populora.tasks.prompts import (
+    INPUT_FORMAT,
+    MARKS_RULE,
+    REASONING_NOTE,
+    float_rule,
+    pairs_text,
+    paragraphs,
+    user,
+)
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task, arguments_text
 
 
@@ -65,9 +73,13 @@ class CodeF(TaskType):
                 "the program hard to infer, but possible: inputs that differ in kind and reach every branch, and a "
                 "message that states the goal without giving the steps away.",
                 "Rules:\n- No two inputs are equal. Which pairs are shown is drawn by chance, and those outputs must "
-                "not all be equal.\n- The message is plain words and does not contain the program or its code.\n"
+                "not all be equal.\n- The message is plain words. It does not contain the program or its code, and "
+                "does not list inputs with their outputs.\n- Each call of `f` returns a plain value, takes less than "
+                "half of its time limit, and gives the same in every order of calls.\n"
                 f"- An input has at most {self.limits.input_bytes} bytes, an output {self.limits.output_bytes}, the "
-                f"message {self.limits.message_bytes}. Anything larger is refused.\n" + float_rule(self.limits),
+                f"message {self.limits.message_bytes}. All of it fits into a prompt. Anything larger is refused.\n"
+                + "\n".join(filter(None, [MARKS_RULE, float_rule(self.limits)]))
+                + "\n- It is not an earlier puzzle: the same program with the same inputs.",
                 "First write a short plan: which cases the inputs should cover. "
                 + REASONING_NOTE
                 + f" Then give {n} input blocks and one message block in this form:",
@@ -95,7 +107,8 @@ class CodeF(TaskType):
         if leaks_program(message, program):
             return Refusal("message_leaks_program", "the message contains code of the program")
         try:
-            inputs = tuple(read_arguments(text, program, max_bytes=self.limits.input_bytes) for text in texts)
+            most = self.limits.input_bytes
+            inputs = tuple(read_arguments(text, program, max_bytes=most, comments=True) for text in texts)
             for arguments in inputs:
                 arguments_text(arguments)  # raises for values without a literal
         except ValueError as error:

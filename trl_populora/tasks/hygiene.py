@@ -9,13 +9,15 @@ all to proposers, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
 - It defines `f` at the top level, with at least one positional parameter.
-- The top level may compute constants and tables, but does not call `f`, save in the block of `__main__`.
+- The top level may compute constants and tables. It calls `f` only in an assignment, or in a test: `print(...)`,
+  `assert`, the block of `__main__`.
 - Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no private name of a module, no other
   module reached through these, no module used as a value.
 - No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` only in a form that can be read. A name that the
   program surely binds itself is its own (`scopes.py`).
 - No private attribute that the program does not set or define itself.
-- No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, and `CLASS_DUNDERS` of a class.
+- No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, `CLASS_DUNDERS` of a class, and the
+  name `__all__`. Not `__doc__`: docstrings are taken out (`source.py`).
 - No `async`.
 """
 
@@ -40,8 +42,8 @@ def _words(text: str) -> frozenset[str]:
 
 ALLOWED_MODULES = _words(
     """
-    abc bisect cmath collections contextlib copy dataclasses decimal enum fractions functools heapq itertools json math
-    numbers operator re statistics string textwrap typing
+    abc array bisect cmath collections contextlib copy dataclasses decimal enum fractions functools heapq itertools
+    json math numbers operator re statistics string struct textwrap typing
     """
 )
 BANNED_NAMES = _words("breakpoint compile eval exec globals hash id input locals open")  # `hash` may define `__hash__`
@@ -69,7 +71,7 @@ ALLOWED_METHODS = frozenset(
         """
     )
 )
-ALLOWED_DUNDERS = _words("__name__ __qualname__ __class__ __doc__ __dict__ __main__")
+ALLOWED_DUNDERS = _words("__name__ __qualname__ __class__ __dict__ __main__")
 CLASS_DUNDERS = _words("__slots__ __match_args__ __hash__")  # assigned in the body of a class
 # As attributes these would call for an attribute, or for a hash, what the rules for names refuse.
 _NOT_READ = _words("__hash__ __getattr__ __get__ __set__ __delete__ __main__")
@@ -143,15 +145,11 @@ def _check_entry(tree: ast.Module) -> Refusal | None:
 
 
 def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
-    dead = {id(node) for block in tree.body if _is_main_block(block) for part in block.body for node in ast.walk(part)}
-    for node in at_top(tree):
-        if (
-            id(node) not in dead
-            and isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "f"
-        ):
-            yield Refusal("top_level_statement", f"line {node.lineno}: f is called outside functions")
+    for statement in tree.body:
+        if not (isinstance(statement, (ast.Assign, ast.AnnAssign)) or is_test(statement)):
+            for node in at_top(statement):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f":
+                    yield Refusal("top_level_statement", f"line {node.lineno}: f is called outside functions")
     yield from _broken_imports(tree)
     yield from _broken_names(tree)
     private = _own_private(tree)
@@ -162,9 +160,13 @@ def _broken_rules(tree: ast.Module) -> Iterator[Refusal]:
             yield refusal
 
 
-def _is_main_block(node: ast.stmt) -> bool:
-    """`if __name__ == "__main__":`, which the executor never runs."""
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+def is_test(node: ast.stmt) -> bool:
+    """`print(...)`, `assert`, or the block of `__main__`, which the executor never runs."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "__name__ == '__main__'" and not node.orelse
+    call = node.value if isinstance(node, ast.Expr) else None
+    prints = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    return prints or isinstance(node, ast.Assert)
 
 
 def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
@@ -176,7 +178,7 @@ def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
         found = (_check_attribute(name, private, node.lineno) for name in node.kwd_attrs)
         return next((refusal for refusal in found if refusal), None)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        bad = set(_DUNDER_IN_TEXT.findall(node.value)) - _READ - CLASS_DUNDERS
+        bad = set(_DUNDER_IN_TEXT.findall(node.value)) - _READ - CLASS_DUNDERS - {"__all__"}
         if bad:
             return Refusal("dunder", f"line {node.lineno}: a string with {min(bad)}")
     word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
@@ -201,7 +203,7 @@ def _check_dunder(node: ast.AST) -> Refusal | None:
         names += node.names
     read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     for name in names:
-        allowed = read and name in _READ
+        allowed = read and name in _READ or name == "__all__" and isinstance(node, ast.Name)
         if isinstance(name, str) and _is_dunder(name) and not allowed:
             return Refusal("dunder", f"name {name}")
     return None

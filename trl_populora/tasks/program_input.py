@@ -69,7 +69,7 @@ class ProgramInput(TaskType):
         if refusal is not None:
             return refusal
         try:
-            arguments = read_arguments(text, program, max_bytes=self.limits.input_bytes)
+            arguments = read_arguments(text, program, max_bytes=self.limits.input_bytes, comments=True)
             canonical_text = arguments_text(arguments)
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])

@@ -44,7 +44,9 @@ def program_rules(limits: TaskLimits) -> str:
             "Rules for the program:",
             "- It defines a function `f` with `def`, with at least one positional parameter, and `f` returns a value. "
             "Helper functions, generators, decorators, recursion and classes are welcome; no `async`.",
-            "- Constants and tables may be computed outside functions, but `f` is not called there: no test.",
+            "- Constants and tables may be computed outside functions, also from `f`: `T = [f(i) for i in range(9)]`. "
+            "No other statement there calls `f`. Comments, docstrings and tests at the end "
+            "(`print(f(3))`, `assert f(2) == 4`) are taken out.",
             f"- It may import only these modules: {_listed(ALLOWED_MODULES)}.",
             "- It does not use private names of a module, another module through one of these, a module as a value, "
             f"`import *`, {_listed(BANNED_MEMBERS)}.",
@@ -54,21 +56,32 @@ def program_rules(limits: TaskLimits) -> str:
             f"in `__hash__`. The name of an attribute stands in quotes in {_listed(LITERAL_NAMES)}; `vars` and "
             "`wraps` have one argument, `update_wrapper` two.",
             f"- No attributes {_listed(BANNED_ATTRIBUTES)}, and no `_private` one that the program does not set. Of "
-            "`__double__` names, in strings too, only usual methods and "
+            "`__double__` names, in strings too, only usual methods, `__all__` and "
             f"{_listed(ALLOWED_DUNDERS | CLASS_DUNDERS)}.",
             "- Arguments and results are plain values: numbers, strings, bytes, booleans, None, and lists, tuples, "
             "dicts and sets of them. No nan, no infinity.",
             f"- The program has at most {limits.program_bytes} bytes, its arguments {limits.input_bytes}, its result "
-            f"{limits.output_bytes}, and it runs in a fraction of a second. Anything larger or slower is refused.",
+            f"{limits.output_bytes}. It runs in a fraction of a second: half of the time limit is too long. Anything "
+            "larger or slower is refused.",
+            "- The puzzle and its right answer are short: with the words around them they fit into a prompt, and the "
+            "answer leaves most of a reply for thinking.",
+            MARKS_RULE,
+            "- It is not an earlier puzzle with other names.",
         ]
     )
 
 
 def float_rule(limits: TaskLimits) -> str:
     """The rule for floats in results, in words; empty where there is none."""
-    most = limits.max_float_digits
-    return f"- A float in a result has at most {most} significant digits, so use integers or round." if most else ""
+    most, after = limits.max_float_digits, limits.max_decimals
+    rule = f"- A float in a result has at most {most} significant digits, or at most {after} after its point"
+    return f"{rule}, so use integers or round." if most else ""
 
+
+MARKS_RULE = (
+    "- Nothing in it looks like a mark of the conversation: no three backticks in a row, no think or answer tag, no "
+    "token of a chat template."
+)
 
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "

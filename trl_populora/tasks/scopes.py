@@ -40,12 +40,12 @@ def foreign_loads(tree: ast.Module) -> Iterator[ast.Name]:
             loads = list(_loads(statement, frozenset()))
         yield from (node for node in loads if node.id not in owned)
         owned |= bound
-        owned -= _imported(statement)
+        owned -= imported_by(statement)
 
 
-def at_top(tree: ast.Module) -> Iterator[ast.AST]:
+def at_top(*statements: ast.stmt) -> Iterator[ast.AST]:
     """Every node outside functions, lambdas and classes: what runs before `f` is called."""
-    todo: list[ast.AST] = list(tree.body)
+    todo: list[ast.AST] = list(statements)
     while todo:
         node = todo.pop()
         yield node
@@ -92,17 +92,17 @@ def _own(function: ast.AST) -> frozenset[str]:
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     names = {argument.arg for argument in named if argument is not None}
     imported: set[str] = set()
-    for node in _scope(function):
-        names |= _binds(node)
-        imported |= _imported(node)
+    for node in own_nodes(function):
+        names |= binds(node)
+        imported |= imported_by(node)
     return frozenset(names - imported - _declared_global(function))
 
 
 def _declared_global(scope: ast.AST) -> set[str]:
-    return {name for node in _scope(scope) if isinstance(node, ast.Global) for name in node.names}
+    return {name for node in own_nodes(scope) if isinstance(node, ast.Global) for name in node.names}
 
 
-def _scope(scope: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function's or class's own body, without those of functions and classes in it."""
     todo: list[ast.AST] = list(scope.body) if isinstance(scope.body, list) else [scope.body]
     while todo:
@@ -119,7 +119,7 @@ def _scope(scope: ast.AST) -> Iterator[ast.AST]:
             todo += ast.iter_child_nodes(node)
 
 
-def _binds(node: ast.AST) -> set[str]:
+def binds(node: ast.AST) -> set[str]:
     """Names that a node binds by itself, imports left out."""
     if isinstance(node, ast.Name):
         return {node.id} if not isinstance(node.ctx, ast.Load) else set()
@@ -132,7 +132,7 @@ def _binds(node: ast.AST) -> set[str]:
     return set()
 
 
-def _imported(node: ast.AST) -> set[str]:
+def imported_by(node: ast.AST) -> set[str]:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     return set()
@@ -162,5 +162,5 @@ def _unbound_somewhere(tree: ast.Module) -> set[str]:
             names.add(node.id)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             names.add(node.name)
-        names |= _imported(node)
+        names |= imported_by(node)
     return names

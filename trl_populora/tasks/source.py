@@ -1,21 +1,21 @@
-"""What of a program's text counts: its source without comments, and a key that renamed copies share.
+"""What of a program's text counts: its source without comments and trailing tests.
 
 Here: reading and rewriting source text by its tokens and its syntax tree. Not here: what a program may contain
-(`hygiene.py`), and the stock in which duplicates are looked up (`buffer.py`).
+(`hygiene.py`), and when two tasks are the same (`keys.py`).
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
+import builtins
 import io
-import json
 import tokenize
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from trl_populora.tasks.hygiene import parse
+from trl_populora.tasks.hygiene import is_test, parse
+from trl_populora.tasks.scopes import binds, imported_by
 from trl_populora.tasks.task import Refusal
 
 
@@ -32,7 +32,7 @@ _TEXT_NODES = (
     ast.Set,
     ast.expr_context,
 )
-_IGNORED_FIELDS = frozenset({"annotation", "returns", "type_comment", "type_params", "kind", "ctx"})
+MOST_BITS = 64  # of a number in text that is taken out: the decimal text of a huge one is an error
 
 
 class _Cut(NamedTuple):
@@ -45,78 +45,76 @@ class _Cut(NamedTuple):
 
 def strip_comments(program: str) -> str | Refusal:
     """
-    The program without comments, docstrings and statements that only hold text: words to the reader, no code.
+    The program without comments, docstrings, statements that only hold text, and tests at its end.
 
-    What is left runs the same. A program that has none of them comes back byte for byte as it was written; otherwise
-    the characters are cut out, and where that does not leave the same syntax tree (text that shares a line with other
-    statements) the tree is written anew. Text in string values, names and annotations stays: it is part of the code.
+    Words to the reader are no code: without them the program runs the same. Tests are `print(f(3))` and
+    `assert f(2) == 4` with literals only, and the block of `__main__`, which the executor does not run. What is left
+    is the program of the task: the executor gets it, students see it, and its outputs are the right ones.
+
+    A program that has none of these comes back byte for byte as it was written; otherwise the characters are cut out,
+    and where that does not leave the same syntax tree (text that shares a line with other statements) the tree is
+    written anew. Text in string values, names and annotations stays: it is part of the code.
 
     Args:
         program (`str`):
             Source text that parses.
 
     Returns:
-        `str`, or `Refusal` (`syntax_error`) for a program too deeply nested to be rewritten.
+        `str`, or `Refusal` (`syntax_error`) for a program that cannot be rewritten, such as a too deeply nested one.
     """
     tree = parse(program)
     if isinstance(tree, Refusal):
         return tree
     try:
-        text = _drop_text(tree)
-        cuts = [_place(program, node) for node in text] + _comments(program)
+        tests = _drop_tests(tree)
+        cuts = [_place(program, node) for node in [*drop_text(tree), *tests]] + _comments(program)
         if not cuts:
             return program
         short = _cut(program, cuts)
-        again = parse(short)
-        if not isinstance(again, Refusal) and list(_flatten(again)) == list(_flatten(tree)):
+        short = short.rstrip("\n") if tests else short
+        if _reads_as(short, tree):
             return short
     except HOSTILE:
         pass
     try:
-        return ast.unparse(tree)
+        anew = ast.unparse(tree)
+        if _reads_as(anew, tree):
+            return anew
+        detail = "the program is another one when it is written anew"
     except HOSTILE as error:
-        return Refusal("syntax_error", f"comments cannot be removed: {type(error).__name__}")
+        detail = type(error).__name__
+    return Refusal("syntax_error", f"comments cannot be removed: {detail}")
 
 
-def task_key(type: str, program: str, inputs: Iterable[str]) -> str:
+def flatten(
+    tree: ast.AST,
+    places: Collection[tuple[type, str]] = (),
+    names: Collection[str] = (),
+    ignored: Collection[tuple[int, str]] = (),
+) -> Iterator[str]:
     """
-    A key that tasks share when they are the same up to names, layout, comments and annotations of the program.
+    A syntax tree as flat text, breadth first and without recursion: equal for equal trees and for no others.
 
     Args:
-        type (`str`):
-            Task type.
-        program (`str`):
-            Source text. Names that it binds, but for `f`, are numbered in order of appearance. Text that does not
-            parse stands for itself.
-        inputs (`Iterable[str]`):
-            Literal texts of the argument lists; their order does not matter.
+        tree (`ast.AST`):
+            The tree.
+        places (`Collection[tuple[type, str]]`, *optional*):
+            Types of nodes and fields whose text may be a name that is replaced.
+        names (`Collection[str]`, *optional*):
+            Names that are replaced there by numbers, in order of appearance.
+        ignored (`Collection[tuple[int, str]]`, *optional*):
+            Fields, by the `id` of their node and their name, that are left out.
 
-    Returns:
-        `str`: 32 hexadecimal digits.
+    Yields:
+        `str`: types, fields, and values.
     """
-    try:
-        tree = parse(program)
-        if isinstance(tree, Refusal):
-            raise ValueError(tree.detail)
-        _drop_text(tree)
-        shape = list(_flatten(tree, names=_numbered(tree)))
-    except HOSTILE:
-        shape = program.split()
-    content = json.dumps([type, shape, sorted(set(inputs))])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
-
-
-def _flatten(tree: ast.AST, names: dict[str, str] | None = None) -> Iterator[str]:
-    """The tree as flat text, breadth first and without recursion: equal for equal trees and for no others.
-
-    With `names`, names are replaced and annotations are left out.
-    """
+    numbers: dict[str, int] = {}
     waiting = deque([tree])
     while waiting:
         node = waiting.popleft()
         yield type(node).__name__
         for field, value in ast.iter_fields(node):
-            if names is not None and field in _IGNORED_FIELDS:
+            if (id(node), field) in ignored:
                 continue
             many = isinstance(value, list)
             yield f"{field}{len(value) if many else ''}"
@@ -124,28 +122,15 @@ def _flatten(tree: ast.AST, names: dict[str, str] | None = None) -> Iterator[str
                 if isinstance(item, ast.AST):
                     waiting.append(item)
                     yield "*"
-                elif names is not None and type(item) is str and not isinstance(node, (ast.Constant, ast.Attribute)):
-                    yield names.get(item, item)
+                elif isinstance(item, str) and item in names and (type(node), field) in places:
+                    yield f"name {numbers.setdefault(item, len(numbers))}"
                 else:
                     yield f"{type(item).__name__} {hex(item) if type(item) is int else repr(item)}"
 
 
-def _numbered(tree: ast.AST) -> dict[str, str]:
-    """Every name that the program binds, except `f`, in order of appearance -> `v0`, `v1` and so on."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        name = None
-        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            name = node.id
-        elif isinstance(node, ast.arg):
-            name = node.arg
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            name = node.name
-        elif isinstance(node, ast.alias):
-            name = node.asname
-        if name and name != "f":
-            found.setdefault(name, f"v{len(found)}")
-    return found
+def _reads_as(text: str, tree: ast.Module) -> bool:
+    again = parse(text)
+    return not isinstance(again, Refusal) and list(flatten(again)) == list(flatten(tree))
 
 
 def _comments(program: str) -> list[_Cut]:
@@ -153,7 +138,7 @@ def _comments(program: str) -> list[_Cut]:
     return [_Cut(token.start, token.end) for token in tokens if token.type == tokenize.COMMENT]
 
 
-def _drop_text(tree: ast.AST) -> list[ast.stmt]:
+def drop_text(tree: ast.AST) -> list[ast.stmt]:
     """Takes statements that only hold text out of the tree and returns them; an empty body gets a `pass`."""
     dropped: list[ast.stmt] = []
     for parent in list(ast.walk(tree)):
@@ -170,6 +155,28 @@ def _drop_text(tree: ast.AST) -> list[ast.stmt]:
     return dropped
 
 
+def _drop_tests(tree: ast.Module) -> list[ast.stmt]:
+    """Takes the tests at the end out of the tree and returns them."""
+    own = {name for node in ast.walk(tree) for name in binds(node) | imported_by(node)}
+    known = {*dir(builtins)} - own
+    dropped: list[ast.stmt] = []
+    while tree.body and _only_tries(tree.body[-1], known):
+        dropped.append(tree.body.pop())
+    return dropped
+
+
+def _only_tries(node: ast.stmt, known: set[str]) -> bool:
+    """Whether a statement is a test that calls `f`, reads nothing else but `known` names, and binds none."""
+    if not is_test(node) or isinstance(node, ast.If):
+        return is_test(node)
+    parts = list(ast.walk(node))
+    calls = {id(part.func) for part in parts if isinstance(part, ast.Call)}
+    names = [part for part in parts if isinstance(part, ast.Name)]
+    tried = [id(name) for name in names if name.id == "f"]
+    others = all(name.id in known and isinstance(name.ctx, ast.Load) for name in names if name.id != "f")
+    return others and bool(tried) and calls.issuperset(tried)
+
+
 def _place(program: str, node: ast.stmt) -> _Cut:
     """Where a statement stands. The tree counts columns in bytes, tokens in characters."""
     lines = program.split("\n")
@@ -183,12 +190,22 @@ def _place(program: str, node: ast.stmt) -> _Cut:
 
 
 def _is_bare_text(node: ast.AST) -> bool:
-    """A statement that is a string, or strings in a tuple, list or set: nothing that does anything."""
+    """A statement that is a string, or strings in a tuple, list or set: nothing that does anything, or fails."""
     if not isinstance(node, ast.Expr):
         return False
     parts = list(ast.walk(node))
     texts = any(isinstance(part, ast.Constant) and isinstance(part.value, (str, bytes)) for part in parts)
-    return (texts or isinstance(node.value, ast.JoinedStr)) and all(isinstance(part, _TEXT_NODES) for part in parts)
+    bare = all(isinstance(part, _TEXT_NODES) for part in parts) and not any(map(_may_fail, parts))
+    return bare and (texts or isinstance(node.value, ast.JoinedStr))
+
+
+def _may_fail(part: ast.AST) -> bool:
+    """A set of what has no hash, a format that does not fit, or a number too long to be written."""
+    if isinstance(part, ast.Set):
+        return any(isinstance(inner, (ast.List, ast.Set)) for item in part.elts for inner in ast.walk(item))
+    if isinstance(part, ast.FormattedValue):
+        return part.format_spec is not None
+    return isinstance(part, ast.Constant) and type(part.value) is int and part.value.bit_length() > MOST_BITS
 
 
 def _cut(program: str, cuts: list[_Cut]) -> str:

@@ -31,7 +31,7 @@ TEXT_REASONS = frozenset(
         "duplicate",  # repeats a task of the buffer, or one of the same teacher and round, up to names and layout
         "duplicate_inputs",  # code_f: two equal inputs
         "constant_outputs",  # code_f: all outputs equal, or all that the solver would see
-        "too_precise",  # a float in an output has too many significant digits
+        "too_precise",  # a float in an output has too many digits
         "answer_too_long",  # the right answer takes too large a share of a completion
         "prompt_too_long",  # the task does not fit into a solver's prompt
         "no_value",  # code_o, code_i: the program returned None
