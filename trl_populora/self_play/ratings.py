@@ -195,7 +195,7 @@ class Ratings:
             row, column = self._pair(outcome)
             if outcome.games and not outcome.forfeit:
                 prompts.setdefault((row, column, outcome.type, outcome.prompt), []).append(outcome)
-        self.correlations.learn(prompts.values())
+        self.correlations.learn(prompts.values(), self._predicted(prompts))
         weights: dict[tuple[int, int, str], tuple[list[float], list[float]]] = {}
         for (row, column, type, _), tasks in prompts.items():
             weight = self.correlations.weigh(tasks)
@@ -215,6 +215,19 @@ class Ratings:
             self.games[place] += match.games
             self.wins[place] += match.student_wins
             self.forfeits[place] += match.forfeits
+
+    def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float | None]:
+        """Solve rate that the skills predict for each `(row, column, type, prompt)`; None before a member's first game.
+
+        From mu alone: sigma would draw predictions together, and what members differ by would count as correlation.
+        """
+        handicaps, predicted = self._handicaps(), []
+        for row, column, type, _ in prompts:
+            teacher, student = self._ratings[self.teachers[row]], self._ratings[self.students[column]]
+            known = max(teacher.sigma, student.sigma) < SIGMA
+            gap = student.mu - teacher.mu - handicaps.get(type, 0.0)
+            predicted.append(float(ndtr(gap / (math.sqrt(2) * BETA))) if known else None)
+        return predicted
 
     def _pair(self, outcome: Outcome) -> tuple[int, int]:
         if outcome.teacher not in self._row or outcome.student not in self._column:
