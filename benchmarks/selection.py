@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import trueskill
 from scipy.optimize import brentq
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from trl_populora.evolution.selection import Candidate, select
 from trl_populora.self_play import Outcome, Ratings
@@ -159,19 +159,19 @@ def replaced(fitness: dict[str, float], seed: int) -> str:
 
 
 def truth(population: Population) -> tuple[np.ndarray, np.ndarray]:
-    """Marginal win probabilities on the scale of ratings, mean over the other side.
+    """What ratings of both roles estimate: probits of win probabilities, mean over types and the other side.
 
-    A teacher's are of all its proposals, forfeits included; a student's of the games that are played.
+    A teacher's is then set to where it wins as often by playing alone as with its forfeits.
     """
-    won, solved = np.zeros((2, MEMBERS, MEMBERS))
-    for kind, effect in EFFECTS.items():
-        sd = math.hypot(effect.task, effect.prompt)
-        for t, s in np.ndindex(won.shape):
-            rate = mean_rate(effect.level + population.students[s] - population.teachers[t], sd)
-            won[t, s] += population.valid(t, kind) * (1 - rate) / len(KINDS)
-            solved[t, s] += rate / len(KINDS)
+    probits = np.zeros((len(KINDS), MEMBERS, MEMBERS))
+    for k, t, s in np.ndindex(probits.shape):
+        effect = EFFECTS[TYPES[k]]
+        gap = population.students[s] - population.teachers[t]
+        probits[k, t, s] = ndtri(mean_rate(effect.level + gap, math.hypot(effect.task, effect.prompt)))
+    valid = np.array([np.mean([population.valid(t, kind) for kind in KINDS]) for t in range(MEMBERS)])
+    teachers = ndtri(valid * ndtr(-probits.mean((0, 2))))
     scale = math.sqrt(2) * BETA
-    return scale * ndtri(won).mean(1), scale * ndtri(solved).mean(0)
+    return scale * teachers, scale * probits.mean((0, 1))
 
 
 def fit(history) -> tuple[np.ndarray, np.ndarray]:

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
-TASK, PROMPT = 0.25, 0.03
-"""Correlations of two attempts at one task, and of attempts at two tasks of one prompt, before any are seen."""
-PRIOR_TASKS = 60
+TASK, PROMPT = 0.35, 0.15
+"""Correlations of two attempts at one task, and of attempts at two tasks of one prompt, before any are seen.
+
+Means over the types of the tiny run (`benchmarks/selection.py --rounds`), rounded.
+"""
+PRIOR_TASKS = 30
 """Tasks that these first guesses are worth."""
 MEMORY = 400
 """Tasks of a type after which what was seen has faded to 1 / e: solve rates change as members learn."""
