@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import trueskill
 from scipy.optimize import brentq
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from trl_populora.evolution.selection import Candidate, select
 from trl_populora.self_play import Outcome, Ratings
@@ -65,15 +65,16 @@ class Kind(NamedTuple):
     across: float
 
 
-# python benchmarks/selection.py --rounds A B, of 70 rounds of recipes/tiny/4t4s.yaml in two runs: --max_steps 30, and
-# --max_steps 40 --seed 1, both with --lora_target_modules q_proj v_proj.
+# python benchmarks/selection.py --rounds runs/tiny-4t4s, the 150 rounds of `make tiny`.
 KINDS = {
-    "code_o": Kind(0.624, 0.109, 0.245, 0.0),
-    "code_i": Kind(0.625, 0.094, 0.270, 0.002),
-    "code_f": Kind(0.563, 0.358, 0.215, 0.126),
+    "code_o": Kind(0.816, 0.092, 0.285, 0.007),
+    "code_i": Kind(0.824, 0.079, 0.214, 0.0),
+    "code_f": Kind(0.718, 0.515, 0.596, 0.46),
 }
 TYPES = list(KINDS)
-MEMBERS, PROMPTS, G, ROUNDS = 4, 1, 6, 20  # the shape of recipes/tiny/4t4s.yaml, up to its first replacement
+MEMBERS, PROMPTS, G, ROUNDS = 4, 3, 4, 20  # recipes/tiny/4t4s.yaml, up to its first replacement
+SUSPECT = f"teacher_{next(t for t in range(MEMBERS) if TYPES[(ROUNDS - 1 + t) % len(TYPES)] == 'code_f')}"
+"""Whose turn would be code_f in the last round, if types took turns over teachers."""
 NODES, MASS = np.polynomial.hermite_e.hermegauss(60)
 MASS = MASS / MASS.sum()
 
@@ -121,20 +122,20 @@ class Population(NamedTuple):
         return 1.0 if self.all_valid else float(expit(logit(KINDS[kind].validity) + self.validity[teacher]))
 
 
-def play(population: Population, seed: int, *, rounds: int = ROUNDS, rotate: bool = False):
-    """Ratings after so many rounds, and the outcomes of each; with `rotate` types take turns over teachers."""
+def play(population: Population, seed: int, *, prompts: int = PROMPTS, rotate: bool = False):
+    """Ratings after the rounds, and the outcomes of each; with `rotate` types take turns over teachers."""
     rng, chance = np.random.default_rng(seed), random.Random(seed)
     ratings = Ratings([f"teacher_{i}" for i in range(MEMBERS)], [f"student_{i}" for i in range(MEMBERS)])
     history = []
-    for round in range(rounds):
+    for round in range(ROUNDS):
         pairs = pair(ratings, rng=rng)
         outcomes = []
-        for pairing in deal(pairs, ratings.teachers, prompts=PROMPTS, completions=G, crossing=0.0, rng=chance):
+        for pairing in deal(pairs, ratings.teachers, prompts=prompts, completions=G, crossing=0.0, rng=chance):
             t, s = ratings.teachers.index(pairing.teacher), ratings.students.index(pairing.student)
             gap = population.students[s] - population.teachers[t]
             for group in sorted({slot // G for slot in pairing.slots}):
                 turn = round + t if rotate else round
-                kind = scheduled_type(TYPES, round=turn, prompt=group % PROMPTS, prompts_per_teacher=PROMPTS)
+                kind = scheduled_type(TYPES, round=turn, prompt=group % prompts, prompts_per_teacher=prompts)
                 outcomes += draw(pairing, kind, group, gap, population.valid(t, kind), rng)
         ratings.update(outcomes)
         history.append(outcomes)
@@ -158,19 +159,19 @@ def replaced(fitness: dict[str, float], seed: int) -> str:
 
 
 def truth(population: Population) -> tuple[np.ndarray, np.ndarray]:
-    """Marginal win probabilities on the scale of ratings, mean over the other side.
+    """What ratings of both roles estimate: probits of win probabilities, mean over types and the other side.
 
-    A teacher's are of all its proposals, forfeits included; a student's of the games that are played.
+    A teacher's is then set to where it wins as often by playing alone as with its forfeits.
     """
-    won, solved = np.zeros((2, MEMBERS, MEMBERS))
-    for kind, effect in EFFECTS.items():
-        sd = math.hypot(effect.task, effect.prompt)
-        for t, s in np.ndindex(won.shape):
-            rate = mean_rate(effect.level + population.students[s] - population.teachers[t], sd)
-            won[t, s] += population.valid(t, kind) * (1 - rate) / len(KINDS)
-            solved[t, s] += rate / len(KINDS)
+    probits = np.zeros((len(KINDS), MEMBERS, MEMBERS))
+    for k, t, s in np.ndindex(probits.shape):
+        effect = EFFECTS[TYPES[k]]
+        gap = population.students[s] - population.teachers[t]
+        probits[k, t, s] = ndtri(mean_rate(effect.level + gap, math.hypot(effect.task, effect.prompt)))
+    valid = np.array([np.mean([population.valid(t, kind) for kind in KINDS]) for t in range(MEMBERS)])
+    teachers = ndtri(valid * ndtr(-probits.mean((0, 2))))
     scale = math.sqrt(2) * BETA
-    return scale * ndtri(won).mean(1), scale * ndtri(solved).mean(0)
+    return scale * teachers, scale * probits.mean((0, 1))
 
 
 def fit(history) -> tuple[np.ndarray, np.ndarray]:
@@ -181,15 +182,20 @@ def fit(history) -> tuple[np.ndarray, np.ndarray]:
     """
     cells: dict[tuple[int, int, int], list[float]] = {}
     dealt, valid = np.zeros(MEMBERS), np.zeros(MEMBERS)
-    for one in (one for outcomes in history for one in outcomes):
-        t, s, k = int(one.teacher[-1]), int(one.student[-1]), TYPES.index(one.type)
-        dealt[t] += 1
-        if not one.forfeit:
-            valid[t] += 1
-            weight = 1 / (1 + (G - 1) * KINDS[one.type].within + G * (G - 1) * KINDS[one.type].across / 2)
-            cell = cells.setdefault((t, s, k), [0.0, 0.0])
-            cell[0] += weight * one.student_wins
-            cell[1] += weight * one.games
+    for outcomes in history:
+        played: dict[int, list[Outcome]] = {}  # tasks of each prompt
+        for one in outcomes:
+            dealt[int(one.teacher[-1])] += 1
+            if not one.forfeit:
+                played.setdefault(one.prompt, []).append(one)
+        for tasks in played.values():
+            kind, place = KINDS[tasks[0].type], (tasks[0].teacher, tasks[0].student)
+            t, s = (int(name[-1]) for name in place)
+            valid[t] += len(tasks)
+            weight = 1 / (1 + (G - 1) * kind.within + (len(tasks) - 1) * G * kind.across)
+            cell = cells.setdefault((t, s, TYPES.index(tasks[0].type)), [0.0, 0.0])
+            cell[0] += weight * sum(one.student_wins for one in tasks)
+            cell[1] += weight * G * len(tasks)
     X = np.zeros((len(cells), 2 * MEMBERS + len(TYPES)))
     for row, (t, s, k) in enumerate(cells):
         X[row, [t, MEMBERS + s, 2 * MEMBERS + k]] = -1, 1, 1
@@ -240,7 +246,7 @@ def old_rule(seed: int) -> str:
     """The teacher replaced by the rule before: types by teacher, attempts as games, drift with each, no forfeits."""
     env = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=25 / 300, draw_probability=0)
     belief = {f"{role}_{i}": env.create_rating() for role in ("teacher", "student") for i in range(MEMBERS)}
-    _, history = play(Population(), seed, rotate=True)
+    _, history = play(Population(), seed, prompts=1, rotate=True)
     for outcomes in history:
         played = [one for one in outcomes if not one.forfeit]
         games = [(one.teacher, one.student, k < one.student_wins) for one in played for k in range(one.games)]
@@ -253,38 +259,67 @@ def old_rule(seed: int) -> str:
 
 
 def estimate(folders: list[str]) -> dict[str, Kind]:
-    """Constants of the types from the round files of runs: moments of proposals and of members' games."""
+    """Constants of the types from the round files of runs: moments of proposals and of members' games.
+
+    Correlations are given teacher and student: what a prompt's tasks share beyond the solve rate of the pair, which is
+    that of its other prompts of the type between two replacements.
+    """
     import pandas
 
     files = [(folder, path) for folder in folders for path in sorted(Path(folder, "rounds").glob("*.parquet"))]
     rows = pandas.concat([pandas.read_parquet(path).assign(run=folder) for folder, path in files])
+    rows["interval"] = rows["round"] // ROUNDS
+    pair, prompt = ["run", "interval", "opponent", "member"], ["run", "interval", "opponent", "member", "round"]
     found = {}
     for name, part in rows.groupby("type"):
         games = part[(part.role == "student") & part.opponent.notna()]
-        tasks = games.groupby(["run", "round", "opponent", "member", "group"]).solved.agg(["sum", "count"])
-        k, n = tasks["sum"].to_numpy(float), tasks["count"].to_numpy(float)
-        p = (k / n).mean()
-        within = (k * (k - 1) / (n * (n - 1))).mean() - p * p
-        pairs = []
-        for _, prompt in (tasks["sum"] / tasks["count"] - p).groupby(level=[0, 1, 2, 3]):
-            if len(prompt) > 1:
-                pairs.append((prompt.sum() ** 2 - (prompt**2).sum()) / (len(prompt) * (len(prompt) - 1)))
-        across = max(float(np.mean(pairs)), 0.0)
-        validity = part[part.role == "teacher"].valid.mean()
-        spread = p * (1 - p)
-        found[name] = Kind(*(round(float(x), 3) for x in (validity, p, within / spread, across / spread)))
-    return found
+        tasks = games.groupby([*prompt, "group"]).solved.agg(["sum", "count"])
+        k, n = tasks["sum"].astype(float), tasks["count"].astype(float)
+        sums = pandas.DataFrame({"r": k / n, "squares": (k / n) ** 2, "both": k * (k - 1) / (n * (n - 1)), "tasks": 1})
+        sums = sums.groupby(prompt).sum()
+        mean = sums.r / sums.tasks
+        others = mean.groupby(pair).transform("size") - 1
+        q = ((mean.groupby(pair).transform("sum") - mean) / others)[others > 0]
+        sums = sums.loc[q.index]
+        several = sums[sums.tasks > 1]
+        across = (several.r**2 - several.squares) / (several.tasks - 1) - several.r * q
+        found[name] = Kind(
+            part[part.role == "teacher"].valid.mean(),
+            (k / n).mean(),
+            (sums.both - sums.r * q).sum() / (sums.r * (1 - q)).sum(),
+            max(across.sum() / (several.r * (1 - q)).sum(), 0.0),
+        )
+    return {name: Kind(*(round(float(x), 3) for x in kind)) for name, kind in found.items()}
 
 
-SCENARIOS = {f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)} | {
+WIDE = (1.0, 1 / 3, -1 / 3, -1.0)
+SCENARIOS = {"identical": Population()} | {
+    f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)
+} | {
     "harder 0.5, all valid": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), all_valid=True),
     "harder and more valid 0.5": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), (0.5, 0, 0, 0)),
+    "spread": Population(WIDE, WIDE),
+    "spread, all valid": Population(WIDE, WIDE, all_valid=True),
 }
+
+
+def rotation(number: int, first: int) -> tuple[float, float]:
+    """Share of simulations in which rating blames the teacher whose turn was code_f, less chance; and coverage.
+
+    Identical members with one prompt a teacher: with as many as types every round has all of them.
+    """
+    blamed, inside, true = 0, 0.0, truth(Population())
+    for seed in range(first, first + number):
+        ratings, _ = play(Population(), seed, prompts=1)
+        blamed += replaced({name: ratings.fitness(name) for name in ratings.teachers}, seed) == SUSPECT
+        for role, names in enumerate((ratings.teachers, ratings.students)):
+            inside += covers([ratings[name] for name in names], true[role]) / 2
+    return blamed / number - 1 / MEMBERS, inside / number
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulations", type=int, default=1600, help="a quarter of those of identical members")
+    parser.add_argument("--simulations", type=int, default=5200, help="of identical members with one prompt each")
     parser.add_argument("--seed", type=int, default=0, help="of the first simulation")
     parser.add_argument("--rounds", nargs="+", metavar="FOLDER", help="only estimate the constants of these runs")
     parser.add_argument("--json", action="store_true", help="one line of JSON, last")
@@ -293,49 +328,40 @@ def main():
         for name, kind in estimate(args.rounds).items():
             print(name, kind)
         return
-    start, number = time.perf_counter(), args.simulations
-    many = 4 * number  # a share near chance needs most of them
+    start, number, few = time.perf_counter(), args.simulations, max(args.simulations // 52, 1)
     use_quick_games()
-    code_f_in_round_20 = next(t for t in range(MEMBERS) if TYPES[(ROUNDS - 1 + t) % len(TYPES)] == "code_f")
-    suspect, chance = f"teacher_{code_f_in_round_20}", 1 / MEMBERS
-    same, inside = Population(), np.zeros(2)
-    true, blamed = truth(same), 0
-    for seed in range(args.seed, args.seed + many):
-        ratings, _ = play(same, seed)
-        blamed += replaced({name: ratings.fitness(name) for name in ratings.teachers}, seed) == suspect
-        for role, names in enumerate((ratings.teachers, ratings.students)):
-            inside[role] += covers([ratings[name] for name in names], true[role]) / many
-    few = max(number // 32, 1)
-    control = sum(old_rule(args.seed + i) == suspect for i in range(few)) / few
-    error = math.sqrt(chance * (1 - chance) / many)
-    print(f"{suspect} replaced: {blamed / many - chance:+.3f} +- {error:.3f} from chance ({many} simulations)")
-    print(f"under the old rule: {control - chance:+.3f} +- {math.sqrt(chance * (1 - chance) / few):.3f} ({few})")
+    excess, inside = rotation(number, args.seed)
+    control = sum(old_rule(args.seed + i) == SUSPECT for i in range(few)) / few - 1 / MEMBERS
+    error = math.sqrt((1 - 1 / MEMBERS) / MEMBERS / number)
+    print(f"{SUSPECT} replaced: {excess:+.3f} +- {error:.3f} from chance ({number}; coverage {inside:.3f})")
+    print(f"under the old rule: {control:+.3f} +- {error * math.sqrt(number / few):.3f} ({few})")
     print(f"\n{'scenario':28}{'n':>5}  teacher first: ours, best   student first: ours, best   coverage: t, s")
-    print(f"{'identical':28}{many:5}{'':54}  {inside[0]:.3f} {inside[1]:.3f}")
     result = {}
     for name, population in SCENARIOS.items():
-        hits = measure(population, max(number // 2 if name == "harder 0.5" else number * 5 // 32, 1), args.seed)
+        hits = measure(population, max(number // (13 if name == "harder 0.5" else 40), 1), args.seed)
         result[name] = hits
         print(
             f"{name:28}{hits.number:5}{hits.ours[0]:19.3f} {hits.best[0]:.3f}{hits.ours[1]:21.3f} {hits.best[1]:.3f}"
-            f"{'':9}{hits.coverage[0]:.3f} {hits.coverage[1]:.3f}"
+            f"{'':9}{hits.coverage[0]:.3f} {hits.coverage[1]:.3f}",
+            flush=True,
         )
-    total = many + sum(hits.number for hits in result.values())
-    coverage = (many * inside.mean() + sum(h.number * h.coverage.mean() for h in result.values())) / total
+    total = sum(hits.number for hits in result.values())
+    coverage = sum(hits.number * hits.coverage.mean() for hits in result.values()) / total
     seconds = time.perf_counter() - start
     print(f"\n95 % intervals that cover: {coverage:.3f}; {seconds:.0f} s")
     if args.json:
         half = result["harder 0.5"]
         line = {
-            "false_replacement_excess": blamed / many - chance,
+            "false_replacement_excess": excess,
             "false_replacement_error": error,
-            "false_replacement_excess_old_rule": control - chance,
+            "false_replacement_excess_old_rule": control,
             "coverage_95": coverage,
+            "coverage_95_one_prompt": inside,
             "hit_half_logit": half.ours[0],
             "hit_half_logit_best": half.best[0],
             "hit_half_logit_student": half.ours[1],
             "hit_half_logit_student_best": half.best[1],
-            "simulations": total,
+            "simulations": number + total,
             "seconds": seconds,
             "scenarios": {
                 name: {key: np.round(value, 4).tolist() for key, value in hits._asdict().items()}

@@ -201,6 +201,7 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
     class Look(TrainerCallback):
         def on_train_begin(self, args, state, control, **kwargs):
             seen.update({name: member_state(resized, name) for name in resized.population})
+            seen["skills"] = resized.ratings.state_dict()
             seen["rates"] = [group["lr"] for group in resized.optimizer.param_groups]
 
     resized.add_callback(Look())
@@ -209,6 +210,9 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
         if name in small.population:
             assert seen[name] == member_state(small, name), "weights and moments of those who stay"
             assert resized.population[name].version == 0
+            before, now = small.ratings.state_dict(), seen["skills"]
+            assert now["ratings"][name] == before["ratings"][name], "no new interval: sigma stays as narrow"
+            assert now["proposals"].get(name) == before["proposals"].get(name)
         else:
             (event,) = [event for event in resized.lineage if event.slot == name]
             assert event.operator == "clone" and event.step == 2 and resized.population[name].version == 1

@@ -44,7 +44,7 @@ class _Population(Protocol):
 class _Ratings(Protocol):
     def fitness(self, name: str) -> float: ...
     def __getitem__(self, name: str) -> Any: ...
-    def inherit(self, child: str, parents: Any) -> Any: ...
+    def inherit(self, child: str, parents: Any, *, begin: bool = True) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,12 @@ def ask(
 
 
 def tell(
-    population: _Population, ratings: _Ratings, offspring: Sequence[Offspring], *, step: int = 0
+    population: _Population,
+    ratings: _Ratings,
+    offspring: Sequence[Offspring],
+    *,
+    step: int = 0,
+    begin: bool = True,
 ) -> list[EvolutionEvent]:
     """Puts children into their slots: weights in place, new version, a rating from the parents'.
 
@@ -139,6 +144,7 @@ def tell(
         ratings (`Ratings`): A child gets mean mu of its parents, and at least half the prior's sigma.
         offspring (`Sequence[Offspring]`): What [`ask`] gave, or children made by hand.
         step (`int`, *optional*, defaults to `0`): Training step, for the record.
+        begin (`bool`, *optional*, defaults to `True`): Whether ratings begin a new interval, for all members.
 
     Returns:
         `list[EvolutionEvent]`: One per child, for a `Lineage`.
@@ -160,7 +166,7 @@ def tell(
                     f"{population[name].version} by now. Ask again."
                 )
     before = {child.slot: ratings[child.slot] for child in offspring}  # a birth widens every member's rating
-    return [_write(population, ratings, child, step, before[child.slot]) for child in offspring]
+    return [_write(population, ratings, child, step, before[child.slot], begin) for child in offspring]
 
 
 def evolve(
@@ -277,7 +283,9 @@ def _breed(
     )
 
 
-def _write(population: _Population, ratings: _Ratings, child: Offspring, step: int, before: Any) -> EvolutionEvent:
+def _write(
+    population: _Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
+) -> EvolutionEvent:
     """Puts a child into its slot and tells what happened."""
     parents = [name for name, _ in child.parents]
     member = population.replace(
@@ -289,7 +297,7 @@ def _write(population: _Population, ratings: _Ratings, child: Offspring, step: i
         learning_rate=child.learning_rate,
         temperature=child.temperature,
     )
-    ratings.inherit(child.slot, parents)
+    ratings.inherit(child.slot, parents, begin=begin)
     after = ratings[child.slot]
     return EvolutionEvent(
         step=step,

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
-TASK, PROMPT = 0.25, 0.03
-"""Correlations of two attempts at one task, and of attempts at two tasks of one prompt, before any are seen."""
-PRIOR_TASKS = 60
+TASK, PROMPT = 0.35, 0.15
+"""Correlations of two attempts at one task, and of attempts at two tasks of one prompt, before any are seen.
+
+Means over the types of the tiny run (`benchmarks/selection.py --rounds`), rounded.
+"""
+PRIOR_TASKS = 30
 """Tasks that these first guesses are worth."""
 MEMORY = 400
 """Tasks of a type after which what was seen has faded to 1 / e: solve rates change as members learn."""
@@ -53,23 +56,28 @@ class Correlations:
     The variance of a mean of n attempts is p (1 - p) / n times the design effect `1 + sum of correlations over ordered
     pairs / n` (Kish, 1965), so n attempts are worth n / design effect independent ones. Two correlations are needed:
     of attempts at one task, and of attempts at different tasks of one prompt (proposals to one prompt share references
-    and one student). With x the share of pairs that both solved and p the share of attempts, each is
-    (x - p^2) / (p (1 - p)), shrunk towards a first guess. Prior, memory and estimator are our choice.
+    and one student). Both are given the members: that one teacher is harder than another is no dependence.
+
+    With r the solve rate of a task, x the share of pairs of attempts that both solved and q the rate expected of its
+    teacher and student, each correlation is the sum of x - r q over that of r (1 - q), shrunk towards a first guess. q is
+    what ratings predicted before the round, plus the mean error of that prediction over the other prompts of the type
+    in the round. It does not depend on the task, so its noise is not taken for correlation, and a level that moves
+    cancels out. Prior, memory and estimator are our choice.
     """
 
     def __init__(self):
-        # Per type: tasks, sum of solve rates, tasks with pairs, both solved, pairs of tasks of a prompt, both solved.
+        # Per type: tasks, sum of r; tasks with q, sum of r (1 - q); and twice tasks with pairs, sum of x - r q.
         self._sums: dict[str, list[float]] = {}
 
     def of(self, type: str) -> tuple[float, float]:
         """Correlation of two attempts at one task, and at two tasks of one prompt, each in [0, 1]."""
-        tasks, rates, *pairs = self._sums.get(type, [0.0] * 6)
-        p = rates / tasks if tasks else 0.0
-        variance = p * (1 - p)
+        _, _, expected, spread, *pairs = self._sums.get(type, [0.0] * 8)
+        p = self.solve_rate(type)
+        variance = (PRIOR_TASKS * p * (1 - p) + max(spread, 0.0)) / (PRIOR_TASKS + expected)
         estimates = []
-        for guess, number, both in ((TASK, *pairs[:2]), (PROMPT, *pairs[2:])):
-            seen = (both - number * p * p) / variance if variance > 1e-9 else number * guess
-            estimates.append(min(max((PRIOR_TASKS * guess + seen) / (PRIOR_TASKS + number), 0.0), 1.0))
+        for guess, number, excess in ((TASK, *pairs[:2]), (PROMPT, *pairs[2:])):
+            estimate = (PRIOR_TASKS * guess + excess / variance) / (PRIOR_TASKS + number)
+            estimates.append(min(max(estimate, 0.0), 1.0))
         return estimates[0], estimates[1]
 
     def solve_rate(self, type: str) -> float:
@@ -85,26 +93,29 @@ class Correlations:
         other = attempts**2 - sum(task.games**2 for task in tasks)
         return 1 / (1 + (within * same + across * other) / attempts)
 
-    def learn(self, prompts: Iterable[Sequence[Outcome]]) -> None:
-        """Takes in the tasks of a round, one sequence per prompt, in any order."""
-        by_type: dict[str, list[Sequence[Outcome]]] = {}
-        for tasks in prompts:
-            by_type.setdefault(tasks[0].type, []).append(tasks)
-        for type, groups in by_type.items():
-            seen = [self._count(tasks) for tasks in groups]
-            fade = math.exp(-sum(len(tasks) for tasks in groups) / MEMORY)
-            old = self._sums.get(type, [0.0] * 6)
-            self._sums[type] = [math.fsum((fade * value, *new)) for value, *new in zip(old, *seen, strict=True)]
+    def learn(self, prompts: Iterable[Sequence[Outcome]], predicted: Iterable[float | None]) -> None:
+        """Takes in the tasks of a round, in any order.
 
-    @staticmethod
-    def _count(tasks: Sequence[Outcome]) -> list[float]:
-        rates = [task.student_wins / task.games for task in tasks]
-        total, squares = math.fsum(rates), math.fsum(rate * rate for rate in rates)
-        several = [(task.games, task.student_wins) for task in tasks if task.games > 1]
-        both = math.fsum(k * (k - 1) / (n * (n - 1)) for n, k in several)
-        pairs = len(tasks) - 1  # each task's mean over the others of its prompt, so that a task counts once
-        across = (total**2 - squares) / pairs if pairs else 0.0
-        return [len(tasks), total, len(several), both, len(tasks) if pairs else 0.0, across]
+        Args:
+            prompts (`Iterable[Sequence[Outcome]]`): Played tasks, one sequence per prompt.
+            predicted (`Iterable[float | None]`): For each prompt the solve rate that was predicted of its teacher and
+                student, whatever its level; `None` if nothing was known of one of them.
+        """
+        by_type: dict[str, list[tuple[Sequence[Outcome], float | None]]] = {}
+        for tasks, prediction in zip(prompts, predicted, strict=True):
+            by_type.setdefault(tasks[0].type, []).append((tasks, prediction))
+        for type, groups in by_type.items():
+            errors = [math.fsum(_rates(tasks)) / len(tasks) - q for tasks, q in groups if q is not None]
+            total, others = math.fsum(errors), len(errors) - 1
+            seen = []
+            for tasks, q in groups:
+                if q is not None and others:
+                    own = math.fsum(_rates(tasks)) / len(tasks) - q
+                    q += (total - own) / others
+                seen.append(_count(tasks, q))
+            fade = math.exp(-sum(len(tasks) for tasks, _ in groups) / MEMORY)
+            old = self._sums.get(type, [0.0] * 8)
+            self._sums[type] = [math.fsum((fade * value, *new)) for value, *new in zip(old, *seen, strict=True)]
 
     def state_dict(self) -> dict[str, list[float]]:
         """Running sums as plain data that survives JSON without loss."""
@@ -113,3 +124,23 @@ class Correlations:
     def load_state_dict(self, state: dict[str, list[float]]) -> None:
         """Restores what [`Correlations.state_dict`] gave."""
         self._sums = {type: list(sums) for type, sums in state.items()}
+
+
+def _rates(tasks: Sequence[Outcome]) -> list[float]:
+    return [task.student_wins / task.games for task in tasks]
+
+
+def _count(tasks: Sequence[Outcome], q: float | None) -> list[float]:
+    """What the tasks of a prompt add to the sums of their type, with the solve rate expected of their pair."""
+    rates = _rates(tasks)
+    total, squares = math.fsum(rates), math.fsum(rate * rate for rate in rates)
+    if q is None:
+        return [len(tasks), total] + [0.0] * 6
+    several = [(task.games, task.student_wins) for task in tasks if task.games > 1]
+    within = math.fsum(k * (k - 1) / (n * (n - 1)) - k / n * q for n, k in several)
+    others = len(tasks) - 1  # each task's mean over the others of its prompt, so that a task counts once
+    across = (total**2 - squares) / others - total * q if others else 0.0
+    return [
+        *(len(tasks), total, len(tasks), total * (1 - q)),
+        *(len(several), within, len(tasks) if others else 0.0, across),
+    ]

@@ -195,7 +195,7 @@ class Ratings:
             row, column = self._pair(outcome)
             if outcome.games and not outcome.forfeit:
                 prompts.setdefault((row, column, outcome.type, outcome.prompt), []).append(outcome)
-        self.correlations.learn(prompts.values())
+        self.correlations.learn(prompts.values(), self._predicted(prompts))
         weights: dict[tuple[int, int, str], tuple[list[float], list[float]]] = {}
         for (row, column, type, _), tasks in prompts.items():
             weight = self.correlations.weigh(tasks)
@@ -215,6 +215,19 @@ class Ratings:
             self.games[place] += match.games
             self.wins[place] += match.student_wins
             self.forfeits[place] += match.forfeits
+
+    def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float | None]:
+        """Solve rate that the skills predict for each `(row, column, type, prompt)`; None before a member's first game.
+
+        From mu alone: sigma would draw predictions together, and what members differ by would count as correlation.
+        """
+        handicaps, predicted = self._handicaps(), []
+        for row, column, type, _ in prompts:
+            teacher, student = self._ratings[self.teachers[row]], self._ratings[self.students[column]]
+            known = max(teacher.sigma, student.sigma) < SIGMA
+            gap = student.mu - teacher.mu - handicaps.get(type, 0.0)
+            predicted.append(float(ndtr(gap / (math.sqrt(2) * BETA))) if known else None)
+        return predicted
 
     def _pair(self, outcome: Outcome) -> tuple[int, int]:
         if outcome.teacher not in self._row or outcome.student not in self._column:
@@ -239,18 +252,20 @@ class Ratings:
         shift = MU - math.fsum(rating.mu for rating in belief.values()) / len(belief)
         self._ratings = {name: Rating(rating.mu + shift, rating.sigma) for name, rating in belief.items()}
 
-    def inherit(self, child: str, parents: Sequence[str]) -> Rating:
+    def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
         """Gives the new occupant of a slot its starting rating and an empty tally, and begins a new interval.
 
         Args:
             child (`str`): The slot whose member was replaced.
             parents (`Sequence[str]`): Its parents; the slot itself may be among them.
+            begin (`bool`, *optional*, defaults to `True`):
+                Whether a new interval begins. Without, nothing changes for the other members.
 
         Returns:
             `Rating`: mean mu of the parents, sigma = max(parents' sigma, half the prior) (our choice).
 
-        Every other member keeps its mu, and its sigma becomes at least half the prior's as well. What was known is
-        then soon outweighed by games since the replacement, so that the next selection goes by the whole interval
+        In a new interval every other member keeps its mu, and its sigma becomes at least half the prior's as well;
+        of its validity it keeps the share, at the worth of a few proposals. What was known is then soon outweighed by games since the replacement, so that the next selection goes by the whole interval
         between the two, for old members as for the new (our choice).
         """
         if not parents:
@@ -259,7 +274,6 @@ class Ratings:
         ratings = [self.skill(parent) for parent in parents]
         mu = math.fsum(rating.mu for rating in ratings) / len(ratings)
         sigma = max(SIGMA / 2, *(rating.sigma for rating in ratings))
-        self._ratings = {name: Rating(old.mu, max(SIGMA / 2, old.sigma)) for name, old in self._ratings.items()}
         self._ratings[child] = Rating(mu, sigma)
         record = (self._row[child], slice(None)) if child in self._row else (slice(None), self._column[child])
         for counts in (self.games, self.wins, self.forfeits):
@@ -269,10 +283,15 @@ class Ratings:
         if child in self._proposals:
             shares = [invalid / max(proposals, 1.0) for proposals, invalid in map(self._proposals.get, parents)]
             self._proposals[child] = (REMEMBERED, REMEMBERED * math.fsum(shares) / len(shares))
+        if begin:
+            self._begin()
+        return self[child]
+
+    def _begin(self) -> None:
+        self._ratings = {name: Rating(old.mu, max(SIGMA / 2, old.sigma)) for name, old in self._ratings.items()}
         for name, (proposals, invalid) in self._proposals.items():
             kept = min(1.0, REMEMBERED / max(proposals, 1.0))
             self._proposals[name] = (kept * proposals, kept * invalid)
-        return self[child]
 
     def state_dict(self) -> dict:
         """State as plain data that survives JSON without loss."""

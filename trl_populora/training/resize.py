@@ -19,7 +19,8 @@ def adopt(trainer, checkpoint: str, state: dict) -> None:
 
     Members that both have go on as they were. A new one starts as a copy of an old member of its role (in turn, the
     `i`-th new slot copies slot `i` modulo the old number), with the rating and lineage event of a child; members that
-    are no longer wanted are left behind. In self-play, ratings and tally of the survivors stay. Our choice.
+    are no longer wanted are left behind. In self-play, ratings and tally of the survivors stay as they are: no new
+    interval begins. Our choice.
 
     Raises:
         ValueError: If the checkpoint has no member of a role that is wanted.
@@ -36,7 +37,7 @@ def adopt(trainer, checkpoint: str, state: dict) -> None:
             if not parents:
                 raise ValueError(f"{checkpoint} has no {member.role}, so that {name} would have nobody to start from.")
             children.append(_copy_of(population, parents[member.slot % len(parents)], name))
-    events: list[EvolutionEvent] = tell(population, trainer.ratings, children, step=state["step"])
+    events: list[EvolutionEvent] = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)
     trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
     if trainer.accelerator.is_main_process:

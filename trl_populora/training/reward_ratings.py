@@ -41,8 +41,11 @@ class RewardRatings:
             if scored:
                 self._rewards[name].append(fmean(scored))
 
-    def inherit(self, child: str, parents: Sequence[str]) -> Rating:
-        """Gives the new occupant of a slot the mean of its scored parents as its only observation, if there is one."""
+    def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
+        """Gives the new occupant of a slot the mean of its scored parents as its only observation, if there is one.
+
+        `begin` is for ratings that go by intervals; these go by a window of rounds.
+        """
         known = [self[parent].mu for parent in parents if self._rewards[parent]]
         self._rewards[child] = deque([fmean(known)] if known else [], maxlen=self.window)
         return self[child]

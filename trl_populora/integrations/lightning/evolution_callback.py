@@ -233,7 +233,7 @@ class _MetricRatings:
     def __getitem__(self, name: str) -> Rating:
         return Rating(self._fitness[name], 0.0)
 
-    def inherit(self, child: str, parents: Sequence[str]) -> Rating:
+    def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
         """Mean of the parents, for the record: the child is measured before it is judged."""
         self._fitness[child] = fmean(self._fitness[parent] for parent in parents)
         return self[child]
