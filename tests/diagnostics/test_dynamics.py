@@ -352,3 +352,16 @@ def test_members_may_take_some_rounds_to_meet_a_child():
     assert [bool(alarms(number)) for number in range(10, 16)] == [False] * 4 + [True] * 2
     both.update(games)
     assert alarms(16) == ()
+
+
+def test_extra_attempts_are_rows_that_nobody_learns_from():
+    extra = tuple(Attempt("student_0", TASK, "3", group=0, tokens=5, learned=False) for _ in range(3))
+    plain, more = (
+        summarize_round(one, ratings=ratings(), members=[member("teacher_0"), member("student_0")])
+        for one in (record(), replace(record(), extra_attempts=extra))
+    )
+    before, after = plain.members[1], more.members[1]
+    assert (after.unlearned_rows, after.unlearned_tokens) == (before.unlearned_rows + 3, before.unlearned_tokens + 15)
+    assert replace(after, unlearned_rows=0, unlearned_tokens=0) == replace(
+        before, unlearned_rows=0, unlearned_tokens=0
+    )

@@ -59,8 +59,8 @@ class MemberSummary:
         effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
         prompt_tokens (`int`): Prompt tokens of the rows it learned from.
         unlearned_rows, unlearned_tokens (`int`): Completions that it does not learn from, ever, and their tokens:
-            left out by `balance_rows`, without a reward, or a predecessor's. Rows that wait (`solvable_rounds`) count
-            when their time has come.
+            left out by `balance_rows`, extra attempts, without a reward, or a predecessor's. Rows that wait
+            (`solvable_rounds`) count when their time has come.
         updates (`int`): Optimizer steps it took in this round; 0 without rows to learn from, and when the guard held
             it back or set it back.
     """
@@ -202,12 +202,13 @@ def summarize_round(
     """
     proposals: dict[str, list[Proposal]] = {}
     attempts: dict[str, list[Attempt]] = {}
-    settled: dict[str, list[Proposal]] = {}
+    settled: dict[str, list[Proposal | Attempt]] = {}
     for own, group in ((proposals, record.proposals), (settled, record.settled_proposals)):
         for proposal in group:
             own.setdefault(adapter_of(proposal.member), []).append(proposal)
-    for attempt in record.attempts:
-        attempts.setdefault(adapter_of(attempt.member), []).append(attempt)
+    for own, group in ((attempts, record.attempts), (settled, (*record.attempts, *record.extra_attempts))):
+        for attempt in group:
+            own.setdefault(adapter_of(attempt.member), []).append(attempt)
     members = tuple(members)
     versions = {member.id: member.version for member in members}
     matched = MatchedGames() if matched is None else matched
@@ -273,7 +274,7 @@ def _summarize_member(
     member: Member,
     proposals: list[Proposal],
     attempts: list[Attempt],
-    settled: list[Proposal],
+    settled: list[Proposal | Attempt],
     *,
     rating: Rating,
     games: tuple[MatchedGames, tuple[str | None, str | None]],
@@ -286,14 +287,13 @@ def _summarize_member(
     for item in items:
         if item.refusal is not None:
             refusals[item.refusal.reason] = refusals.get(item.refusal.reason, 0) + 1
-    taught = [*settled, *attempts]
-    learned = [item for item in taught if item.learned and item.reward is not None]
+    learned = [item for item in settled if item.learned and item.reward is not None]
     tokens = sum(item.tokens for item in learned)
     return MemberSummary(
         name=member.id,
         role=member.role,
         version=member.version,
-        reward=mean(item.reward for item in taught),
+        reward=mean(item.reward for item in settled),
         validity=mean(float(item.valid) for item in proposals if not is_spared(item.refusal)),
         solve_rate=matched.solve_rate(*scope),
         mu=rating.mu,
@@ -307,8 +307,8 @@ def _summarize_member(
         fill_rate=fill_rate,
         solve_rate_filled=solve_rate_filled,
         prompt_tokens=sum(item.prompt_tokens for item in learned),
-        unlearned_rows=len(taught) - len(learned),
-        unlearned_tokens=sum(item.tokens for item in taught) - tokens,
+        unlearned_rows=len(settled) - len(learned),
+        unlearned_tokens=sum(item.tokens for item in settled) - tokens,
     )
 
 
