@@ -138,8 +138,8 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _shows(node: ast.AST) -> bool:
-    """An error whose message the program can read: it may quote the name of a variable, parameter or function."""
-    return isinstance(node, ast.ExceptHandler) and node.name is not None
+    """An error whose message the program can read: it may quote a name. Or a type alias, whose text is its name."""
+    return isinstance(node, ast.ExceptHandler) and node.name is not None or type(node).__name__ == "TypeAlias"
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
