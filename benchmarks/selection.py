@@ -340,7 +340,7 @@ def main():
     print(f"\n{'scenario':28}{'n':>5}  teacher first: ours, best   student first: ours, best   coverage: t, s")
     result = {}
     for name, population in SCENARIOS.items():
-        hits = measure(population, max(number // (13 if name == "harder 0.5" else 40), 1), args.seed)
+        hits = measure(population, max(number // (13 if name == "harder 0.5" else 26), 1), args.seed)
         result[name] = hits
         print(
             f"{name:28}{hits.number:5}{hits.ours[0]:19.3f} {hits.best[0]:.3f}{hits.ours[1]:21.3f} {hits.best[1]:.3f}"

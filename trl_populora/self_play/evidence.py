@@ -13,7 +13,7 @@ TASK, PROMPT = 0.35, 0.15
 
 Means over the types of the tiny run (`benchmarks/selection.py --rounds`), rounded.
 """
-PRIOR_TASKS = 30
+PRIOR_TASKS = 15
 """Tasks that these first guesses are worth."""
 MEMORY = 400
 """Tasks of a type after which what was seen has faded to 1 / e: solve rates change as members learn."""
@@ -66,14 +66,14 @@ class Correlations:
     """
 
     def __init__(self):
-        # Per type: tasks, sum of r; tasks with q, sum of r (1 - q); and twice tasks with pairs, sum of x - r q.
+        # Per type: tasks, sum of r, sum of r (1 - q); and twice tasks with pairs, sum of x - r q.
         self._sums: dict[str, list[float]] = {}
 
     def of(self, type: str) -> tuple[float, float]:
         """Correlation of two attempts at one task, and at two tasks of one prompt, each in [0, 1]."""
-        _, _, expected, spread, *pairs = self._sums.get(type, [0.0] * 8)
+        tasks, _, spread, *pairs = self._sums.get(type, [0.0] * 7)
         p = self.solve_rate(type)
-        variance = (PRIOR_TASKS * p * (1 - p) + max(spread, 0.0)) / (PRIOR_TASKS + expected)
+        variance = (PRIOR_TASKS * p * (1 - p) + max(spread, 0.0)) / (PRIOR_TASKS + tasks)
         estimates = []
         for guess, number, excess in ((TASK, *pairs[:2]), (PROMPT, *pairs[2:])):
             estimate = (PRIOR_TASKS * guess + excess / variance) / (PRIOR_TASKS + number)
@@ -93,28 +93,23 @@ class Correlations:
         other = attempts**2 - sum(task.games**2 for task in tasks)
         return 1 / (1 + (within * same + across * other) / attempts)
 
-    def learn(self, prompts: Iterable[Sequence[Outcome]], predicted: Iterable[float | None]) -> None:
+    def learn(self, prompts: Iterable[Sequence[Outcome]], predicted: Iterable[float]) -> None:
         """Takes in the tasks of a round, in any order.
 
         Args:
             prompts (`Iterable[Sequence[Outcome]]`): Played tasks, one sequence per prompt.
-            predicted (`Iterable[float | None]`): For each prompt the solve rate that was predicted of its teacher and
-                student, whatever its level; `None` if nothing was known of one of them.
+            predicted (`Iterable[float]`): For each prompt the solve rate that was predicted of its teacher and student
+                before the round. Its level is put right by the other prompts of the type in the round, if there are.
         """
-        by_type: dict[str, list[tuple[Sequence[Outcome], float | None]]] = {}
+        by_type: dict[str, list[tuple[Sequence[Outcome], float]]] = {}
         for tasks, prediction in zip(prompts, predicted, strict=True):
             by_type.setdefault(tasks[0].type, []).append((tasks, prediction))
         for type, groups in by_type.items():
-            errors = [math.fsum(_rates(tasks)) / len(tasks) - q for tasks, q in groups if q is not None]
-            total, others = math.fsum(errors), len(errors) - 1
-            seen = []
-            for tasks, q in groups:
-                if q is not None and others:
-                    own = math.fsum(_rates(tasks)) / len(tasks) - q
-                    q += (total - own) / others
-                seen.append(_count(tasks, q))
+            errors = [math.fsum(_rates(tasks)) / len(tasks) - q for tasks, q in groups]
+            total, others = math.fsum(errors), max(len(errors) - 1, 1)
+            seen = [_count(tasks, q + (total - error) / others) for (tasks, q), error in zip(groups, errors)]
             fade = math.exp(-sum(len(tasks) for tasks, _ in groups) / MEMORY)
-            old = self._sums.get(type, [0.0] * 8)
+            old = self._sums.get(type, [0.0] * 7)
             self._sums[type] = [math.fsum((fade * value, *new)) for value, *new in zip(old, *seen, strict=True)]
 
     def state_dict(self) -> dict[str, list[float]]:
@@ -130,17 +125,12 @@ def _rates(tasks: Sequence[Outcome]) -> list[float]:
     return [task.student_wins / task.games for task in tasks]
 
 
-def _count(tasks: Sequence[Outcome], q: float | None) -> list[float]:
+def _count(tasks: Sequence[Outcome], q: float) -> list[float]:
     """What the tasks of a prompt add to the sums of their type, with the solve rate expected of their pair."""
     rates = _rates(tasks)
     total, squares = math.fsum(rates), math.fsum(rate * rate for rate in rates)
-    if q is None:
-        return [len(tasks), total] + [0.0] * 6
     several = [(task.games, task.student_wins) for task in tasks if task.games > 1]
     within = math.fsum(k * (k - 1) / (n * (n - 1)) - k / n * q for n, k in several)
     others = len(tasks) - 1  # each task's mean over the others of its prompt, so that a task counts once
     across = (total**2 - squares) / others - total * q if others else 0.0
-    return [
-        *(len(tasks), total, len(tasks), total * (1 - q)),
-        *(len(several), within, len(tasks) if others else 0.0, across),
-    ]
+    return [len(tasks), total, total * (1 - q), len(several), within, len(tasks) if others else 0.0, across]

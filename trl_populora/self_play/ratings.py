@@ -216,17 +216,16 @@ class Ratings:
             self.wins[place] += match.student_wins
             self.forfeits[place] += match.forfeits
 
-    def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float | None]:
-        """Solve rate that the skills predict for each `(row, column, type, prompt)`; None before a member's first game.
+    def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float]:
+        """Solve rate that the skills predict for each `(row, column, type, prompt)`.
 
         From mu alone: sigma would draw predictions together, and what members differ by would count as correlation.
         """
         handicaps, predicted = self._handicaps(), []
         for row, column, type, _ in prompts:
             teacher, student = self._ratings[self.teachers[row]], self._ratings[self.students[column]]
-            known = max(teacher.sigma, student.sigma) < SIGMA
             gap = student.mu - teacher.mu - handicaps.get(type, 0.0)
-            predicted.append(float(ndtr(gap / (math.sqrt(2) * BETA))) if known else None)
+            predicted.append(float(ndtr(gap / (math.sqrt(2) * BETA))))
         return predicted
 
     def _pair(self, outcome: Outcome) -> tuple[int, int]:
