@@ -82,7 +82,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
             A proposed task that was attempted so often and never solved is neither shown to teachers nor given to
             students again. 0 keeps all.
         max_float_digits (`int`, *optional*, defaults to `6`):
-            Significant digits that a float in an output may have. 0 accepts any.
+            Significant digits that a float in an output may have; half as many after the point are accepted, too. 0
+            accepts any.
         max_prompt_tokens (`int`, *optional*):
             Tokens that a prompt may have. References are dropped until a teacher's prompt fits; a task whose solver's
             prompt does not fit is refused. Unset: 4096, or what `max_completion_length` leaves of vLLM's model length.
