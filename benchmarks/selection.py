@@ -293,14 +293,16 @@ def estimate(folders: list[str]) -> dict[str, Kind]:
 
 
 WIDE = (1.0, 1 / 3, -1 / 3, -1.0)
-SCENARIOS = {"identical": Population()} | {
-    f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)
-} | {
-    "harder 0.5, all valid": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), all_valid=True),
-    "harder and more valid 0.5": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), (0.5, 0, 0, 0)),
-    "spread": Population(WIDE, WIDE),
-    "spread, all valid": Population(WIDE, WIDE, all_valid=True),
-}
+SCENARIOS = (
+    {"identical": Population()}
+    | {f"harder {d}": Population((d, 0, 0, 0), (d, 0, 0, 0)) for d in (0.25, 0.5, 1.0)}
+    | {
+        "harder 0.5, all valid": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), all_valid=True),
+        "harder and more valid 0.5": Population((0.5, 0, 0, 0), (0.5, 0, 0, 0), (0.5, 0, 0, 0)),
+        "spread": Population(WIDE, WIDE),
+        "spread, all valid": Population(WIDE, WIDE, all_valid=True),
+    }
+)
 
 
 def rotation(number: int, first: int) -> tuple[float, float]:
