@@ -200,7 +200,7 @@ def test_weighted_attempts_give_the_posterior_of_a_weighted_likelihood(games, wi
     ratings.load_state_dict(state)
     tasks = [Outcome("t", "s", games, wins, "code_o", prompt) for prompt in range(4)]
     expected = Correlations()
-    expected.learn([[task] for task in tasks])
+    expected.learn([[task] for task in tasks], [0.5] * 4)
     ratings.update(tasks)
     weight = 4 * expected.weigh(tasks[:1])
     mean, deviation = posterior_of_a_teacher(weight * (games - wins), weight * wins)
@@ -228,8 +228,38 @@ def test_correlations_are_those_of_the_tasks(task_sd, prompt_sd):
     for _ in range(60):
         rates = expit(rng.normal(size=(40, 1)) * prompt_sd + rng.normal(size=(40, 6)) * task_sd)
         wins = rng.binomial(8, rates)
-        correlations.learn([[Outcome("t", "s", 8, int(k), "code_i", p) for k in row] for p, row in enumerate(wins)])
+        played = [[Outcome("t", "s", 8, int(k), "code_i", p) for k in row] for p, row in enumerate(wins)]
+        correlations.learn(played, [0.9] * 40)  # a wrong level is put right
     assert correlations.of("code_i") == pytest.approx((within, across), abs=0.06)
+
+
+@pytest.mark.parametrize("task_sd", [0.0, 1.4])
+@pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
+def test_skills_that_differ_are_no_correlation(task_sd, spread):
+    """Truth: correlations given the pair, mean over pairs; prior and early rounds leave some hundredths."""
+    rng = np.random.default_rng(2)
+    ratings = Ratings([f"t{i}" for i in range(4)], [f"s{i}" for i in range(4)])
+    skills, number = np.linspace(spread, -spread, 4), 4
+    for _ in range(60):
+        outcomes = []
+        for t, s in enumerate(rng.permutation(4)):
+            wins = rng.binomial(number, expit(-1 + skills[s] - skills[t] + task_sd * rng.normal(size=number)))
+            outcomes += [Outcome(f"t{t}", f"s{s}", number, int(k), "code_o") for k in wins]
+        ratings.update(outcomes)
+    rates = expit(-1 + (skills - skills[:, None])[..., None] + task_sd * rng.normal(size=(4, 4, 20_000)))
+    p = rates.mean(-1)
+    within, across = ratings.correlations.of("code_o")
+    assert within == pytest.approx(rates.var(-1).sum() / (p * (1 - p)).sum(), abs=0.06)
+    assert across < 0.05
+
+
+def test_a_level_that_moves_is_no_correlation():
+    rng = np.random.default_rng(3)
+    ratings = Ratings(["t0", "t1", "t2"], ["s0", "s1", "s2"])
+    for round in range(60):
+        wins = rng.binomial(4, (round + 1) / 62, (3, 4))
+        ratings.update([Outcome(f"t{i}", f"s{i}", 4, int(k), "code_o") for i in range(3) for k in wins[i]])
+    assert max(ratings.correlations.of("code_o")) < 0.06
 
 
 def test_a_prompt_of_one_attempt_each_or_none_is_fine():
@@ -325,6 +355,21 @@ def test_a_birth_begins_a_new_interval_for_all():
     again = ratings.state_dict()
     ratings.inherit("s1", ["s0"])
     assert ratings.state_dict() == again
+
+
+def test_a_newcomer_without_a_new_interval_leaves_the_others_as_they_are():
+    ratings, other = small(), small()
+    for _ in range(20):
+        ratings.update([Outcome(t, s, 6, 2, "code_o", 0) for t in ratings.teachers for s in ratings.students])
+        ratings.update([Outcome("t0", "s0", 6, 0, "code_o", 0, forfeit=True)] * 3)
+    before = ratings.state_dict()
+    other.load_state_dict(before)
+    assert ratings.inherit("t1", ["t0"], begin=False) == other.inherit("t1", ["t0"])
+    after = ratings.state_dict()
+    for name in ("t0", "s0", "s1", "s2"):
+        assert after["ratings"][name] == before["ratings"][name]
+    assert after["proposals"]["t0"] == before["proposals"]["t0"]
+    assert after["proposals"]["t1"] == pytest.approx((10, 10 * before["proposals"]["t0"][1] / 120))
 
 
 def test_state_of_a_mixed_round_survives_json_exactly():

@@ -59,10 +59,10 @@ class Correlations:
     and one student). Both are given the members: that one teacher is harder than another is no dependence.
 
     With r the solve rate of a task, x the share of pairs of attempts that both solved and q the rate expected of its
-    teacher and student, each correlation is the sum of x - r q over that of r (1 - q), shrunk towards a first guess. q is
-    what ratings predicted before the round, plus the mean error of that prediction over the other prompts of the type
-    in the round. It does not depend on the task, so its noise is not taken for correlation, and a level that moves
-    cancels out. Prior, memory and estimator are our choice.
+    teacher and student, each correlation is the sum of x - r q over that of r (1 - q), shrunk towards a first guess.
+    q is what ratings predicted before the round, plus the mean error of that prediction over the other prompts of the
+    type in the round. It does not depend on the task, so its noise is not taken for correlation, and a level that
+    moves cancels out. Prior, memory and estimator are our choice.
     """
 
     def __init__(self):

@@ -263,9 +263,10 @@ class Ratings:
         Returns:
             `Rating`: mean mu of the parents, sigma = max(parents' sigma, half the prior) (our choice).
 
-        In a new interval every other member keeps its mu, and its sigma becomes at least half the prior's as well;
-        of its validity it keeps the share, at the worth of a few proposals. What was known is then soon outweighed by games since the replacement, so that the next selection goes by the whole interval
-        between the two, for old members as for the new (our choice).
+        In a new interval every other member keeps its mu, and its sigma becomes at least half the prior's as well; of
+        its validity it keeps the share, at the worth of a few proposals. What was known is then soon outweighed by
+        games since the replacement, so that the next selection goes by the whole interval between the two, for old
+        members as for the new (our choice).
         """
         if not parents:
             raise ValueError(f"{child!r} needs at least one parent to inherit a rating from.")
