@@ -324,6 +324,7 @@ def test_an_interrupt_leaves_nothing_running():
     process = script(
         """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
 threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])

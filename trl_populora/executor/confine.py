@@ -99,6 +99,7 @@ def leave_watcher(client: int) -> None:
             os.close(descriptor)
         return
     os.close(0)  # only the server itself may hold the control channel
+    os.close(watcher)
     poll = select.poll()
     for handle in [*handles, os.pidfd_open(pid)]:
         poll.register(handle, select.POLLIN)
