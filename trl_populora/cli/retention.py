@@ -1,5 +1,6 @@
 """`populora retention`: how many rounds a child of each variation operator needs to be level with a mere clone."""
 
+import math
 import os
 
 
@@ -53,19 +54,22 @@ def run(options) -> int:
 def print_table(curves) -> None:
     """One line per operator: points of pass@1 behind the clone at birth and at the end, and when children were level.
 
-    The clone's own line has its pass@1 in their place, and above stands that of the first parents.
+    Each with one standard error of the mean over seeds, by the spread over tasks. The clone's own line has its pass@1
+    in their place, and above stands that of the first parents.
     """
     names = list(dict.fromkeys(curve.operator for curve in curves))
     width = max(map(len, names))
     parent = sum(curve.parent_pass_at_1 for curve in curves) / len(curves)
     print(f"First parents: pass@1 {100 * parent:.1f}%. Children minus the clone in the same round, means over seeds:")
-    print(f"{'':{width}}  at birth  at the end  rounds until level, by seed")
+    print(f"{'':{width}}  at birth       at the end     rounds until level, by seed")
     for name in names:
         own = [curve for curve in curves if curve.operator == name]
         values = [curve.pass_at_1 if name == "clone" else curve.difference for curve in own]
         first, last = (100 * sum(value[i] for value in values) / len(own) for i in (0, -1))
         if name == "clone":
-            print(f"{name:{width}}  {first:7.1f}%  {last:9.1f}%  (its own pass@1)")
+            print(f"{name:{width}}  {first:5.1f} %        {last:5.1f} %        (its own pass@1)")
             continue
+        errors = [100 * math.hypot(*(curve.standard_error[i] for curve in own)) / len(own) for i in (0, -1)]
         steps = ["never" if curve.steps_to_recover is None else str(curve.steps_to_recover) for curve in own]
-        print(f"{name:{width}}  {first:+7.1f}%  {last:+9.1f}%  {' '.join(steps)}")
+        cells = [f"{value:+5.1f} ± {error:3.1f} %" for value, error in zip((first, last), errors, strict=True)]
+        print(f"{name:{width}}  {'  '.join(cells)}  {' '.join(steps)}")

@@ -106,7 +106,7 @@ class RoundSummary:
             valid proposals (`diagnostics.complexity`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
-        tasks (`dict[str, float]`): How many of its tasks nobody solves, and so on (`diagnostics.task_metrics`).
+        tasks (`dict[str, float]`): How many of its tasks go unsolved, and so on (`diagnostics.task_metrics`).
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
             where they were measured) -> seconds.

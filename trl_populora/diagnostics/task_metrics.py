@@ -1,4 +1,4 @@
-"""What the tasks of a round are worth: how many nobody solves, what teachers earn with them, how many repeat others.
+"""What the tasks of a round are worth: how many go unsolved, what teachers earn with them, how many repeat others.
 
 Pure functions from records to numbers.
 """
