@@ -12,8 +12,7 @@ import pytest
 
 from tests.vllm_engine.conftest import population_on
 from tests.vllm_engine.test_engine import PROMPTS, change, expected, ids
-from trl_populora.generation import VLLMSampler
-from trl_populora.generation.vllm_engine import EngineError
+from trl_populora.generation.engines import VLLM, EngineError, EngineSampler, ServerEngine
 
 
 START_SECONDS = 280.0  # on a busy machine
@@ -72,15 +71,8 @@ def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer)
     population = population_on(engine_model, teachers=3, students=3)
     server.start()
     server.wait()
-    sampler = VLLMSampler(
-        population,
-        tokenizer,
-        mode="server",
-        server_base_url=f"http://localhost:{server.port}",
-        server_timeout=START_SECONDS,
-        max_completion_length=16,
-        temperature=0.0,
-    )
+    engine = ServerEngine(f"http://localhost:{server.port}", VLLM, timeout=START_SECONDS)
+    sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     members = list(population)
     prompts = PROMPTS[: len(members)]
     try:
@@ -117,11 +109,9 @@ def test_a_server_that_cannot_hold_the_rank_is_refused(server, engine_model, tok
     server.start(rank=1)
     server.wait()
     with pytest.raises(EngineError, match="max_lora_rank.* a --max-lora-rank that holds"):
-        VLLMSampler(
+        EngineSampler(
             population_on(engine_model, teachers=1, students=1),
             tokenizer,
-            mode="server",
-            server_base_url=f"http://localhost:{server.port}",
-            server_timeout=START_SECONDS,
+            engine=ServerEngine(f"http://localhost:{server.port}", VLLM, timeout=START_SECONDS),
             max_completion_length=16,
         )
