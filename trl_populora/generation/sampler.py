@@ -5,10 +5,12 @@ What all samplers do alike lives here: prompts become tokens, rows get seeds, co
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+import torch
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..population import Population
 from ..self_play.sampling import Completion, Message
@@ -163,6 +165,21 @@ class Sampler(ABC):
                 f"for {len(ids)} tokens. Give one for each, or set reports_logprobs=False."
             )
         return Completion(self.tokenizer.decode(ids, skip_special_tokens=True), list(prompt_ids), ids, logprobs)
+
+    @contextmanager
+    def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
+        """The training model while it answers as these members, row by row: without gradients, in evaluation mode.
+
+        For samplers that draw from the training model; `members` holds names, or `None` only.
+        """
+        model, routing = self.population.base_model, self.population.routing
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad(), routing.base() if set(members) == {None} else self.population.route(members):
+                yield model
+        finally:
+            model.train(training)
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
         unique: dict[str, list[int]] = {}

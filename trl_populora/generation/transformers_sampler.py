@@ -99,12 +99,10 @@ class TransformersSampler(Sampler):
         places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
         return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
 
-    @torch.no_grad()
     def _draw_batch(
         self, prompt_ids: list[list[int]], members: list[str | None], row_seeds: list[int]
     ) -> list[list[int]]:
-        model = self.population.base_model
-        device = model.device
+        device = self.population.base_model.device
         width = max(map(len, prompt_ids))
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompt_ids], device=device)
@@ -112,23 +110,14 @@ class TransformersSampler(Sampler):
         processors = LogitsProcessorList(self.warpers)
         if self.temperature:
             processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
-        if set(members) == {None}:
-            context = self.population.routing.base()
-        else:
-            context = self.population.route(members)
-        training = model.training
-        model.eval()
-        try:
-            with context:
-                output = model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=self.config,
-                    logits_processor=processors,
-                    **self.stop,
-                )
-        finally:
-            model.train(training)
+        with self.model_as(members) as model:
+            output = model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=self.config,
+                logits_processor=processors,
+                **self.stop,
+            )
         return [self._trim(row) for row in output[:, width:].tolist()]
 
     def _trim(self, ids: list[int]) -> list[int]:
