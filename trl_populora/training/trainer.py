@@ -26,7 +26,6 @@ from ..self_play.rewards import advantages, role_rewards
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
-from .checks import TOKEN_LOSSES
 from .config import PopulationSelfPlayConfig
 from .construction import (
     make_datasets,
@@ -44,6 +43,7 @@ from .run_folder import RunFolder
 from .samplers import check_sampler, make_sampler
 from .sharding import average_gradients, leave_unwrapped
 from .state import load_hall, load_state, read_state, save_state
+from .supported import TOKEN_LOSSES
 
 
 logger = logging.get_logger(__name__)
