@@ -45,6 +45,9 @@ class FakeServer(ThreadingHTTPServer):
         self.url = f"http://localhost:{self.server_port}"
         self.asked, self.answers = [], {}
 
+    def handle_error(self, request, client_address):
+        """A client that hangs up is part of the tests."""
+
 
 @contextmanager
 def running(server):

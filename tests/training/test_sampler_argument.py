@@ -126,6 +126,12 @@ def test_a_name_that_leads_nowhere_is_refused(name, kwargs, said):
         load_sampler(name, kwargs)
 
 
+def test_settings_of_a_class_come_by_recipe(make_trainer):
+    sampler = load_sampler("trl_populora.generation:TransformersSampler", {"batch_size": 3})
+    assert make_trainer(sampler=sampler).source.sampler.batch_size == 3
+    assert make_trainer().source.sampler.batch_size != 3
+
+
 def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
     with running(ModelServer(SGLANG)) as server:
         server.double.max_model_length = 4096

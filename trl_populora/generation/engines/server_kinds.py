@@ -1,6 +1,6 @@
 """Servers that answer OpenAI's completions requests and load LoRA adapters over HTTP: what each does in its own way.
 
-Read in vLLM 0.31.0 and in SGLang's main branch of 2026. vLLM is run by the tests; SGLang was not run here.
+vLLM 0.31.0 is run by the tests. SGLang's ways were read in its source; SGLang was not run here.
 """
 
 from collections.abc import Mapping
