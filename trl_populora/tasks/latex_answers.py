@@ -4,8 +4,8 @@
 this module, judges hostile text within the job's limits.
 
 math-verify imports much of sympy when a function first needs it, a child can import nothing, and math-verify takes a
-failed import for a wrong answer. So this module, while the fork server imports it, imports what may be needed and judges
-a few answers, which also fills the parser's caches; and an import that fails later is an error.
+failed import for a wrong answer. So this module, while the fork server imports it, imports what may be needed and
+judges a few answers, which also fills the parser's caches; and an import that fails later is an error.
 """
 
 import pkgutil
@@ -62,10 +62,10 @@ def f(right: str, answer: str) -> bool:
         `ImportError`: if math-verify needed a module that is not here, so that nothing is known.
     """
     # Without time limits of its own, which need signals: the job has limits.
-    parsed = parse(right, parsing_timeout=None)
+    parsed = parse(right, parsing_timeout=0)
     if not parsed:
         raise ValueError("no answer in the right answer")
-    same = verify(parsed, parse(answer, parsing_timeout=None), allow_set_relation_comp=True, timeout_seconds=None)
+    same = verify(parsed, parse(answer, parsing_timeout=0), allow_set_relation_comp=True, timeout_seconds=None)
     if _Watch.asked:
         raise ImportError(f"{_Watch.asked[0]} was not imported in time")
     return bool(same)
