@@ -194,8 +194,8 @@ def hangs(scale: float, rounds: int) -> dict:
 
 
 def modules(scale: float, rounds: int) -> dict:
-    """One core: seconds of a query and of a verdict on an answer in LaTeX, of the first one with its server's start, and
-    the rate of programs without modules beside those servers, over that without them."""
+    """One core: seconds of a query and of a verdict on an answer in LaTeX, of the first one with its server's start,
+    and the rate of programs without modules beside those servers, over that without them."""
     os.sched_setaffinity(0, CORES[:1])
     count = int(400 * scale) + 10
     query = "import sqlite3\ndef f(text): return sqlite3.connect(':memory:').execute(text).fetchall()"
