@@ -9,6 +9,7 @@ from typing import Any
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
+from ..generation import Sampler
 from ..population import Population
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
@@ -26,20 +27,20 @@ class SelfPlaySource:
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
         population ([`Population`]): Members.
-        sampler (`Sampler`): Draws completions.
+        sampler ([`Sampler`]): Draws completions.
         ranks ([`Ranks`]): Processes that share the work.
 
     Attributes:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
         self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
-        sampler (`Sampler`): Draws completions. observer ([`Observer`]): Sums rounds up.
+        sampler ([`Sampler`]): Draws completions. observer ([`Observer`]): Sums rounds up.
         hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
     """
 
     columns = COLUMNS
 
-    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
+    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks):
         self.population, self.sampler, self.ranks = population, sampler, ranks
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
@@ -196,7 +197,7 @@ def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
     )
 
 
-def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
+def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:
     """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
 
     Raises:
