@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl.trainer.grpo_trainer import RewardFunc
@@ -18,6 +19,11 @@ from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
 
 
+EvalDatasets = (
+    Dataset | IterableDataset | DatasetDict | IterableDatasetDict | dict[str, Dataset | IterableDataset] | None
+)
+
+
 def refuse_arguments(**given: Any) -> None:
     """Refuse constructor arguments that no population has a use for; datasets are for its source of rows to refuse.
 
@@ -28,8 +34,8 @@ def refuse_arguments(**given: Any) -> None:
     if useless:
         raise ValueError(
             f"{', '.join(useless)} cannot be combined with a population: its members have their own optimizer "
-            "groups, and rows of several turns cannot be told apart by member. Leave it out, or pass a trl.GRPOConfig to "
-            "train one policy. Rows of your own making come from a row_source."
+            "groups, and rows of several turns cannot be told apart by member. Leave it out, or pass a trl.GRPOConfig "
+            "to train one policy. Rows of your own making come from a row_source."
         )
 
 

@@ -57,10 +57,10 @@ class RowSource(ABC):
         ```python
         >>> class Counting(RowSource):
         ...     def make_reward_functions(self, args, functions, classes):
-        ...         return [lambda completions, wanted, **_: [float(w in c) for w, c in zip(wanted, completions)]], None
+        ...         return [lambda completions, n, **_: [float(str(i) in c) for i, c in zip(n, completions)]], None
         ...
         ...     def begin(self, inputs, *, round, step, training):
-        ...         rows = [{"prompt": f"Count to {round + 2}:", "wanted": str(round + 2)} for _ in inputs]
+        ...         rows = [{"prompt": f"Count to {round + 2}:", "n": round + 2} for _ in inputs]
         ...         return rows, self.deal(len(inputs))
 
         >>> PopulationSelfPlayTrainer("Qwen/Qwen2.5-0.5B", args=args, row_source=Counting()).train()

@@ -1,6 +1,6 @@
 """`ScoredRows`: the one record of a generation phase's rows that learning, ratings and compute accounts read."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -84,3 +84,20 @@ class ScoredRows:
             for column, value in zip(shares[name], values, strict=True):
                 column.append(value)
         return shares
+
+
+def replace_advantages(output: dict[str, Tensor], advantages: np.ndarray, *, process: int, logged: deque) -> None:
+    """Puts advantages in the place of those that TRL has computed, also in its log of completions.
+
+    Args:
+        output (`dict[str, torch.Tensor]`): The rows of this process as TRL returns them; changed in place.
+        advantages (`np.ndarray` of shape `(N,)`): Of the rows of all processes.
+        process (`int`): Index of this process, whose rows are contiguous.
+        logged (`deque`): The newest entries are TRL's for these rows.
+    """
+    for _ in range(min(len(advantages), len(logged))):
+        logged.pop()
+    logged.extend(advantages.tolist())
+    own = len(output["advantages"])
+    mine = torch.from_numpy(advantages)[process * own : (process + 1) * own]
+    output["advantages"] = mine.to(output["advantages"])

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from transformers import (
     BitsAndBytesConfig,
@@ -20,10 +20,8 @@ from transformers import (
     PreTrainedTokenizerBase,
     ProcessorMixin,
     TrainerCallback,
-    TrainerState,
 )
 from transformers.trainer_utils import TrainOutput
-from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
@@ -32,9 +30,10 @@ from ..evolution import Lineage
 from ..population import Population
 from .batching import deal
 from .callbacks import RoundCallback
-from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
+from .checkpoint import choose_checkpoint
 from .checks import TOKEN_LOSSES
 from .construction import (
+    EvalDatasets,
     make_population,
     make_rewards_and_datasets,
     make_sampler,
@@ -46,15 +45,13 @@ from .guard import Guard
 from .member_updates import MemberUpdates
 from .plain import plain_without_population
 from .ranks import Ranks
-from .resize import adopt, adopt_optimizer
+from .resize import adopt_optimizer
 from .row_source import RowSource
 from .run_folder import RunFolder
-from .scored_rows import ScoredRows
+from .saving import about_run, load_finished, load_run, save_checkpoint, save_for_upload, save_run
+from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
-from .state import load_state, read_state, save_state
 
-
-logger = logging.get_logger(__name__)
 
 PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
 
@@ -103,7 +100,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     """
 
     population: Population | None = None
-    _staging: str | None = None  # folder of the checkpoint that is being written
+    staging: str | None = None  # folder of the checkpoint that is being written
 
     def __init__(
         self,
@@ -111,12 +108,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         reward_funcs: RewardFunc | list[RewardFunc] | None = None,
         args: GRPOConfig | None = None,
         train_dataset: Dataset | IterableDataset | None = None,
-        eval_dataset: Dataset
-        | IterableDataset
-        | DatasetDict
-        | IterableDatasetDict
-        | dict[str, Dataset | IterableDataset]
-        | None = None,
+        eval_dataset: EvalDatasets = None,
         processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase] | None = None,
         callbacks: list[TrainerCallback] | None = None,
@@ -177,30 +169,16 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """As in [`~transformers.Trainer`]; `resume_from_checkpoint="auto"` takes the newest whole one, if any."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
-        if checkpoint is not None and (done := self._finished(checkpoint)):
-            return done
+        if checkpoint is not None and load_finished(self, checkpoint):
+            return TrainOutput(self.state.global_step, 0.0, {})
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self.source.close()
 
-    def _finished(self, checkpoint: str) -> TrainOutput | None:
-        """Loads a checkpoint of the last step, where there is nothing left to train: Trainer would go one step on."""
-        state = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json"))
-        if state.global_step < (self.args.max_steps if self.args.max_steps > 0 else state.max_steps):
-            return None
-        self._load_from_checkpoint(checkpoint)
-        self.state = state
-        return TrainOutput(state.global_step, 0.0, {})
-
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
-        checkpoint = choose_checkpoint(
-            wanted,
-            output_dir=self.args.output_dir,
-            base=fingerprint(self.population.base_model),
-            fixed=self.args.fixed_settings,
-        )
+        checkpoint = choose_checkpoint(wanted, output_dir=self.args.output_dir, **about_run(self))
         if checkpoint is not None:
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
@@ -231,8 +209,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         )
         self.source.finish(rows, self._metrics["train" if training else "eval"])
         if training:
-            self._take_advantages(output, rows)
             self.updates.rescale(rows)
+            advantages = self.source.advantages(rows)
+            if advantages is not None:
+                replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
         self.population.routing.clear()
         return output
 
@@ -242,18 +222,6 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards_per_func = self.source.spare(rewards)
         return self._rewards_per_func
-
-    def _take_advantages(self, output: dict[str, Any], rows: ScoredRows) -> None:
-        """Puts the source's advantages, if it has any, in the place of GRPO's; also in the log of completions."""
-        advantages = self.source.advantages(rows)
-        if advantages is None:
-            return
-        logged, own = self._logs["advantages"], len(output["advantages"])
-        for _ in range(min(len(advantages), len(logged))):
-            logged.pop()
-        logged.extend(advantages.tolist())
-        mine = torch.from_numpy(advantages)[self.ranks.index * own : (self.ranks.index + 1) * own]
-        output["advantages"] = mine.to(output["advantages"])
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
@@ -309,7 +277,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if kwargs.keys() & {"params", "model", "optimizer_dict"}:
             raise ValueError(f"optim={self.args.optim!r} builds its own groups. Use optim='adamw_torch_fused'.")
         groups = self.updates.groups(weight_decay=self.args.weight_decay)
-        self.optimizer = optimizer_class(groups, **{**kwargs, "lr": self.args.learning_rate})
+        self.optimizer = optimizer_class(groups, **kwargs | {"lr": self.args.learning_rate})
         return self.optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
@@ -320,58 +288,26 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     # Files -------------------------------------------------------------------------------------------------------
 
-    def _save(self, output_dir=None, state_dict=None):
-        if not self.args.should_save:
-            return
-        output_dir = output_dir or self.args.output_dir
-        os.makedirs(output_dir, exist_ok=True)
-        self.population.save(output_dir)
-        save_state(self, output_dir)
-        self.processing_class.save_pretrained(output_dir)
-        torch.save(self.args, os.path.join(output_dir, "training_args.bin"))
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        if self.args.should_save:
+            save_run(self, output_dir or self.args.output_dir)
 
-    def _get_output_dir(self, trial):
-        return self._staging or super()._get_output_dir(trial)
+    def _get_output_dir(self, trial: Any) -> str:
+        return self.staging or super()._get_output_dir(trial)
 
-    def _save_checkpoint(self, model, trial):
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         parent = super()._save_checkpoint
-
-        def write():
-            parent(model, trial)
-            self.folder.flush()
-
-        self.guard.remember()
-        self._staging = staging_folder(self.args.output_dir)
-        try:
-            saved = write_checkpoint(
-                write,
-                output_dir=self.args.output_dir,
-                step=self.state.global_step,
-                ranks=self.ranks,
-                about={
-                    "base": fingerprint(self.population.base_model),
-                    "processes": self.accelerator.num_processes,
-                    "fixed": self.args.fixed_settings,
-                },
-                save_total_limit=self.args.save_total_limit,
-            )
-        finally:
-            self._staging = None
+        saved = save_checkpoint(self, lambda: parent(model, trial))
         if saved and self.args.push_to_hub:
             self._push_from_checkpoint(os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
 
-    def _push_from_checkpoint(self, checkpoint_folder):
-        if self._staging is not None:  # it is not whole yet
-            return
-        if self.args.hub_strategy != "end":
-            try:
-                self._save(self.args.output_dir)  # the upload takes the adapters from there
-            except WRITE_ERRORS as error:
-                logger.warning(f"Nothing is uploaded from {self.args.output_dir}: {error}.")
-                return
-        super()._push_from_checkpoint(checkpoint_folder)
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        if save_for_upload(self):
+            super()._push_from_checkpoint(checkpoint_folder)
 
-    def create_model_card(self, model_name=None, dataset_name=None, tags=None):
+    def create_model_card(
+        self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
+    ) -> None:
         if self.is_world_process_zero():
             self.folder.write_card(
                 self.population.table(),
@@ -380,16 +316,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 settings=self.args.settings(),
             )
 
-    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
-        state = read_state(resume_from_checkpoint)
-        if self.args.resize_on_resume:
-            adopt(self, resume_from_checkpoint, state)
-        else:
-            self.population.load(resume_from_checkpoint)
-            load_state(self, state)
-        self.source.load(resume_from_checkpoint)
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+        load_run(self, resume_from_checkpoint)
 
-    def _load_optimizer_and_scheduler(self, checkpoint):
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None or not self.args.resize_on_resume:
             return super()._load_optimizer_and_scheduler(checkpoint)
         adopt_optimizer(self.optimizer, self.lr_scheduler, checkpoint)
