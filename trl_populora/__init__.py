@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .population import Member, Population
     from .self_play import Rating, Ratings
     from .tasks import Task, TaskType, task_types
-    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, RowSource
 
 __version__ = "0.1.0"
 
@@ -28,6 +28,7 @@ _ROOMS = {
     "PopulationSelfPlayTrainer": "training",
     "Rating": "self_play",
     "Ratings": "self_play",
+    "RowSource": "training",
     "Task": "tasks",
     "TaskType": "tasks",
     "task_types": "tasks",
@@ -43,6 +44,7 @@ __all__ = [
     "PopulationSelfPlayTrainer",
     "Rating",
     "Ratings",
+    "RowSource",
     "Task",
     "TaskType",
     "__version__",

@@ -119,7 +119,7 @@ def test_advantages_and_spared_rows_are_the_sources(make):
 @pytest.mark.parametrize(
     ("source", "arguments", "message"),
     [
-        (Sums, {}, "must be an object of a subclass of trl_populora.training.RowSource"),
+        (Sums, {}, "must be an object of a subclass of trl_populora.RowSource"),
         (Sums(), {"train_dataset": Dataset.from_dict({"prompt": ["a"]})}, "train_dataset given to Sums"),
     ],
     ids=["class", "dataset"],

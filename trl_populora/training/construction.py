@@ -48,7 +48,7 @@ def make_source(args: PopulationSelfPlayConfig, given: RowSource | None) -> RowS
     if given is None:
         return SelfPlaySource() if args.num_teachers else DatasetSource()
     if not isinstance(given, RowSource):
-        raise ValueError(f"row_source={given!r} must be an object of a subclass of trl_populora.training.RowSource.")
+        raise ValueError(f"row_source={given!r} must be an object of a subclass of trl_populora.RowSource.")
     return given
 
 
