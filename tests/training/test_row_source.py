@@ -66,7 +66,7 @@ def test_members_learn_from_rows_of_a_source_of_ones_own(make):
         seen.append((prompts, player, wanted))
         return [0.0] * len(prompts)
 
-    trainer = make(Sums(), rewards=remember, evolution_interval=1, evolution_operators=["clone"])
+    trainer = make(Sums(), rewards=remember, evolution_interval=1, evolution_kwargs={"operators": ["clone"]})
     before = {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in trainer.population}
     trainer.train()
     assert type(trainer.source) is Sums and len(seen) == 2 and seen[0] != seen[1]

@@ -61,7 +61,7 @@ def run(options) -> int:
     settings = {
         "prompt_style": options.style,
         "prompt_template": options.template,
-        "num_function_inputs": options.function_inputs,
+        "task_kwargs": {"code_f": {"num_inputs": options.function_inputs}},
         "max_completion_length": 128,
     }
     with open(os.path.join(options.output, "run.json"), "w", encoding="utf-8") as file:

@@ -102,7 +102,7 @@ def make_whole_population(
         shared_init=args.shared_init,
         num_guests=2 if args.hall_of_fame_probability else 0,
     )
-    if args.evolution_mutate_temperature:
+    if args.evolution_kwargs["mutate_temperature"]:
         population.routing.check_head()
     return population
 

@@ -31,7 +31,6 @@ from ..population import Population
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import choose_checkpoint
-from .checks import TOKEN_LOSSES
 from .construction import (
     EvalDatasets,
     make_population,
@@ -51,6 +50,7 @@ from .run_folder import RunFolder
 from .saving import about_run, load_finished, load_run, save_checkpoint, save_for_upload, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
+from .supported import TOKEN_LOSSES
 
 
 PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
