@@ -18,7 +18,7 @@ from ..executor import Execution, Job
 from ..population import Population
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
-from ..self_play.rewards import advantages, role_rewards
+from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import Task, TaskBuffer, TaskLimits, identity_tasks, seed_tasks, task_types
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
@@ -159,7 +159,7 @@ class SelfPlaySource(RowSource):
             return None
         strata = [(row.player, row.role, row.type) for row in self.played.rows]
         scale = self.args.scale_rewards != "none"
-        return advantages(rows.rewards, strata, mode="role_task", strata=strata, weights=rows.tokens, scale=scale)
+        return role_task_advantages(rows.rewards, strata, weights=rows.tokens, scale=scale)
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
         """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
