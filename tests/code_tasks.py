@@ -14,7 +14,7 @@ TYPES = ("code_o", "code_i", "code_f")
 def code_types(style: str = "full", *, num_function_inputs: int = 10, num_references=None, **limits):
     """The three Python types by id."""
     kwargs = {name: dict(limits) for name in TYPES}
-    kwargs["code_f"]["num_function_inputs"] = num_function_inputs
+    kwargs["code_f"]["num_inputs"] = num_function_inputs
     return make_task_types(TYPES, style=style, num_references=num_references, kwargs=kwargs)
 
 

@@ -6,7 +6,7 @@ The result is a population folder; `populora train` does the same by itself wher
 import json
 
 
-FEW_INPUTS = {"code_f": {"num_function_inputs": 4}}  # where neither types nor settings are given
+FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
 
 
 def add_arguments(parser) -> None:

@@ -53,6 +53,8 @@ class CodeType(TaskType):
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
     easy_families: ClassVar[tuple[str, ...]] = EASY_FAMILIES
+    num_inputs: ClassVar[int] = 1
+    """Inputs of a task; a type may make it a setting."""
     has_message: ClassVar[bool] = False
     """Whether a task has a hint for the solver."""
 
@@ -68,11 +70,6 @@ class CodeType(TaskType):
             least, value = int(name != "max_float_digits"), getattr(self, name)
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
-
-    @property
-    def num_inputs(self) -> int:
-        """Inputs of one task."""
-        return 1
 
     @property
     def max_decimals(self) -> int:
