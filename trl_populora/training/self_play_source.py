@@ -11,7 +11,7 @@ from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..population import Population
-from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types
 from .config import PopulationSelfPlayConfig
@@ -90,11 +90,11 @@ class SelfPlaySource:
         Returns:
             `list[dict]` and `list[str]`: This rank's rows as reward functions see them, and the adapter of each.
         """
-        guests = self._invite(round)
+        crossing = Crossing(self._invite(round))
         self.sampler.sync()
         population = self.population
         versions = {name: population[population.adapter_of(name)].version for name in population.teachers}
-        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests, versions=versions)
+        self.played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
