@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .population import Member, Population
     from .self_play import Rating, Ratings
     from .tasks import Task, TaskType, make_task_types
-    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, RowSource
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ _ROOMS = {
     "PopulationSelfPlayTrainer": "training",
     "Rating": "self_play",
     "Ratings": "self_play",
+    "RowSource": "training",
     "Sampler": "generation",
     "Task": "tasks",
     "TaskType": "tasks",
@@ -45,6 +46,7 @@ __all__ = [
     "PopulationSelfPlayTrainer",
     "Rating",
     "Ratings",
+    "RowSource",
     "Sampler",
     "Task",
     "TaskType",
