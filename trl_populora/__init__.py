@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .generation import Sampler
     from .population import Member, Population
     from .self_play import Rating, Ratings
-    from .tasks import Task, TaskType, task_types
+    from .tasks import Task, TaskType, make_task_types
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, RowSource
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ _ROOMS = {
     "Sampler": "generation",
     "Task": "tasks",
     "TaskType": "tasks",
-    "task_types": "tasks",
+    "make_task_types": "tasks",
 }
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "Task",
     "TaskType",
     "__version__",
-    "task_types",
+    "make_task_types",
 ]
 
 

@@ -26,10 +26,6 @@ class Run(NamedTuple):
         """A setting of the run, or `default` where the folder does not tell."""
         return self.settings.get(name, default)
 
-    def task_setting(self, task_type: str, name: str, default):
-        """A setting of one task type."""
-        return self.setting("task_kwargs", {}).get(task_type, {}).get(name, default)
-
 
 def open_run(folder: str, *, base: str | None = None) -> Run:
     """Read a run folder or a checkpoint in one.
@@ -87,15 +83,17 @@ def make_sampler(run: Run, population, tokenizer, *, temperature: float):
 
 def make_task_types(run: Run) -> dict:
     """Task types in play in the run, worded as there."""
-    from ..tasks import TaskLimits, task_types
+    from ..tasks import DEFAULT_TYPES, make_task_types
 
-    types = task_types(
-        run.setting("prompt_style", "full"),
-        num_function_inputs=run.task_setting("code_f", "num_inputs", 10),
+    recorded = _read_json(run.folder, "self_play.json").get("source", {}).get("task_types")
+    if recorded is not None:
+        return make_task_types(**recorded)
+    return make_task_types(
+        run.setting("task_types", DEFAULT_TYPES),
+        style=run.setting("prompt_style", "full"),
         num_references=run.setting("num_references", None),
-        limits=TaskLimits(**run.setting("task_kwargs", {}).get("limits", {})),
+        kwargs=run.setting("task_kwargs", None),
     )
-    return {name: types[name] for name in run.setting("task_types", list(types))}
 
 
 def make_executor(run: Run):

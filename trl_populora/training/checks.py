@@ -13,7 +13,6 @@ from ..self_play.rewards import TEACHER_REWARDS
 if TYPE_CHECKING:
     from .config import PopulationSelfPlayConfig
 
-TASK_TYPES = ("code_o", "code_i", "code_f")
 CHOICES = {
     "prompt_style": ("full", "compact"),
     "prompt_template": ("chat", "base"),
@@ -61,14 +60,9 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 
 def check_choices(args: PopulationSelfPlayConfig) -> None:
     """Refuse words that are no choice of their setting."""
-    if not args.task_types or len(set(args.task_types)) != len(args.task_types):
-        raise ValueError(f"task_types={args.task_types} must name each type once; choose from {list(TASK_TYPES)}.")
     for name, allowed in CHOICES.items():
         if getattr(args, name) not in allowed:
             raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
-    for task_type in args.task_types:
-        if task_type not in TASK_TYPES:
-            raise ValueError(f"task type {task_type!r} is unknown; choose from {list(TASK_TYPES)}.")
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:

@@ -11,7 +11,8 @@ from trl import GRPOConfig
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
-from .checks import TASK_TYPES, check_choices, check_population, target_modules
+from ..tasks import DEFAULT_TYPES
+from .checks import check_choices, check_population, target_modules
 from .conform import conform
 from .nested import complete
 from .round_shape import RoundShape, derive_batch
@@ -63,11 +64,12 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
 
         prompts_per_teacher (`int`, *optional*, defaults to `1`):
             Proposal prompts per teacher and round, P. Task types take turns.
-        task_types (`list[str]`, *optional*, defaults to all three):
-            Task types in play: `"code_o"` (deduction), `"code_i"` (abduction), `"code_f"` (induction).
+        task_types (`list[str]`, *optional*, defaults to those of Absolute Zero):
+            Task types in play: ids of the package or of an installed one, such as `"code_o"` (deduction), `"code_i"`
+            (abduction) and `"code_f"` (induction), or classes as `"module:Class"`.
         task_kwargs (`dict[str, dict]` or `str`, *optional*):
-            Settings of task types by their names, and of all types: `{"code_f": {"num_inputs": 4}, "limits":
-            {"max_float_digits": 8}}`. `limits` has the fields of [`TaskLimits`].
+            Settings of task types by their ids, which have the fields of the types' classes: `{"code_f":
+            {"num_inputs": 4}, "code_o": {"max_float_digits": 8}}`.
         prompt_style (`str`, *optional*, defaults to `"full"`):
             `"full"` spells the rules out; `"compact"` uses few words, for small models.
         prompt_template (`str`, *optional*, defaults to `"chat"`):
@@ -207,7 +209,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     )
     prompts_per_teacher: int = field(default=1, metadata={"help": "Proposal prompts per teacher and round, P."})
     task_types: list[str] = field(
-        default_factory=lambda: list(TASK_TYPES), metadata={"help": "Task types in play: code_o, code_i, code_f."}
+        default_factory=lambda: list(DEFAULT_TYPES), metadata={"help": "Task types in play: ids, or module:Class."}
     )
     task_kwargs: dict | str | None = field(
         default=None, metadata={"help": "Task type -> its settings; 'limits' -> those of all types."}

@@ -1,6 +1,6 @@
 """What a population's trainer is made of (population, sampler, source of rows), and what it refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
 from ..population import Population
+from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .row_source import RowSource
@@ -38,14 +39,20 @@ def refuse_arguments(**given: Any) -> None:
         )
 
 
-def make_source(args: PopulationSelfPlayConfig, given: RowSource | None) -> RowSource:
+def make_source(
+    args: PopulationSelfPlayConfig, given: RowSource | None, task_types: Sequence[str | TaskType] | None
+) -> RowSource:
     """Where rows come from: the user's source, the members themselves, or a dataset.
 
     Raises:
-        ValueError: If `given` is no source.
+        ValueError: If `given` is no source, or task types are given to another source than self-play.
     """
+    if given is None and args.num_teachers:
+        return SelfPlaySource(task_types)
+    if task_types is not None:
+        raise ValueError("task_types needs teachers that write tasks: set num_teachers, or leave task_types out.")
     if given is None:
-        return SelfPlaySource() if args.num_teachers else DatasetSource()
+        return DatasetSource()
     if not isinstance(given, RowSource):
         raise ValueError(f"row_source={given!r} must be an object of a subclass of trl_populora.RowSource.")
     return given

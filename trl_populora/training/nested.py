@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
-from ..tasks import TaskLimits, task_types
+from ..tasks import known_task_types, task_type_class
 from .conform import check_keys, from_mapping, to_mapping
 
 
@@ -28,10 +28,9 @@ NESTED = {
 }
 """Setting -> what it stands for."""
 
-TASKS = {"limits": Nested(TaskLimits)} | {
-    name: Nested(type(kind), without=("style", "limits", "num_references")) for name, kind in task_types().items()
-}
-"""Key of `task_kwargs` -> what it stands for: the limits of all types, and each type by its name."""
+
+COMMON = ("style", "num_references")
+"""Fields of every task type that a run sets for all of them."""
 
 
 def complete(args: Any) -> None:
@@ -42,10 +41,23 @@ def complete(args: Any) -> None:
     """
     for name, nested in NESTED.items():
         setattr(args, name, _complete(nested, getattr(args, name), setting=name))
+    args.task_kwargs = _task_kwargs(args)
+
+
+def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
+    """Settings of every type in play by id, and of others that are given. A type may have its own `COMMON` ones."""
+    kinds = {kind.id: kind for kind in map(task_type_class, args.task_types)}
+    if not kinds or len(kinds) < len(args.task_types):
+        raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
     given = args.task_kwargs or {}
-    check_keys(given, TASKS, setting="task_kwargs")
-    whole = {key: _complete(nested, given.get(key), setting=f"task_kwargs.{key}") for key, nested in TASKS.items()}
-    args.task_kwargs = {key: values for key, values in whole.items() if values}
+    check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
+    kinds |= {name: task_type_class(name) for name in given if name not in kinds}
+    whole = {}
+    for name, kind in kinds.items():
+        own = given.get(name)
+        without = tuple(one for one in COMMON if not isinstance(own, Mapping) or one not in own)
+        whole[name] = _complete(Nested(kind, without), own, setting=f"task_kwargs.{name}")
+    return whole
 
 
 def _complete(nested: Nested, given: Mapping[str, Any] | None, *, setting: str) -> dict[str, Any]:

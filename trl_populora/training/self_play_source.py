@@ -5,7 +5,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
-from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
-from ..tasks import Task, TaskBuffer, TaskLimits, identity_tasks, seed_tasks, task_types
+from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 from .row_source import RowSource
@@ -39,6 +39,9 @@ def self_play_reward(completions: list, self_play_reward: list[float | None], **
 class SelfPlaySource(RowSource):
     """Where the rows come from when teachers write the tasks.
 
+    Args:
+        task_types (`Sequence[str | TaskType]`, *optional*): Types in play instead of those of the settings.
+
     Attributes:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
@@ -48,6 +51,9 @@ class SelfPlaySource(RowSource):
     """
 
     columns = COLUMNS
+
+    def __init__(self, task_types: Sequence[str | TaskType] | None = None):
+        self.given_types = task_types
 
     def make_reward_functions(self, args: PopulationSelfPlayConfig, functions: list, classes: list | None):
         """The round's own reward first, then those that the user gave."""
@@ -68,17 +74,12 @@ class SelfPlaySource(RowSource):
         super().setup(args, population, sampler, ranks)
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
-        types = task_types(
-            args.prompt_style,
-            num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
-            num_references=args.num_references,
-            limits=TaskLimits(**args.task_kwargs["limits"]),
-        )
-        self.task_types = {name: types[name] for name in args.task_types}
+        self.task_types = types_in_play(args, self.given_types)
         lengths = _token_limits(args, sampler)
-        self.buffer = TaskBuffer(args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        self.buffer = TaskBuffer(self.task_types, args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        families = families_of(self.task_types, args.seed_families)
         for name, task_type in self.task_types.items():
-            for task in lengths.playable(task_type, _seed_tasks(args, name)):
+            for task in lengths.playable(task_type, _first_tasks(args, task_type, families[name])):
                 self.buffer.add(task)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
@@ -119,11 +120,11 @@ class SelfPlaySource(RowSource):
         """
         if not training:
             raise ValueError("Self-play has no evaluation loop inside training. Use `populora evaluate`.")
-        guests = self._invite(round)
+        crossing = Crossing(self._invite(round))
         self.sampler.sync()
         population = self.population
         versions = {name: population[population.adapter_of(name)].version for name in population.teachers}
-        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests, versions=versions)
+        self.played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
@@ -199,7 +200,9 @@ class SelfPlaySource(RowSource):
             self.hall.enter(self.population, self.ratings, step=step)
 
     def state_dict(self) -> dict[str, Any]:
+        names, kwargs = recorded(list(self.task_types.values()))
         return {
+            "task_types": {"names": names, "kwargs": kwargs},  # for the commands that open a run
             "ratings": self.ratings.state_dict(),
             "buffer": self.buffer.state_dict(),
             "observer": self.observer.state_dict(),
@@ -210,7 +213,7 @@ class SelfPlaySource(RowSource):
         self.ratings.load_state_dict(state["ratings"])
         self.buffer.load_state_dict(state["buffer"])
         self.observer.load_state_dict(state["observer"])
-        self.self_play.late.load_state_dict(state["late"])
+        self.self_play.late.load_state_dict(state["late"], self.task_types)
 
     def save(self, folder: str) -> None:
         """Writes the champions, where the run keeps any."""
@@ -252,16 +255,23 @@ class SelfPlaySource(RowSource):
         return executions
 
 
-def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
-    if args.seed_tasks == 0:
-        return [identity_tasks(args.task_kwargs["code_f"]["num_inputs"])[task_type]]
-    return seed_tasks(
-        args.seed_tasks,
-        seed=args.seed,
-        type=task_type,
-        num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
-        families=args.seed_families,
+def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType] | None) -> dict[str, TaskType]:
+    """Types by id. Those that are given take the place of `args.task_types`, where the run's files find them."""
+    types = make_task_types(
+        args.task_types if given is None else given,
+        style=args.prompt_style,
+        num_references=args.num_references,
+        kwargs=args.task_kwargs,
     )
+    if given is not None:
+        args.task_types, args.task_kwargs = recorded(list(types.values()))
+    return types
+
+
+def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:
+    if args.seed_tasks == 0:
+        return [task_type.simplest()]
+    return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:

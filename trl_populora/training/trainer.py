@@ -7,7 +7,7 @@ has its own optimizer group, gradient scale and clipping (`member_updates.py`).
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..generation import Sampler, SamplerFactory
 from ..population import Population
+from ..tasks import TaskType
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import choose_checkpoint
@@ -83,6 +84,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             Template of every member's adapter; made from `lora_r`, `lora_alpha` and `lora_target_modules` if unset.
         row_source ([`RowSource`], *optional*):
             Where rows come from, if neither from self-play nor from a dataset: an object of your own subclass.
+        task_types (`Sequence[str | TaskType]`, *optional*):
+            Task types in play, in place of `args.task_types`: names as there, or types that you made, as in
+            `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
         sampler (`type[Sampler]` or `Callable`, *optional*):
@@ -124,6 +128,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         environment_factory: EnvironmentFactory | dict[str, EnvironmentFactory] | None = None,
         *,
         row_source: RowSource | None = None,
+        task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
         sampler: type[Sampler] | SamplerFactory | None = None,
     ):
@@ -131,7 +136,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         refuse_arguments(
             optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory
         )
-        source = make_source(args, row_source)
+        source = make_source(args, row_source, task_types)
         functions, classes, train_dataset, eval_dataset = make_rewards_and_datasets(
             source, args, reward_funcs, reward_processing_classes, train_dataset, eval_dataset
         )

@@ -1,0 +1,105 @@
+"""The referee: what became of proposals and answers. Self-play, evaluation, warm start and the command line ask here.
+
+An answer is solved, wrong, refused (badly formed) or spared: its execution failed for reasons that are not the
+program's, so nobody knows whether it is right. What an outcome is worth is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from trl_populora.tasks.base import Run, TaskType
+from trl_populora.tasks.task import INFRASTRUCTURE, Answer, Draft, Payload, Refusal, Task, is_spared
+
+
+class Verdict(NamedTuple):
+    """What became of one answer. Exactly one of solved, wrong, refused and spared is true.
+
+    Attributes:
+        solved (`bool`): The answer is right.
+        refusal (`Refusal` or `None`): Why no answer could be read or, if `spared`, judged.
+    """
+
+    solved: bool
+    refusal: Refusal | None = None
+
+    @property
+    def spared(self) -> bool:
+        """The executor failed, not the program: neither right nor wrong."""
+        return is_spared(self.refusal)
+
+    @property
+    def refused(self) -> bool:
+        """No answer could be read."""
+        return self.refusal is not None and not self.spared
+
+    @property
+    def wrong(self) -> bool:
+        """An answer was read, judged and found wrong."""
+        return not self.solved and self.refusal is None
+
+
+class Referee:
+    """Asks the task types in play, all completions of one type in one batch.
+
+    Args:
+        task_types (`Mapping[str, TaskType]`): Types by id.
+        run (`Run`): Runs programs, such as `Executor.run_many`.
+    """
+
+    def __init__(self, task_types: Mapping[str, TaskType], run: Run):
+        self.task_types, self.run = dict(task_types), run
+
+    def parse(
+        self, types: Sequence[str], completions: Sequence[str], references: Sequence[Sequence[Task]]
+    ) -> list[Draft | Refusal]:
+        """Reads proposals. Nothing runs."""
+        return [
+            self.task_types[name].parse_proposal(text, shown)
+            for name, text, shown in zip(types, completions, references, strict=True)
+        ]
+
+    def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
+        """What each proposal becomes; refusals stay."""
+        return self._by_type(types, drafts, lambda kind, places: kind.verify([drafts[i] for i in places], self.run))
+
+    def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
+        """Reads and judges `completions[i]` as an answer to `tasks[i]`.
+
+        Raises:
+            ValueError: If lengths differ, or a task is of a type that is not given.
+        """
+        if len(tasks) != len(completions):
+            raise ValueError(f"{len(tasks)} tasks and {len(completions)} completions: give one completion per task.")
+        unknown = sorted({task.type for task in tasks} - set(self.task_types))
+        if unknown:
+            raise ValueError(f"Tasks of type {unknown} cannot be judged; known types are {sorted(self.task_types)}.")
+        answers = [
+            self.task_types[task.type].parse_answer(task, text) for task, text in zip(tasks, completions, strict=True)
+        ]
+        judged = self._by_type(
+            [task.type for task in tasks],
+            answers,
+            lambda kind, places: kind.judge([tasks[i] for i in places], [answers[i] for i in places], self.run),
+        )
+        return [Verdict(False, one) if isinstance(one, Refusal) else Verdict(one) for one in judged]
+
+    def _by_type(
+        self,
+        types: Sequence[str],
+        items: Sequence[Draft | Answer | Refusal],
+        ask: Callable[[TaskType, list[int]], list],
+    ) -> list[Any]:
+        """`items`, with what is no refusal replaced by what its type says of it."""
+        places: dict[str, list[int]] = defaultdict(list)
+        for i, (name, item) in enumerate(zip(types, items, strict=True)):
+            if not isinstance(item, Refusal):
+                places[name].append(i)
+        results = list(items)
+        for name, own in places.items():
+            for i, result in zip(own, ask(self.task_types[name], own), strict=True):
+                spared = isinstance(result, Refusal) and is_spared(result)
+                results[i] = INFRASTRUCTURE if spared else result
+        return results
