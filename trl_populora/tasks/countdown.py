@@ -20,12 +20,12 @@ from typing import ClassVar, NamedTuple
 
 from trl_populora.tasks.base import Features, Message, Run, TaskType
 from trl_populora.tasks.parsing import completion_fences, fence, last_body
-from trl_populora.tasks.prompts import REASONING_NOTE, paragraphs, user
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
+from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 
 MAX_TEXT, MAX_DIGITS, MAX_DEPTH = 256, 6, 24  # of one expression: characters, digits of a number, open parentheses
-FAMILY_SIZES = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+FAMILY_SIZES = {"two_numbers": 2, "three_numbers": 3, "four_numbers": 4, "five_numbers": 5, "six_numbers": 6}
 OPERATIONS = {"+": add, "-": sub, "*": mul, "/": truediv}
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _ALPHABET, _TOKEN = re.compile(r"[-+*/()0-9\s]*"), re.compile(r"[0-9]+|[-+*/()]")
@@ -184,8 +184,8 @@ class Countdown(TaskType):
         return fence("expression", task.payload.solution)
 
     def generate(self, rng: random.Random, *, families: Sequence[str] | None = None) -> Task:
-        allowed = [n for n, size in FAMILY_SIZES.items() if self.min_numbers <= size <= self.max_numbers]
-        chosen = [name for name in (self.families if families is None else families) if name in allowed]
+        allowed = [name for name, size in FAMILY_SIZES.items() if self.min_numbers <= size <= self.max_numbers]
+        chosen = [name for name in self.check_families(families) if name in allowed]
         if not chosen:
             raise ValueError(f"families must hold one of {allowed}, which these settings allow, got {families}")
         while True:
@@ -222,8 +222,8 @@ class Countdown(TaskType):
 
     def _draw(self, rng: random.Random, count: int) -> Expression:
         """Joins random numbers two by two until one expression is left. Values on the way are whole and above 0."""
-        limits = rng.choices((min(10, self.largest_number), self.largest_number), k=count)  # products need small numbers
-        pool = [_number(rng.randint(1, limit)) for limit in limits]
+        limits = (10, self.largest_number)  # without small numbers there would be few products
+        pool = [_number(rng.randint(1, limit)) for limit in rng.choices(limits, k=count)]
         while len(pool) > 1:
             rng.shuffle(pool)
             small, large = sorted((pool.pop(), pool.pop()), key=lambda expression: expression.value)

@@ -116,7 +116,7 @@ def no_execution(jobs: Sequence[Job]) -> list[Execution]:
 
 def undeclared(task_type: TaskType, refusal: Refusal) -> bool:
     """Whether a type refuses for a reason that it did not declare."""
-    return refusal.reason not in {*task_type.reasons, *REASONS, *(status.value for status in Status)}
+    return refusal.reason not in {*task_type.reasons, *REASONS}
 
 
 def meet_hostile_text(task_type: TaskType, count: int) -> list[str]:
