@@ -1,6 +1,6 @@
 """Rewards that wait: with `solvable_rounds` a teacher is paid only when it is known whether anybody solves its tasks.
 
-Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`round.py`).
+Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`matching.py`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -126,7 +126,7 @@ class LateRewards:
     def load_state_dict(self, state: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> None:
         """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered.
 
-        `task_types` read the tasks.
+        `task_types` read the tasks; a round with tasks of a type that is no longer in play waits no longer.
         """
         newest = max((one["round"] for one in state), default=0)
         self._waiting = [
@@ -138,6 +138,7 @@ class LateRewards:
             )
             for one in state
             if one["round"] > newest - self.rounds
+            and {proposal["type"] for proposal in one["proposals"]} <= set(task_types)
         ]
 
 
