@@ -89,9 +89,8 @@ def test_a_buffer_holds_tasks_of_its_types_only(rng):
     types = {"code_o": code_types()["code_o"]}
     with pytest.raises(ValueError, match="cannot hold a code_i task"):
         TaskBuffer(types, tasks=[task(1, type="code_i")])
-    buffer = TaskBuffer(types)
-    buffer.load_state_dict(code_buffer(tasks=[task(1, type="code_i"), task(2)]).state_dict())
-    assert [*buffer.tasks("code_o"), *buffer.tasks("code_i")] == [task(2)], "a type that left play"
+    with pytest.raises(ValueError, match="cannot hold a code_i task"):
+        TaskBuffer(types).load_state_dict(code_buffer(tasks=[task(1, type="code_i")]).state_dict())
 
 
 def test_state_survives_json_in_order_and_continues_identically():

@@ -126,7 +126,7 @@ class LateRewards:
     def load_state_dict(self, state: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> None:
         """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered.
 
-        `task_types` read the tasks; a round with tasks of a type that is no longer in play waits no longer.
+        `task_types` read the tasks.
         """
         newest = max((one["round"] for one in state), default=0)
         self._waiting = [
@@ -138,7 +138,6 @@ class LateRewards:
             )
             for one in state
             if one["round"] > newest - self.rounds
-            and {proposal["type"] for proposal in one["proposals"]} <= set(task_types)
         ]
 
 

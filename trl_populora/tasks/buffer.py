@@ -78,9 +78,7 @@ class TaskBuffer:
 
     def add(self, task: Task) -> bool:
         """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
-        if task.type not in self.types:
-            raise ValueError(f"this buffer of {list(self.types)} cannot hold a {task.type} task: give it that type")
-        return self._add(task, self.types[task.type].key(task.payload))
+        return self._add(task, self._type(task.type).key(task.payload))
 
     def knows(self, key: str) -> bool:
         """Whether a task with this [`TaskType.key`] is here, in play or not."""
@@ -159,18 +157,18 @@ class TaskBuffer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain.
-
-        Tasks of types that are no longer in play are left out.
-        """
+        """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
         self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
-            if record["type"] not in self.types:
-                continue
-            task = self.types[record["type"]].read_task(record)
+            task = self._type(record["type"]).read_task(record)
             self._add(task, key)
             if any(tries):
                 self._set_tries(task, Tries(*tries))
+
+    def _type(self, name: str) -> TaskType:
+        if name not in self.types:
+            raise ValueError(f"a buffer of {list(self.types)} cannot hold a {name} task: give it that type")
+        return self.types[name]
 
     def _sources(self, type: str) -> list[Task]:
         types = self.types[type].reference_types or (type,)
