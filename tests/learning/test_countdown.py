@@ -1,8 +1,8 @@
 """A slow proof on a toy base: a student learns countdown from rewards, and from shuffled rewards it does not.
 
-The tiny base has never seen countdown, and some tokens of an answer not even in its own training. So a short supervised
-start of the whole model teaches it puzzles of two one-digit numbers; in its last steps half of the answers have a wrong
-operation, to give reinforcement something to lift. Then a LoRA student plays. Three minutes on one core.
+The tiny base has never seen countdown, and some tokens of an answer not even in its own training. So a short
+supervised start of the whole model teaches it puzzles of two one-digit numbers; in its last steps half of the answers
+have a wrong operation, to give reinforcement something to lift. Then a LoRA student plays.
 """
 
 import random
