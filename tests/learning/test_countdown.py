@@ -2,7 +2,7 @@
 
 The tiny base has never seen countdown, and some tokens of an answer not even in its own training. So a short
 supervised start of the whole model teaches it puzzles of two one-digit numbers; in its last steps half of the answers
-have a wrong operation, to give reinforcement something to lift. Then a LoRA student plays. Some 140 s of one core.
+have a wrong operation, to give reinforcement something to lift. Then a LoRA student plays. About 140 s of one core.
 """
 
 import random

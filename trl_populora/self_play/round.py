@@ -19,7 +19,7 @@ from .matching import Matchmaker, pair_up
 from .pairing import Pairing, check_deal
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
-from .sampling import Completion, Sampler
+from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
 from .verification import verify
@@ -77,7 +77,7 @@ class SelfPlay:
 
     def play(
         self,
-        sampler: Sampler,
+        sampler: SampleFunc,
         *,
         round: int,
         step: int,
@@ -158,7 +158,7 @@ class SelfPlay:
             guest_attempts=tuple(attempts[answered.own :]),
         )
 
-    def _try(self, sampler: Sampler, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
+    def _try(self, sampler: SampleFunc, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
         """Extra attempts."""
         if not games:
             return []
