@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .executor import Executor, Limits
     from .population import Member, Population
     from .self_play import Rating, Ratings
-    from .tasks import Task, TaskType, task_types
+    from .tasks import Task, TaskType, make_task_types
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ _ROOMS = {
     "Ratings": "self_play",
     "Task": "tasks",
     "TaskType": "tasks",
-    "task_types": "tasks",
+    "make_task_types": "tasks",
 }
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "Task",
     "TaskType",
     "__version__",
-    "task_types",
+    "make_task_types",
 ]
 
 

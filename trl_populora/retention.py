@@ -238,14 +238,9 @@ class _Phase:
         from .evaluation import held_out_tasks
 
         args, buffer = self.args, self.trainer.source.buffer
-        known = {task.id for kind in args.task_types for task in buffer.tasks(kind)}
-        return held_out_tasks(
-            args.task_types,
-            count,
-            families=args.seed_families,
-            num_function_inputs=args.num_function_inputs,
-            exclude=known,
-        )
+        types = self.trainer.source.task_types
+        known = {task.id for kind in types for task in buffer.tasks(kind)}
+        return held_out_tasks(types, count, families=args.seed_families, exclude=known)
 
     def ask(self, tasks: list) -> np.ndarray:
         """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""

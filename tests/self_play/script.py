@@ -2,20 +2,19 @@
 
 import random
 
+from tests.code_tasks import TYPES, code_buffer, code_draw, code_seeds, code_types
 from trl_populora.self_play import Completion, Ratings, RoundSettings, SelfPlay
-from trl_populora.tasks import TaskBuffer, generate_task, seed_tasks, task_types
 
 
-TYPES = ("code_o", "code_i", "code_f")
 G = 4
 
 
 def self_play(executor, *, teachers=2, students=2, types=("code_o", "code_i"), settings=None, buffer=None):
-    buffer = buffer or TaskBuffer(
-        1000, [t for name in TYPES for t in seed_tasks(16, type=name, num_function_inputs=4)]
+    buffer = buffer or code_buffer(
+        1000, [t for name in TYPES for t in code_seeds(16, type=name, num_function_inputs=4)]
     )
     ratings = Ratings([f"teacher_{i}" for i in range(teachers)], [f"student_{i}" for i in range(students)])
-    all_types = task_types("compact", num_function_inputs=4)
+    all_types = code_types("compact", num_function_inputs=4)
     return SelfPlay(
         task_types={name: all_types[name] for name in types},
         run_many=executor.run_many,
@@ -61,14 +60,14 @@ def scripted(game, *, valid=1.0, solved=0.5, seed=0, guest_teacher=None):
             return "no blocks here"
         if task_type.id == "code_f":
             source = references[0]
-            family = [family_of.get(source.program, source.author.removeprefix("seed:"))]
+            family = [family_of.get(source.payload.program, source.author.removeprefix("seed:"))]
             for _ in range(2000):
-                task = generate_task("code_f", rng, families=family, num_function_inputs=4)
-                if task.program == source.program:
+                task = code_draw("code_f", rng, families=family, num_function_inputs=4)
+                if task.payload.program == source.payload.program:
                     return task_type.propose_completion(task)
             return "no blocks here"
-        task = generate_task(task_type.id, rng)
-        family_of[task.program] = task.author.removeprefix("seed:")
+        task = code_draw(task_type.id, rng)
+        family_of[task.payload.program] = task.author.removeprefix("seed:")
         return task_type.propose_completion(task)
 
     def answer(prompt):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.tasks import Task, TaskBuffer, seed_tasks
-from trl_populora.tasks.keys import task_key
+from trl_populora.tasks.code.keys import task_key
 
 
 def task(number: int, *, type: str = "code_o", step: int = 0, author: str = "seed") -> Task:

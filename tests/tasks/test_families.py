@@ -20,8 +20,8 @@ from trl_populora.tasks import (
     seeds,
     task_types,
 )
-from trl_populora.tasks.code_f import leaks_program
-from trl_populora.tasks.seeds import SEED_TYPES
+from trl_populora.tasks.code.code_f import leaks_program
+from trl_populora.tasks.code.seeds import SEED_TYPES
 
 
 def draws(family: str, type: str = "code_o", *, n: int = 40) -> list[Task]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trl_populora.executor import canonical, literals
 from trl_populora.tasks import Refusal, Task
-from trl_populora.tasks.arguments import read_arguments
+from trl_populora.tasks.code.arguments import read_arguments
 from trl_populora.tasks.parsing import fence
 
 

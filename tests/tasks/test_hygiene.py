@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from trl_populora.executor.executor import MODULES
 from trl_populora.tasks import REASONS, check_program
-from trl_populora.tasks.hygiene import ALLOWED_MODULES, BANNED_NAMES, defines_f, parse
+from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, defines_f, parse
 
 
 ACCEPTED = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.tasks import generate_task, seed_tasks
-from trl_populora.tasks.keys import task_key
+from trl_populora.tasks.code.keys import task_key
 
 
 def key(program, *inputs):

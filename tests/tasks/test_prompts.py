@@ -13,8 +13,8 @@ from trl_populora.tasks import (
     seed_tasks,
     task_types,
 )
-from trl_populora.tasks.hygiene import ALLOWED_MODULES
-from trl_populora.tasks.prompts import program_rules
+from trl_populora.tasks.code.hygiene import ALLOWED_MODULES
+from trl_populora.tasks.code.prompts import program_rules
 from trl_populora.tasks.task import TEXT_REASONS
 
 

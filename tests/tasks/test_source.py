@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.tasks import Refusal, Task, seed_tasks
+from trl_populora.tasks.code.source import strip_comments
 from trl_populora.tasks.parsing import fence
-from trl_populora.tasks.source import strip_comments
 
 
 PROGRAMS = [task.program for task in seed_tasks(60, seed=9)]

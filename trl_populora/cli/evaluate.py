@@ -33,7 +33,6 @@ def run(options) -> int:
         types,
         options.tasks,
         families=options.families or opened.setting("seed_families", None),
-        num_function_inputs=opened.setting("num_function_inputs", 10),
         exclude=buffered_ids(options.folder),
     )
     print(f"{len(members)} members of {options.folder}, {len(tasks)} held-out tasks ({', '.join(types)})", flush=True)
@@ -55,8 +54,6 @@ def run(options) -> int:
 
 def buffered_ids(folder: str) -> set[str]:
     """Ids of the tasks in a run's buffers."""
-    from ..tasks import TaskBuffer
-
     path = os.path.join(folder, "self_play.json")
     if not os.path.isfile(path):
         return set()
@@ -64,9 +61,7 @@ def buffered_ids(folder: str) -> set[str]:
         state = json.load(file)["source"].get("buffer")
     if state is None:  # trained on a dataset
         return set()
-    buffer = TaskBuffer()
-    buffer.load_state_dict(state)
-    return {task.id for name in ("code_o", "code_i", "code_f") for task in buffer.tasks(name)}
+    return {task["id"] for task in state["tasks"]}
 
 
 def print_scores(scores: dict, types) -> None:

@@ -34,7 +34,7 @@ def run(options) -> int:
     population, tokenizer = load_population(opened)
     sampler = make_sampler(opened, population, tokenizer, temperature=opened.setting("temperature", 1.0) or 1.0)
     with make_executor(opened) as executor:
-        task = propose(opened, types[name], teacher, sampler=sampler, executor=executor, options=options, rng=rng)
+        task = propose(opened, types, name, teacher, sampler=sampler, executor=executor, options=options, rng=rng)
         if task is not None:
             rate = solve(types[name], task, student, sampler=sampler, executor=executor, options=options)
             if rate is not None:
@@ -51,36 +51,32 @@ def choose(wanted: str | None, members, role: str) -> str:
     return wanted
 
 
-def propose(opened, task_type, teacher: str, *, sampler, executor, options, rng):
+def propose(opened, types, name: str, teacher: str, *, sampler, executor, options, rng):
     """Draw proposals, tell what became of each, and return the first task, or `None`."""
-    from ..tasks import Refusal, seed_tasks
+    from ..tasks import Referee, Refusal, Task, families_of
 
-    references = seed_tasks(
-        max(task_type.max_references, 1),
-        seed=options.seed,
-        type="code_o" if task_type.id == "code_f" else task_type.id,
-        families=opened.setting("seed_families", None),
-    )
+    task_type = types[name]
+    shown = next((one for one in task_type.reference_types if one in types), name)
+    families = families_of(types, opened.setting("seed_families", None))[shown]
+    references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=families)
     prompt = task_type.propose_prompt(references, rng)
     show(f"{teacher} is asked for a {task_type.id} task", prompt[-1]["content"])
     written = sampler([prompt] * options.proposals, [teacher] * options.proposals, seed=options.seed)
     chosen = None
-    for number, completion in enumerate(written, start=1):
-        outcome = task_type.parse_proposal(completion.text, references)
-        if not isinstance(outcome, Refusal):
-            (execution,) = executor.run_many([task_type.proposal_job(outcome)])
-            outcome = task_type.finish_proposal(outcome, execution, author=teacher, step=0)
+    referee, of_type = Referee(types, executor.run_many), [name] * len(written)
+    drafts = referee.parse(of_type, [completion.text for completion in written], [references] * len(written))
+    outcomes = referee.verify(of_type, drafts)
+    for number, (completion, outcome) in enumerate(zip(written, outcomes, strict=True), start=1):
         if isinstance(outcome, Refusal):
             print(f"  proposal {number}: refused, {outcome.reason} {outcome.detail}".rstrip())
         else:
             print(f"  proposal {number}: valid")
-            chosen = chosen or (outcome, completion.text)
+            chosen = chosen or (Task.create(name, outcome, author=teacher), completion.text)
     if chosen is None:
         print(f"\nNone of {options.proposals} proposals is valid; try --seed or --proposals.")
         return None
     show(f"{teacher} proposed", chosen[1])
-    pairs = [f"f({given}) = {result}" for given, result in chosen[0].pairs]
-    show("the executor found", "\n".join(pairs))
+    show("a right answer", task_type.solve_completion(chosen[0]))
     return chosen[0]
 
 

@@ -83,15 +83,14 @@ def make_sampler(run: Run, population, tokenizer, *, temperature: float):
 
 def make_task_types(run: Run) -> dict:
     """Task types in play in the run, worded as there."""
-    from ..tasks import TaskLimits, task_types
+    from ..tasks import DEFAULT_TYPES, make_task_types
 
-    types = task_types(
-        run.setting("prompt_style", "full"),
-        num_function_inputs=run.setting("num_function_inputs", 10),
+    return make_task_types(
+        run.setting("task_types", DEFAULT_TYPES),
+        style=run.setting("prompt_style", "full"),
         num_references=run.setting("num_references", None),
-        limits=TaskLimits(max_float_digits=run.setting("max_float_digits", TaskLimits.max_float_digits)),
+        kwargs=run.setting("task_kwargs", None),
     )
-    return {name: types[name] for name in run.setting("task_types", list(types))}
 
 
 def make_executor(run: Run):

@@ -3,6 +3,11 @@
 The result is a population folder; `populora train` does the same by itself where a recipe sets `warm_start_steps`.
 """
 
+import json
+
+
+FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
+
 
 def add_arguments(parser) -> None:
     parser.add_argument("--model", required=True, help="base model: Hub id, folder or 'tiny'")
@@ -15,12 +20,12 @@ def add_arguments(parser) -> None:
     parser.add_argument("--rank", type=int, default=16, help="LoRA rank; alpha is twice that (default: 16)")
     parser.add_argument("--style", choices=("full", "compact"), default="compact")
     parser.add_argument("--template", choices=("chat", "base"), default="chat")
-    parser.add_argument("--function-inputs", type=int, default=4, metavar="N", help="inputs of a code_f task")
+    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types; the three Python types if unset")
+    parser.add_argument("--task-kwargs", type=json.loads, default={}, metavar="JSON", help="their settings, by id")
     parser.add_argument("--seed", type=int, default=0)
 
 
 def run(options) -> int:
-    import json
     import os
 
     from peft import LoraConfig
@@ -30,11 +35,14 @@ def run(options) -> int:
     from ..integrations.lightning import warm_start
     from ..population import Population
     from ..reporting import LiveView
-    from ..tasks import task_types
+    from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} {getattr(options, name)} must be at least 1")
+    names = options.types or list(DEFAULT_TYPES)
+    kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
+    types = make_task_types(names, style=options.style, kwargs=kwargs)
     path = resolve_base(options.model)
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     population = Population(
@@ -49,7 +57,7 @@ def run(options) -> int:
         warm_start(
             population,
             tokenizer,
-            task_types(options.style, num_function_inputs=options.function_inputs),
+            types,
             steps=options.steps,
             rows_per_role=options.rows,
             learning_rate=options.learning_rate,
@@ -61,7 +69,8 @@ def run(options) -> int:
     settings = {
         "prompt_style": options.style,
         "prompt_template": options.template,
-        "num_function_inputs": options.function_inputs,
+        "task_types": names,
+        "task_kwargs": kwargs,
         "max_completion_length": 128,
     }
     with open(os.path.join(options.output, "run.json"), "w", encoding="utf-8") as file:

@@ -3,7 +3,6 @@
 Import what you need from its modules; the names below are those that other rooms use.
 """
 
-from .complexity import Complexity, mean_complexity, program_complexity
 from .coverage import CoverageArchive
 from .dynamics import MemberSummary, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
 from .observer import Observer
@@ -11,13 +10,10 @@ from .task_metrics import task_metrics
 
 
 __all__ = [
-    "Complexity",
     "CoverageArchive",
     "MemberSummary",
     "Observer",
     "RoundSummary",
-    "mean_complexity",
-    "program_complexity",
     "round_metrics",
     "solve_rate_matrix",
     "summarize_round",

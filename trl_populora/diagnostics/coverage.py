@@ -4,24 +4,14 @@ A centroidal Voronoi tessellation cuts the space of four normalised features int
 change, so that counts can be compared between runs. What a task is worth, or who wins, is not looked at here.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from .complexity import complexity_or_none
-
 
 CELLS = 1_024
-FEATURES = ("log_ast_nodes", "ast_depth", "log_cyclomatic", "log_output_length")
-# Where a feature is 0 and where it is 1 (our choice): a bare `return x` to a program of a screen and a half.
-RANGES = {
-    "log_ast_nodes": (math.log(6), math.log(600)),
-    "ast_depth": (4.0, 20.0),
-    "log_cyclomatic": (0.0, math.log(40)),
-    "log_output_length": (0.0, math.log(1_000)),
-}
+DIMENSIONS = 4
 
 
 class CoverageArchive:
@@ -34,7 +24,7 @@ class CoverageArchive:
     Example:
         ```python
         >>> archive = CoverageArchive()
-        >>> archive.add("def f(x):\\n    return x + 1", ["3"], author="teacher_0", step=1)
+        >>> archive.add((0.1, 0.5, 0.0, 0.2), author="teacher_0", step=1)
         True
         >>> archive.filled
         1
@@ -58,12 +48,9 @@ class CoverageArchive:
         """Author -> cells that this author has visited, first or not."""
         return {author: len(cells) for author, cells in sorted(self._by_author.items())}
 
-    def add(self, program: str, outputs: Iterable[str], *, author: str, step: int) -> bool:
-        """File one task; True if it opened a new cell. A program that cannot be measured is passed over."""
-        features = task_features(program, outputs)
-        if features is None:
-            return False
-        cell = int(np.argmin(((centroids(self.cells, self.seed) - features) ** 2).sum(axis=1)))
+    def add(self, point: Sequence[float], *, author: str, step: int) -> bool:
+        """File one task under its place in the unit cube, of shape `(4,)`; True if it opened a new cell."""
+        cell = int(np.argmin(((centroids(self.cells, self.seed) - np.asarray(point)) ** 2).sum(axis=1)))
         self._by_author.setdefault(author, set()).add(cell)
         if cell in self._first_visit:
             return False
@@ -98,27 +85,6 @@ class CoverageArchive:
         self._by_author = {author: set(cells) for author, cells in state["by_author"].items()}
 
 
-def task_features(program: str, outputs: Iterable[str]) -> np.ndarray | None:
-    """The four features of a task, each clipped to [0, 1]; None if the program cannot be measured.
-
-    Args:
-        program (`str`): Source that defines `f`.
-        outputs (`Iterable[str]`): Literal texts of its outputs; their mean length counts.
-    """
-    complexity = complexity_or_none(program)
-    if complexity is None:
-        return None
-    lengths = [len(text) for text in outputs]
-    raw = (
-        math.log(complexity.ast_nodes),
-        float(complexity.ast_depth),
-        math.log(complexity.cyclomatic or 1),
-        math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
-    )
-    low, high = np.array([RANGES[name] for name in FEATURES]).T
-    return np.clip((np.array(raw) - low) / (high - low), 0.0, 1.0)
-
-
 @lru_cache(maxsize=4)
 def centroids(cells: int = CELLS, seed: int = 0) -> np.ndarray:
     """Centres of the tessellation, shape (cells, 4), made by Lloyd's algorithm on uniform points of the unit cube.
@@ -127,7 +93,7 @@ def centroids(cells: int = CELLS, seed: int = 0) -> np.ndarray:
     up to the last bits of the floating-point sums.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
-    points = rng.random((cells * 16, len(FEATURES)))
+    points = rng.random((cells * 16, DIMENSIONS))
     centres = points[:cells].copy()
     for _ in range(8):
         nearest = _nearest(points, centres)

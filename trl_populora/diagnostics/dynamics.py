@@ -102,8 +102,8 @@ class RoundSummary:
             slots that ratings have counted, and those that the student won.
         matches (`int`): Pairings that played in this round.
         statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
-        complexity (`dict[str, float]`): Mean measures of the programs that teachers wrote themselves, in the round's
-            valid proposals (`diagnostics.complexity`).
+        complexity (`dict[str, float]`): Mean measures of what teachers wrote themselves, in the round's valid
+            proposals (`TaskType.features`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
         tasks (`dict[str, float]`): How many of its tasks go unsolved, and so on (`diagnostics.task_metrics`).

@@ -6,10 +6,10 @@ It turns each round into a `RoundSummary`. It neither prints nor writes; the tra
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .complexity import mean_complexity
 from .coverage import CoverageArchive
 from .dynamics import RoundSummary, summarize_round
 from .matched import MatchedGames
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 class Observer:
     """Sums up rounds; keeps the coverage archive, the matched games and the executor's last counts between them.
 
-    Complexity and coverage are of programs that teachers wrote themselves: a task of a type with
-    `proposes_program = False` is built on another author's program and has no part in them. If no other type is in
-    play, they have no numbers.
+    Complexity and coverage go by `TaskType.features`. A task without has no part in them; if no type in play has any,
+    they have no numbers. Each space of features has an archive of its own, and their cells are counted together.
 
     Args:
         task_types (`Mapping[str, TaskType]`): Types in play, by id.
@@ -36,14 +35,15 @@ class Observer:
 
     Example:
         ```python
-        >>> observer = Observer(task_types())
+        >>> observer = Observer(make_task_types())
         >>> summary = observer.observe(played.record, ratings=ratings, population=population, seconds=played.seconds)
         ```
     """
 
     def __init__(self, task_types: Mapping[str, TaskType], *, prompts_per_teacher: int = 1):
-        self.own = frozenset(name for name, task_type in task_types.items() if task_type.proposes_program)
-        self.archive = CoverageArchive()
+        self.task_types = dict(task_types)
+        self.measured = any(one.features(one.simplest()) is not None for one in self.task_types.values())
+        self.archives: dict[str, CoverageArchive] = {}
         self.matched = MatchedGames(rotation=math.ceil(len(task_types) / prompts_per_teacher))
         self._filled: list[int] = []
         self._counts: dict[str, int] = {}
@@ -72,19 +72,22 @@ class Observer:
             seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
         """
-        own = [one.task for one in record.proposals if one.task is not None and one.type in self.own]
-        for task in own:
-            self.archive.add(task.program, task.outputs, author=task.author, step=record.step)
-        if self.own:
-            self._filled.append(self.archive.filled)
+        tasks_of = [one.task for one in record.proposals if one.task is not None]
+        found = [(task, self.task_types[task.type].features(task)) for task in tasks_of]
+        measured = [(task, features) for task, features in found if features is not None]
+        for task, features in measured:
+            archive = self.archives.setdefault(features.space, CoverageArchive())
+            archive.add(features.point, author=task.author, step=record.step)
+        if self.measured:
+            self._filled.append(sum(archive.filled for archive in self.archives.values()))
         return summarize_round(
             record,
             ratings=ratings,
             members=population.values(),
             adapter_of=population.adapter_of,
             statuses=self._new_counts(counts or {}),
-            complexity=mean_complexity(task.program for task in own),
-            coverage=self._coverage() if self.own else {},
+            complexity=_means(features.measures for _, features in measured),
+            coverage=self._coverage() if self.measured else {},
             coverage_history=self._filled,
             matched=self.matched,
             tasks=tasks,
@@ -96,24 +99,38 @@ class Observer:
     def state_dict(self) -> dict:
         """What a resumed run needs, as JSON-able data. Executor counts start anew with the executor."""
         return {
-            "archive": self.archive.state_dict(),
+            "archives": {space: archive.state_dict() for space, archive in self.archives.items()},
             "filled": list(self._filled),
             "matched": self.matched.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping) -> None:
-        self.archive.load_state_dict(state["archive"])
+        self.archives = {space: CoverageArchive() for space in state["archives"]}
+        for space, archive in self.archives.items():
+            archive.load_state_dict(state["archives"][space])
         self._filled = list(state["filled"])
         self.matched.load_state_dict(state["matched"])
         self._counts = {}
 
     def _coverage(self) -> dict[str, int]:
         before = self._filled[-2] if len(self._filled) > 1 else 0
-        authors = {f"filled/{author}": cells for author, cells in self.archive.filled_by_author.items()}
-        return {"filled": self.archive.filled, "new": self.archive.filled - before, **authors}
+        filled, authors = self._filled[-1], Counter()
+        for archive in self.archives.values():
+            authors.update(archive.filled_by_author)
+        by_author = {f"filled/{author}": cells for author, cells in sorted(authors.items())}
+        return {"filled": filled, "new": filled - before, **by_author}
 
     def _new_counts(self, counts: Mapping) -> dict[str, int]:
         now = {getattr(status, "value", status): int(n) for status, n in counts.items()}
         new = {name: n - self._counts.get(name, 0) for name, n in now.items()}
         self._counts = now
         return {name: n for name, n in new.items() if n > 0}
+
+
+def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Mean of every measure over the tasks that have it."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return {name: sum(own) / len(own) for name, own in values.items()}

@@ -1,13 +1,12 @@
 """Greedy pass@1 of every member, and of the base, on seed tasks that no buffer has held."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..executor import Execution, Job
 from ..self_play.sampling import Sampler
-from ..tasks import Task, TaskType, Verdict, seed_tasks
+from ..tasks import Run, Task, TaskType, Verdict, families_of
 from .grading import grade
 
 
@@ -39,20 +38,19 @@ class Score:
 
 
 def held_out_tasks(
-    types: Iterable[str],
+    types: Mapping[str, TaskType],
     count: int,
     *,
     seed: int = HELD_OUT_SEED,
     families: Sequence[str] | None = None,
-    num_function_inputs: int = 10,
     exclude: Collection[str] = (),
 ) -> list[Task]:
     """`count` tasks of each type, without those whose id is in `exclude` (what a run's buffers started from)."""
-    tasks = []
-    for name in types:
+    tasks, named = [], families_of(types, families)
+    for name, task_type in types.items():
         extra, own = count, []
         while len(own) < count:  # draw again, longer, until enough are left
-            drawn = seed_tasks(extra, seed=seed, type=name, num_function_inputs=num_function_inputs, families=families)
+            drawn = task_type.seeds(extra, seed=seed, families=named[name])
             own = [task for task in drawn if task.id not in exclude][:count]
             extra += count
         tasks += own
@@ -65,7 +63,7 @@ def evaluate_members(
     tasks: Sequence[Task],
     *,
     task_types: Mapping[str, TaskType],
-    run_many: Callable[[Sequence[Job]], list[Execution]],
+    run_many: Run,
     base: bool = True,
 ) -> dict[str, Score]:
     """Greedy pass@1 of members on tasks, all members in one call of the sampler.
@@ -75,7 +73,7 @@ def evaluate_members(
         sampler ([`Sampler`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
         tasks (`Sequence[Task]`): At least one.
         task_types (`Mapping[str, TaskType]`): Types by id; they word the prompts.
-        run_many (`Callable`): Runs programs: `Executor.run_many`.
+        run_many (`Run`): Runs programs: `Executor.run_many`.
         base (`bool`, *optional*, defaults to `True`): Evaluate the base too, under the name `"base"`.
 
     Returns:

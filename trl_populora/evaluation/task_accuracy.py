@@ -1,12 +1,14 @@
 """`TaskAccuracy`: grading by execution as a metric of Hugging Face `evaluate`, loaded from here and not from a hub."""
 
 import json
+from collections.abc import Mapping
 
 import datasets
 import evaluate
 
 from ..executor import Executor
-from ..tasks import Task, task_types
+from ..tasks import TaskType, make_task_types
+from ..tasks.registry import BUILT_IN
 from .grading import grade
 
 
@@ -17,7 +19,7 @@ class TaskAccuracy(evaluate.Metric):
 
     Args:
         executor ([`Executor`], *optional*): Sandbox to use; one of its own, closed after each `compute`, if unset.
-        num_function_inputs (`int`, *optional*, defaults to 10): Input/output pairs of `code_f` tasks.
+        task_types (`Mapping[str, TaskType]`, *optional*): Types by id; those of the package if unset.
         kwargs: Arguments of [`~evaluate.Metric`].
 
     Returns (from `compute`):
@@ -32,10 +34,11 @@ class TaskAccuracy(evaluate.Metric):
         ```
     """
 
-    def __init__(self, executor: Executor | None = None, *, num_function_inputs: int = 10, **kwargs):
+    def __init__(
+        self, executor: Executor | None = None, *, task_types: Mapping[str, TaskType] | None = None, **kwargs
+    ):
         self._executor = executor
-        # Answers are parsed alike in both styles; the style words the prompts only.
-        self._types = task_types("compact", num_function_inputs=num_function_inputs)
+        self._types = make_task_types(BUILT_IN) if task_types is None else dict(task_types)
         super().__init__(**({"keep_in_memory": True} | kwargs))
 
     def _info(self) -> evaluate.MetricInfo:
@@ -47,7 +50,11 @@ class TaskAccuracy(evaluate.Metric):
         )
 
     def _compute(self, predictions, references) -> dict[str, float | int]:
-        tasks = [Task.from_json(json.loads(reference)) for reference in references]
+        records = [json.loads(reference) for reference in references]
+        unknown = sorted({record["type"] for record in records} - set(self._types))
+        if unknown:
+            raise ValueError(f"TaskAccuracy knows no task types {unknown}; give them as task_types.")
+        tasks = [self._types[record["type"]].read_task(record) for record in records]
         if self._executor is not None:
             grades = grade(tasks, predictions, task_types=self._types, run_many=self._executor.run_many)
         else:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..tasks import Task
-from .records import Proposal, RoundRecord
+from ..tasks import Refusal, Task, TaskType
+from .records import Proposal
 from .rewards import RewardSettings, teacher_reward
 from .sampling import Completion, Message
 
@@ -118,20 +118,23 @@ class LateRewards:
                 "round": one.round,
                 "versions": one.versions,
                 "rows": [[*row[:4], _plain(row.completion), row.reward] for row in one.rows],
-                "proposals": RoundRecord(one.round, 0, proposals=one.proposals).to_json(),
+                "proposals": [_flat(proposal) for proposal in one.proposals],
             }
             for one in self._waiting
         ]
 
-    def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered."""
+    def load_state_dict(self, state: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> None:
+        """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered.
+
+        `task_types` read the tasks.
+        """
         newest = max((one["round"] for one in state), default=0)
         self._waiting = [
             Waiting(
                 one["round"],
                 dict(one["versions"]),
                 tuple(Row(*row[:4], Completion(*row[4]), row[5]) for row in one["rows"]),
-                RoundRecord.from_json(one["proposals"]).proposals,
+                tuple(_deep(proposal, task_types) for proposal in one["proposals"]),
             )
             for one in state
             if one["round"] > newest - self.rounds
@@ -145,3 +148,20 @@ def _is_open(proposal: Proposal) -> bool:
 def _plain(completion: Completion) -> list:
     text, prompt_ids, ids, logprobs = completion
     return [text, list(prompt_ids), list(ids), None if logprobs is None else list(logprobs)]
+
+
+def _flat(proposal: Proposal) -> dict[str, Any]:
+    task, refusal = proposal.task, proposal.refusal
+    return vars(proposal) | {
+        "task": None if task is None else task.to_json(),
+        "refusal": None if refusal is None else [refusal.reason, refusal.detail],
+    }
+
+
+def _deep(record: Mapping[str, Any], task_types: Mapping[str, TaskType]) -> Proposal:
+    task, refusal = record["task"], record["refusal"]
+    objects = {
+        "task": None if task is None else task_types[task["type"]].read_task(task),
+        "refusal": None if refusal is None else Refusal(*refusal),
+    }
+    return Proposal(**{**record, **objects})

@@ -1,10 +1,10 @@
 """What happened in a round, as plain frozen records: who proposed what, and who solved it.
 
-Records carry facts and turn into JSON and flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
+Records carry facts and turn into flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from trl_populora.tasks.task import Refusal, Task
@@ -175,32 +175,6 @@ class RoundRecord:
                 own |= {"solved": attempt.solved, "kind": _kind(name)}
                 yield _row(attempt, head | own)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON. Each task is written once, however often it was attempted."""
-        groups = {name: getattr(self, name) for name in (*PROPOSALS, *ATTEMPTS)}
-        played = [item.task for group in groups.values() for item in group if item.task is not None]
-        tasks = list(dict.fromkeys(played))
-        number = {task: index for index, task in enumerate(tasks)}
-        return {
-            "round": self.round,
-            "step": self.step,
-            "tasks": [task.to_json() for task in tasks],
-            "matches": [asdict(match) for match in self.matches],
-            **{name: [_flat(item, number) for item in group] for name, group in groups.items()},
-        }
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "RoundRecord":
-        """Inverse of `to_json`."""
-        tasks = [Task.from_json(task) for task in record["tasks"]]
-        return cls(
-            round=record["round"],
-            step=record["step"],
-            **{name: tuple(Proposal(**_deep(item, tasks)) for item in record[name]) for name in PROPOSALS},
-            **{name: tuple(Attempt(**_deep(item, tasks)) for item in record[name]) for name in ATTEMPTS},
-            matches=tuple(Match(**match) for match in record["matches"]),
-        )
-
 
 def _kind(name: str) -> str:
     """`kind` of the rows of a group of the record: its first word, if it has two."""
@@ -222,21 +196,3 @@ def _row(item: Proposal | Attempt, known: dict[str, Any]) -> dict[str, Any]:
         "completion": item.completion,
     }
     return {column: values[column] for column in COLUMNS}
-
-
-def _flat(item: Proposal | Attempt, number: dict[Task, int]) -> dict[str, Any]:
-    """Fields of a record, with the task as its number and the refusal as plain data."""
-    plain = {
-        "task": None if item.task is None else number[item.task],
-        "refusal": None if item.refusal is None else item.refusal.to_json(),
-    }
-    return vars(item) | plain
-
-
-def _deep(record: dict[str, Any], tasks: list[Task]) -> dict[str, Any]:
-    task, refusal = record["task"], record["refusal"]
-    objects = {
-        "task": None if task is None else tasks[task],
-        "refusal": None if refusal is None else Refusal.from_json(refusal),
-    }
-    return record | objects

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..executor import Execution, Job, Status
-from ..tasks import INFRASTRUCTURE, Draft, Refusal, Task, TaskBuffer, TaskType, draft_key, judge_answers
+from ..executor import Execution, Job
+from ..tasks import INFRASTRUCTURE, Draft, Referee, Refusal, Task, TaskBuffer, TaskType
 from .evidence import Outcome
 from .guests import Guest, Guests
 from .late import LateRewards, Row
@@ -200,18 +200,14 @@ class SelfPlay:
         G = self.settings.num_generations
         drafts = [ask.type.parse_proposal(c.text, ask.references) for ask, c in zip(asks, written, strict=True)]
         drafts, first = self._refuse_duplicates(asks, drafts)
-        jobs = {
-            i: asks[i].type.proposal_job(draft) for i, draft in enumerate(drafts) if not isinstance(draft, Refusal)
-        }
-        executions = dict(zip(jobs, self.run_many(list(jobs.values())), strict=True))
+        outcomes = Referee(self.task_types, self.run_many).verify([ask.type.id for ask in asks], drafts)
         proposals = []
-        for i, (ask, completion, draft) in enumerate(zip(asks, written, drafts, strict=True)):
-            outcome = draft
-            if first.get(i, i) in executions and executions[first.get(i, i)].status is Status.INFRA_ERROR:
+        for i, (ask, completion, outcome) in enumerate(zip(asks, written, outcomes, strict=True)):
+            if outcomes[first.get(i, i)] == INFRASTRUCTURE:
                 outcome = INFRASTRUCTURE
-            elif i in executions:
-                outcome = ask.type.finish_proposal(draft, executions[i], author=ask.name, step=step)
-                if self.lengths is not None and isinstance(outcome, Task):
+            elif not isinstance(outcome, Refusal):
+                outcome = Task.create(ask.type.id, outcome, author=ask.name, step=step)
+                if self.lengths is not None:
                     outcome = self.lengths.refuse(ask.type, outcome) or outcome
             kind = "refusal" if isinstance(outcome, Refusal) else "task"
             proposals.append(
@@ -239,9 +235,8 @@ class SelfPlay:
         checked, like = [], {}
         for i, (ask, draft) in enumerate(zip(asks, drafts, strict=True)):
             if isinstance(draft, Draft) and not ask.guest:
-                key = draft_key(draft)
-                like[i] = first.setdefault((ask.player, key), i)
-                if self.buffer.knows(key) or like[i] < i:
+                like[i] = first.setdefault((ask.player, draft.key), i)
+                if self.buffer.knows(draft.key) or like[i] < i:
                     draft = Refusal("duplicate", "the task exists already, up to names and layout of the program")
             checked.append(draft)
         return checked, like
@@ -343,12 +338,8 @@ class SelfPlay:
         self, games: Sequence[_Ask], answers: Sequence[Completion], size: int | None = None
     ) -> tuple[Attempt, ...]:
         G, rewards = size or self.settings.num_generations, self.settings.rewards
-        verdicts = judge_answers(
-            [game.type for game in games],
-            [game.task for game in games],
-            [completion.text for completion in answers],
-            self.run_many,
-        )
+        referee = Referee(self.task_types, self.run_many)
+        verdicts = referee.judge([game.task for game in games], [completion.text for completion in answers])
         attempts = []
         for i, (game, completion, verdict) in enumerate(zip(games, answers, verdicts, strict=True)):
             reward = student_reward(verdict.solved, well_formed=not verdict.refused, settings=rewards)

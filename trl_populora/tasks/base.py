@@ -63,6 +63,8 @@ class TaskType(ABC):
     """What this type refuses for, beside the shared `REASONS`: short name -> what it means."""
     families: ClassVar[tuple[str, ...]] = ()
     """Names of the kinds of seed tasks, if there are several."""
+    easy_families: ClassVar[tuple[str, ...]] = ()
+    """Those of `families` that a small base learns first; all of them if empty."""
     reference_types: ClassVar[tuple[str, ...]] = ()
     """Types whose tasks a proposer is shown; its own if empty."""
     min_references: ClassVar[int] = 0
@@ -162,9 +164,7 @@ class TaskType(ABC):
         Raises:
             ValueError: If a family is unknown, or the families do not hold that many different tasks.
         """
-        unknown = sorted(set(families or ()) - set(self.families))
-        if unknown or families == []:
-            raise ValueError(f"{self.id} has no seed families {unknown}; choose from {list(self.families)}")
+        self.check_families(families)
         rng, found = random.Random(f"{seed}/{self.id}"), {}
         for _ in range(MAX_DRAWS * max(count, 1)):
             if len(found) >= count:
@@ -172,6 +172,13 @@ class TaskType(ABC):
             task = self.generate(rng, families=families)
             found.setdefault(task.id, task)
         raise ValueError(f"{self.id} has fewer than {count} different seed tasks, found {len(found)}; ask for fewer")
+
+    def check_families(self, families: Sequence[str] | None) -> tuple[str, ...]:
+        """The families to draw from: those given, or all. Raises `ValueError` for an unknown one, or an empty list."""
+        unknown = sorted(set(families or ()) - set(self.families))
+        if unknown or (families is not None and not families):
+            raise ValueError(f"{self.id} has no seed families {unknown}; choose from {list(self.families)}")
+        return tuple(families or self.families)
 
     def read_task(self, record: Mapping[str, Any]) -> Task:
         """Inverse of `Task.to_json`.
@@ -183,8 +190,8 @@ class TaskType(ABC):
         expected = content_id(self.id, task.payload)
         if (task.type, task.id) != (self.id, expected):
             raise ValueError(
-                f"task {task.id!r} of type {task.type!r} does not match its content ({expected!r} of {self.id!r}): the "
-                "record was altered"
+                f"task {task.id!r} of type {task.type!r} does not match its content ({expected!r} of {self.id!r}): "
+                "the record was altered"
             )
         return task
 

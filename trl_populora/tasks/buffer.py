@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from trl_populora.tasks.keys import task_key
-from trl_populora.tasks.task import Draft, Task, arguments_text
-
-
-# Whose programs a proposer of a type is shown: its own type's, except that code_f builds on programs of the others.
-REFERENCE_TYPES = {"code_f": ("code_o", "code_i")}
+from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.task import Task
 
 
 class Tries(NamedTuple):
@@ -33,13 +29,12 @@ class TaskBuffer:
     Tasks by type, without duplicates, in order of arrival.
 
     Args:
+        types (`Mapping[str, TaskType]`):
+            Types of the tasks, by id.
         capacity (`int`, *optional*, defaults to `16384`):
             Tasks kept per type.
         tasks (`Iterable[Task]`, *optional*):
-            First tasks, such as those of [`seed_tasks`].
-        reference_types (`Mapping[str, Sequence[str]]`, *optional*):
-            Types whose tasks serve as references for proposals of a type that is not its own reference. Default:
-            `code_f` draws on `code_o` and `code_i`.
+            First tasks, such as those of [`TaskType.seeds`].
         max_unsolved_tries (`int`, *optional*, defaults to `0`):
             After so many attempts of which none solved it, a proposed task is no reference and fills no slot any
             more, as long as its type has others. Seed tasks were made to be solvable and stay. 0 keeps all.
@@ -47,18 +42,17 @@ class TaskBuffer:
 
     def __init__(
         self,
+        types: Mapping[str, TaskType],
         capacity: int = 16384,
         tasks: Iterable[Task] = (),
         *,
-        reference_types: Mapping[str, Sequence[str]] | None = None,
         max_unsolved_tries: int = 0,
     ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         if max_unsolved_tries < 0:
             raise ValueError(f"max_unsolved_tries must be 0 (keep all) or more, got {max_unsolved_tries}")
-        self.capacity, self.max_unsolved_tries = capacity, max_unsolved_tries
-        self._reference_types = dict(REFERENCE_TYPES if reference_types is None else reference_types)
+        self.types, self.capacity, self.max_unsolved_tries = dict(types), capacity, max_unsolved_tries
         self._tasks: dict[str, OrderedDict[str, Task]] = {}
         self._tries: dict[str, Tries] = {}  # id -> attempts
         self._given_up: set[str] = set()  # ids of tasks that are not in play
@@ -84,15 +78,15 @@ class TaskBuffer:
 
     def add(self, task: Task) -> bool:
         """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
-        return self._add(task, task_key(task.type, task.program, task.inputs))
+        return self._add(task, self._type_of(task.type).key(task.payload))
 
     def knows(self, key: str) -> bool:
-        """Whether a task with this [`task_key`] is here, in play or not."""
+        """Whether a task with this [`TaskType.key`] is here, in play or not."""
         return key in self._known
 
     def shortest(self, type: str, n: int) -> list[Task]:
-        """The `n` tasks in play with the shortest programs among those that serve as references of `type`."""
-        return sorted(self._sources(type), key=lambda task: (len(task.program), task.id))[:n]
+        """The `n` smallest tasks in play, by [`TaskType.size`], among those that serve as references of `type`."""
+        return sorted(self._sources(type), key=lambda task: (self.types[task.type].size(task), task.id))[:n]
 
     def count(self, task: Task, *, solved: bool) -> None:
         """Counts one attempt at a task. Tasks that the buffer does not hold are not counted."""
@@ -137,7 +131,7 @@ class TaskBuffer:
         if n <= 0:
             return []
         if not stock:
-            raise ValueError(f"the buffer holds no {type} task to fill {n} slots with; start it from seed_tasks")
+            raise ValueError(f"the buffer holds no {type} task to fill {n} slots with; seed it first")
         avoided = set(exclude)
         stock = [task for task in stock if task.id not in avoided] or stock
         newest = list(takewhile(lambda task: task.step == stock[-1].step, reversed(stock)))
@@ -166,14 +160,19 @@ class TaskBuffer:
         """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
         self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
-            task = Task.from_json(record)
+            task = self._type_of(record["type"]).read_task(record)
             self._add(task, key)
             if any(tries):
                 self._set_tries(task, Tries(*tries))
 
     def _sources(self, type: str) -> list[Task]:
-        types = self._reference_types.get(type, (type,))
+        types = self.types[type].reference_types or (type,)
         return [task for name in types for task in self.in_play(name)] or self.in_play(type)
+
+    def _type_of(self, type: str) -> TaskType:
+        if type not in self.types:
+            raise ValueError(f"a buffer of {list(self.types)} cannot hold a task of type {type!r}; give it that type")
+        return self.types[type]
 
     def _add(self, task: Task, key: str) -> bool:
         if task in self:
@@ -204,8 +203,3 @@ class TaskBuffer:
 def is_seed(task: Task) -> bool:
     """Whether a task came with the package and not from a member."""
     return task.author.partition(":")[0] == "seed"
-
-
-def draft_key(draft: Draft) -> str:
-    """[`task_key`] of a proposal that has not run yet."""
-    return task_key(draft.type, draft.program, [arguments_text(arguments) for arguments in draft.inputs])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trl_populora.tasks.base import Run, TaskType
-from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, is_spared
+from trl_populora.tasks.task import INFRASTRUCTURE, Answer, Draft, Payload, Refusal, Task, is_spared
 
 
 class Verdict(NamedTuple):
@@ -63,9 +63,7 @@ class Referee:
 
     def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
         """What each proposal becomes; refusals stay."""
-        return self._by_type(
-            types, drafts, lambda kind, places: kind.verify([drafts[i] for i in places], self.run)
-        )
+        return self._by_type(types, drafts, lambda kind, places: kind.verify([drafts[i] for i in places], self.run))
 
     def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
         """Reads and judges `completions[i]` as an answer to `tasks[i]`.
@@ -73,6 +71,8 @@ class Referee:
         Raises:
             ValueError: If lengths differ, or a task is of a type that is not given.
         """
+        if len(tasks) != len(completions):
+            raise ValueError(f"{len(tasks)} tasks and {len(completions)} completions: give one completion per task.")
         unknown = sorted({task.type for task in tasks} - set(self.task_types))
         if unknown:
             raise ValueError(f"Tasks of type {unknown} cannot be judged; known types are {sorted(self.task_types)}.")
@@ -100,5 +100,6 @@ class Referee:
         results = list(items)
         for name, own in places.items():
             for i, result in zip(own, ask(self.task_types[name], own), strict=True):
-                results[i] = result
+                spared = isinstance(result, Refusal) and is_spared(result)
+                results[i] = INFRASTRUCTURE if spared else result
         return results

@@ -4,6 +4,7 @@ import math
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
@@ -12,7 +13,7 @@ from ..executor import Execution, Executor, Job, Limits
 from ..population import Population
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
-from ..tasks import Task, TaskBuffer, TaskLimits, identity_tasks, seed_tasks, task_types
+from ..tasks import DEFAULT_TYPES, Task, TaskBuffer, TaskType, families_of, make_task_types
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 
@@ -47,17 +48,14 @@ class SelfPlaySource:
             Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
             accept_unsafe=args.accept_unsafe_execution,
         )
-        types = task_types(
-            args.prompt_style,
-            num_function_inputs=args.num_function_inputs,
-            num_references=args.num_references,
-            limits=TaskLimits(max_float_digits=args.max_float_digits),
+        self.task_types = make_task_types(
+            args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=task_kwargs(args)
         )
-        self.task_types = {name: types[name] for name in args.task_types}
         lengths = _token_limits(args, sampler)
-        self.buffer = TaskBuffer(args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        self.buffer = TaskBuffer(self.task_types, args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        families = families_of(self.task_types, args.seed_families)
         for name, task_type in self.task_types.items():
-            for task in lengths.playable(task_type, _seed_tasks(args, name)):
+            for task in lengths.playable(task_type, _first_tasks(args, task_type, families[name])):
                 self.buffer.add(task)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
@@ -158,7 +156,7 @@ class SelfPlaySource:
         self.ratings.load_state_dict(state["ratings"])
         self.buffer.load_state_dict(state["buffer"])
         self.observer.load_state_dict(state["observer"])
-        self.self_play.late.load_state_dict(state["late"])
+        self.self_play.late.load_state_dict(state["late"], self.task_types)
 
     def close(self) -> None:
         """Ends the executor's processes; they start again when they are needed."""
@@ -188,16 +186,18 @@ class SelfPlaySource:
         return executions
 
 
-def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
+def task_kwargs(args: PopulationSelfPlayConfig) -> dict[str, dict[str, Any]]:
+    """Settings of the Python types, until all settings of task types come by type."""
+    kwargs = {name: {"max_float_digits": args.max_float_digits} for name in args.task_types if name in DEFAULT_TYPES}
+    if "code_f" in kwargs:
+        kwargs["code_f"]["num_function_inputs"] = args.num_function_inputs
+    return kwargs
+
+
+def _first_tasks(args, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:
     if args.seed_tasks == 0:
-        return [identity_tasks(args.num_function_inputs)[task_type]]
-    return seed_tasks(
-        args.seed_tasks,
-        seed=args.seed,
-        type=task_type,
-        num_function_inputs=args.num_function_inputs,
-        families=args.seed_families,
-    )
+        return [task_type.simplest()]
+    return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:

@@ -3,20 +3,19 @@
 import random
 from collections.abc import Mapping, Sequence
 
-from ...tasks import Task, TaskBuffer, TaskType, generate_task, seed_tasks
+from ...tasks import Task, TaskBuffer, TaskType, families_of
 from .completions import Example
 
 
 class SeedExamples:
     """An endless supply of examples of one's choice of role and type, equal for equal seeds.
 
-    Proposal prompts show references drawn as in self-play. A `code_f` proposal is about the program that its prompt
-    shows, so there the example's own task is the reference.
+    Proposal prompts show references drawn as in self-play, or those that a type asks for (`example_references`).
 
     Args:
         task_types (`Mapping[str, TaskType]`): Task types by id.
         rng (`random.Random`): Source of all randomness.
-        families (`Sequence[str]`, *optional*): Families of seed programs; default: all.
+        families (`Sequence[str]`, *optional*): Families of seed tasks; default: all.
         references (`int`, *optional*, defaults to `256`): Seed tasks per type in the stock of references.
         seed (`int`, *optional*, defaults to `0`): Seed of that stock.
     """
@@ -30,16 +29,15 @@ class SeedExamples:
         references: int = 256,
         seed: int = 0,
     ):
-        self.task_types, self.rng, self.families = task_types, rng, families
-        self.num_function_inputs = getattr(task_types.get("code_f"), "num_function_inputs", 10)
-        self.references = TaskBuffer()
-        for type_id in task_types:
-            if type_id != "code_f":
-                for task in seed_tasks(references, seed=seed, type=type_id, families=families):
+        self.task_types, self.rng, self.families = task_types, rng, families_of(task_types, families)
+        self.references = TaskBuffer(task_types)
+        for type_id, task_type in task_types.items():
+            if type_id in (task_type.reference_types or (type_id,)):
+                for task in task_type.seeds(references, seed=seed, families=self.families[type_id]):
                     self.references.add(task)
 
     def task(self, type_id: str) -> Task:
-        return generate_task(type_id, self.rng, families=self.families, num_function_inputs=self.num_function_inputs)
+        return self.task_types[type_id].generate(self.rng, families=self.families[type_id])
 
     def solve(self, type_id: str) -> Example:
         """A task and its right answer."""
@@ -49,8 +47,9 @@ class SeedExamples:
     def propose(self, type_id: str) -> Example:
         """A request for a proposal and a valid one."""
         task_type, task = self.task_types[type_id], self.task(type_id)
-        references = [task]
-        if type_id != "code_f":
-            references = self.references.references(type_id, task_type.max_references, self.rng)
+        references = task_type.example_references(task, ())
+        if not references:
+            stock = self.references.references(type_id, task_type.max_references, self.rng)
+            references = task_type.example_references(task, stock)
         prompt = task_type.propose_prompt(references, self.rng)
         return Example(tuple(prompt), task_type.propose_completion(task))

@@ -11,14 +11,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import lightning
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
-from ...tasks import EASY_FAMILIES, TaskType
+from ...tasks import TaskType
 from .completions import Row, causal_lm_loss, collate, encode
 from .population_module import PopulationModule
 from .seed_examples import SeedExamples
@@ -54,7 +54,7 @@ def warm_start(
     tokenizer: PreTrainedTokenizerBase,
     task_types: Mapping[str, TaskType],
     *,
-    families: Sequence[str] | None = EASY_FAMILIES,
+    families: Sequence[str] | Literal["easy"] | None = "easy",
     steps: int = 20,
     rows_per_role: int = 8,
     learning_rate: float = 1e-3,
@@ -76,8 +76,8 @@ def warm_start(
         population ([`Population`]): Members and their model, on the device to train on.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): With an end-of-turn and a pad token.
         task_types (`Mapping[str, TaskType]`): Types to learn, worded as in training.
-        families (`Sequence[str]`, *optional*): Families of seed programs, `None` for all. Default: the easy ones,
-            whose short rows cost least.
+        families (`Sequence[str]`, *optional*): Families of seed tasks, `None` for all. Default: the easy ones of each
+            type, whose short rows cost least.
         steps (`int`), rows_per_role (`int`): Length of the training.
         learning_rate (`float`): Peak; it rises over `warmup_steps` and decays linearly to zero.
         max_length (`int`): Longer rows are drawn again.
@@ -103,6 +103,8 @@ def warm_start(
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
     passes = -(-2 * rows_per_role // rows_per_pass)
     counts = {"rows": 0, "tokens": 0}
+    if families == "easy":
+        families = [name for one in task_types.values() for name in one.easy_families] or None
     batches = _batches(
         SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed),
         lambda example: encode(tokenizer, [example], template=template)[0],

@@ -1,4 +1,4 @@
-"""Pieces of prompt text that more than one task type uses: the rules for programs, and how tasks are shown.
+"""Pieces of prompt text that more than one of the Python types uses: the rules for programs, and how tasks are shown.
 
 Not here: the sentences that belong to one task type (its own file), and chat templates (`templates.py`).
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from trl_populora.tasks.base import TaskLimits
-from trl_populora.tasks.hygiene import (
+from trl_populora.tasks.code.hygiene import (
     ALLOWED_DUNDERS,
     ALLOWED_MODULES,
     BANNED_ATTRIBUTES,
@@ -20,24 +20,14 @@ from trl_populora.tasks.hygiene import (
 )
 from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Task
+from trl_populora.tasks.wording import MARKS_RULE
 
 
-REASONING_NOTE = (
-    "Think as long as you need, inside <think> and </think> if you like. Only what follows your thinking is read, and "
-    "of it only the labelled blocks; if a label occurs twice, the last block counts."
-)
+if TYPE_CHECKING:
+    from trl_populora.tasks.code.base import CodeType
 
 
-def user(text: str) -> list[dict]:
-    """A conversation of one user turn."""
-    return [{"role": "user", "content": text}]
-
-
-def paragraphs(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
-
-
-def program_rules(limits: TaskLimits) -> str:
+def program_rules(limits: CodeType) -> str:
     """The rules that `hygiene.py` and the executor apply, in words."""
     return "\n".join(
         [
@@ -71,17 +61,12 @@ def program_rules(limits: TaskLimits) -> str:
     )
 
 
-def float_rule(limits: TaskLimits) -> str:
+def float_rule(limits: CodeType) -> str:
     """The rule for floats in results, in words; empty where there is none."""
     most, after = limits.max_float_digits, limits.max_decimals
     rule = f"- A float in a result has at most {most} significant digits, or at most {after} after its point"
     return f"{rule}, so use integers or round." if most else ""
 
-
-MARKS_RULE = (
-    "- Nothing in it looks like a mark of the conversation: no three backticks in a row, no think or answer tag, no "
-    "token of a chat template."
-)
 
 INPUT_FORMAT = (
     "An input block holds the arguments of `f` separated by commas, as Python literals, without the call itself: for "
@@ -95,7 +80,8 @@ def _listed(names: frozenset[str]) -> str:
 
 def triplet(task: Task) -> str:
     """A solved task: program, input and output."""
-    return "\n".join([fence("python", task.program), fence("input", task.input), fence("output", task.output)])
+    shown = task.payload
+    return "\n".join([fence("python", shown.program), fence("input", shown.input), fence("output", shown.output)])
 
 
 def references_text(references: Sequence[Task], *, k: int, rng: random.Random) -> str:

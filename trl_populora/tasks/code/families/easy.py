@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, define, forever, integer, ints, letters
+from trl_populora.tasks.code.families.draw import Sample, define, forever, integer, ints, letters
 
 
 def add(rng: random.Random) -> Sample:

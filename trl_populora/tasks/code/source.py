@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from trl_populora.tasks.hygiene import is_test, parse
-from trl_populora.tasks.scopes import binds, imported_by
+from trl_populora.tasks.code.hygiene import is_test, parse
+from trl_populora.tasks.code.scopes import binds, imported_by
 from trl_populora.tasks.task import Refusal
 
 

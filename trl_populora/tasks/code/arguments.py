@@ -1,4 +1,4 @@
-"""From the text of an input block to a tuple of arguments for a program's `f`.
+"""From the text of an input block to a tuple of arguments for a program's `f`, and back.
 
 Text may name parameters. What is kept of it are positional values in the order of the signature, the only form that
 tasks store, prompts show and the executor gets. Literals only: nothing here evaluates code. The scanner itself is in
@@ -10,8 +10,13 @@ from __future__ import annotations
 import ast
 
 from trl_populora.executor import literals
-from trl_populora.tasks.hygiene import entry, parse
+from trl_populora.tasks.code.hygiene import entry, parse
 from trl_populora.tasks.task import Refusal
+
+
+def arguments_text(arguments: tuple) -> str:
+    """Literal text of an argument list, such as `"1, 'a'"`. Raises `literals.NotLiteral` for a value without one."""
+    return ", ".join(literals.to_literal(argument) for argument in arguments)
 
 
 def read_arguments(text: str, program: str, *, max_bytes: int, comments: bool = False) -> tuple:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, define, forever, integer, letters, sentence, source, word
+from trl_populora.tasks.code.families.draw import Sample, define, forever, integer, letters, sentence, source, word
 
 
 def shift(rng: random.Random) -> Sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, block, define, forever, ints, letters, source
+from trl_populora.tasks.code.families.draw import Sample, block, define, forever, ints, letters, source
 
 
 def _nested(rng: random.Random, depth: int = 2) -> list:

@@ -6,15 +6,18 @@ to the executor as values, never as text pasted into a script; the comparison is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trl_populora.executor import Execution, Job, Status, canonical, literals
-from trl_populora.tasks.arguments import read_arguments
+from trl_populora.executor import Job
+from trl_populora.tasks.base import Message, Run
+from trl_populora.tasks.code.arguments import arguments_text, read_arguments
+from trl_populora.tasks.code.program_input import ProgramInput
+from trl_populora.tasks.code.prompts import INPUT_FORMAT
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
-from trl_populora.tasks.program_input import ProgramInput
-from trl_populora.tasks.prompts import INPUT_FORMAT, REASONING_NOTE, paragraphs, user
-from trl_populora.tasks.task import Answer, Refusal, Task, arguments_text
+from trl_populora.tasks.task import Answer, Refusal, Task
+from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class CodeI(ProgramInput):
     )
     wanted_compact: ClassVar[str] = "The input should be hard to guess."
 
-    def solve_prompt(self, task: Task) -> list[dict]:
-        shown = f"{fence('python', task.program)}\n{fence('output', task.output)}"
+    def solve_prompt(self, task: Task) -> list[Message]:
+        shown = f"{fence('python', task.payload.program)}\n{fence('output', task.payload.output)}"
         if self.style == "compact":
             return user(paragraphs("Find an input so that f returns this output. Answer in a ```input block.", shown))
         return user(
@@ -52,10 +55,10 @@ class CodeI(ProgramInput):
         text = last_body(blocks, "input")
         if not text:
             return Refusal("no_input", "no ```input block, or an empty one")
-        if num_bytes(text) > self.limits.input_bytes:
-            return Refusal("too_large", f"the input has more than {self.limits.input_bytes} bytes")
+        if num_bytes(text) > self.input_bytes:
+            return Refusal("too_large", f"the input has more than {self.input_bytes} bytes")
         try:
-            arguments = read_arguments(text, task.program, max_bytes=self.limits.input_bytes)
+            arguments = read_arguments(text, task.payload.program, max_bytes=self.input_bytes)
             arguments_text(arguments)  # raises for values without a literal, such as an infinite float
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])
@@ -63,14 +66,9 @@ class CodeI(ProgramInput):
             return Refusal("no_input", "the argument list is empty")
         return Answer(arguments)
 
-    def answer_job(self, task: Task, answer: Answer) -> Job:
-        return Job(task.program, (answer.value,))
-
-    def judge(self, task: Task, answer: Answer, execution: Execution | None) -> bool:
-        if execution is None or execution.status is not Status.OK or len(execution.values) != 1:
-            return False
-        value = execution.values[0]
-        return value.status is Status.OK and value.data == canonical.encode(literals.parse_literal(task.output))
+    def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
+        jobs = [Job(task.payload.program, (answer.value,)) for task, answer in zip(tasks, answers, strict=True)]
+        return self.compare(jobs, [task.payload.outputs for task in tasks], run)
 
     def solve_completion(self, task: Task) -> str:
-        return fence("input", task.input)
+        return fence("input", task.payload.input)

@@ -17,9 +17,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 
-from trl_populora.tasks.hygiene import parse
-from trl_populora.tasks.scopes import COMPREHENSIONS, FUNCTIONS, binds, own_nodes
-from trl_populora.tasks.source import HOSTILE, drop_text, flatten
+from trl_populora.tasks.code.hygiene import parse
+from trl_populora.tasks.code.scopes import COMPREHENSIONS, FUNCTIONS, binds, own_nodes
+from trl_populora.tasks.code.source import HOSTILE, drop_text, flatten
 from trl_populora.tasks.task import Refusal
 
 

@@ -6,14 +6,16 @@ Judged without running anything: the answer is parsed as a literal, and canonica
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trl_populora.executor import Execution, canonical, literals
+from trl_populora.executor import canonical, literals
+from trl_populora.tasks.base import Message, Run
+from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
-from trl_populora.tasks.program_input import ProgramInput
-from trl_populora.tasks.prompts import REASONING_NOTE, paragraphs, user
 from trl_populora.tasks.task import Answer, Refusal, Task
+from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class CodeO(ProgramInput):
     """Deduction. Proposers write a program and an input; solvers predict the output."""
 
     id: ClassVar[str] = "code_o"
+    reasons: ClassVar[Mapping[str, str]] = ProgramInput.reasons | {"no_output": "no output fence"}
     wanted_full: ClassVar[str] = (
         "The solver will see the program and the input, and must predict the output without running anything. Make "
         "the output hard to predict: it should take several steps of careful reasoning, with state that changes on "
@@ -28,8 +31,8 @@ class CodeO(ProgramInput):
     )
     wanted_compact: ClassVar[str] = "The output should be hard to guess."
 
-    def solve_prompt(self, task: Task) -> list[dict]:
-        shown = f"{fence('python', task.program)}\n{fence('input', task.input)}"
+    def solve_prompt(self, task: Task) -> list[Message]:
+        shown = f"{fence('python', task.payload.program)}\n{fence('input', task.payload.input)}"
         if self.style == "compact":
             return user(paragraphs("What does f return for this input? Answer in a ```output block.", shown))
         return user(
@@ -50,7 +53,7 @@ class CodeO(ProgramInput):
         text = last_body(blocks, "output")
         if not text:
             return Refusal("no_output", "no ```output block, or an empty one")
-        room = 4 * self.limits.output_bytes  # the gold literal may be written with other spacing, on several lines
+        room = 4 * self.output_bytes  # the gold literal may be written with other spacing, on several lines
         if num_bytes(text) > room:
             return Refusal("too_large", f"the output has more than {room} bytes")
         try:
@@ -60,8 +63,13 @@ class CodeO(ProgramInput):
             return Refusal("not_literal", f"the output: {error}"[:200])
         return Answer(value)
 
-    def judge(self, task: Task, answer: Answer, execution: Execution | None) -> bool:
-        return canonical.encode(answer.value, max_bytes=None) == canonical.encode(literals.parse_literal(task.output))
+    def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
+        """Compares values; nothing runs."""
+        return [
+            canonical.encode(answer.value, max_bytes=None)
+            == canonical.encode(literals.parse_literal(task.payload.output))
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
 
     def solve_completion(self, task: Task) -> str:
-        return fence("output", task.output)
+        return fence("output", task.payload.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, block, define, forever, integer, ints, letters, source
+from trl_populora.tasks.code.families.draw import Sample, block, define, forever, integer, ints, letters, source
 
 
 def subsequence(rng: random.Random) -> Sample:

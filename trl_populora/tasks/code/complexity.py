@@ -1,12 +1,24 @@
 """How complex a program is, as numbers: the measures that show an arms race, or a collapse to triviality.
 
-Only programs that `tasks` has accepted are measured in training. Nothing is executed here, only parsed.
+Nothing is executed here, only parsed.
 """
 
+from __future__ import annotations
+
 import ast
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+
+
+# Where a feature of a task's place is 0 and where it is 1 (our choice): a bare `return x` to a screen and a half.
+RANGES = {
+    "log_ast_nodes": (math.log(6), math.log(600)),
+    "ast_depth": (4.0, 20.0),
+    "log_cyclomatic": (0.0, math.log(40)),
+    "log_output_length": (0.0, math.log(1_000)),
+}
 
 
 @dataclass(frozen=True)
@@ -34,8 +46,9 @@ class Complexity:
     halstead_effort: float | None
     cognitive: int | None
 
-    def to_json(self) -> dict:
-        return asdict(self)
+    def known(self) -> dict[str, float]:
+        """The measures that are there, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @lru_cache(maxsize=16_384)
@@ -62,27 +75,35 @@ def program_complexity(program: str) -> Complexity:
     )
 
 
-def mean_complexity(programs: Iterable[str]) -> dict[str, float]:
-    """Mean of every measure over `programs`; a measure nobody has, and an empty list, give no entry.
-
-    Programs that do not parse here are passed over: one at the edge of the parser's recursion limit may be accepted
-    by the executor and fail deeper in a stack.
-    """
-    measured = [complexity.to_json() for program in programs if (complexity := complexity_or_none(program))]
-    means = {}
-    for name in Complexity.__dataclass_fields__:
-        values = [row[name] for row in measured if row[name] is not None]
-        if values:
-            means[name] = sum(values) / len(values)
-    return means
-
-
 def complexity_or_none(program: str) -> Complexity | None:
-    """`program_complexity`, with None for a program that does not parse."""
+    """`program_complexity`, with None for a program that does not parse.
+
+    One at the edge of the parser's recursion limit may be accepted by the executor and fail here, deeper in a stack.
+    """
     try:
         return program_complexity(program)
     except ValueError:
         return None
+
+
+def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float, float, float]:
+    """A task's place in the unit cube, with the `RANGES` of its four features.
+
+    Args:
+        complexity (`Complexity`): Of the program.
+        outputs (`Sequence[str]`): Literal texts of its outputs; their mean length counts.
+    """
+    lengths = [len(text) for text in outputs]
+    raw = (
+        math.log(complexity.ast_nodes),
+        float(complexity.ast_depth),
+        math.log(complexity.cyclomatic or 1),
+        math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
+    )
+    return tuple(
+        min(max((value - low) / (high - low), 0.0), 1.0)
+        for value, (low, high) in zip(raw, RANGES.values(), strict=True)
+    )
 
 
 def _tree_size(tree: ast.AST) -> tuple[int, int]:

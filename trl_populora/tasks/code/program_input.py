@@ -6,34 +6,29 @@ Not here: what makes a task of either type hard, how it is solved and judged (`c
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trl_populora.executor import Execution, Status
-from trl_populora.tasks.arguments import read_arguments
-from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.base import Message
+from trl_populora.tasks.code.arguments import arguments_text, read_arguments
+from trl_populora.tasks.code.base import CodeType
+from trl_populora.tasks.code.payload import CodePayload, Proposed
+from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, program_rules, references_text
 from trl_populora.tasks.parsing import completion_fences, fence, last_body
-from trl_populora.tasks.prompts import (
-    INPUT_FORMAT,
-    REASONING_NOTE,
-    float_rule,
-    paragraphs,
-    program_rules,
-    references_text,
-    user,
-)
-from trl_populora.tasks.task import Draft, Refusal, Task, arguments_text
+from trl_populora.tasks.task import Draft, Refusal, Task
+from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 
 @dataclass(frozen=True)
-class ProgramInput(TaskType):
+class ProgramInput(CodeType):
     """Proposing a program and one input. Subclasses say what is wanted, in `wanted_full` and `wanted_compact`."""
 
+    reasons: ClassVar[Mapping[str, str]] = CodeType.reasons | {"no_value": "the program returned None"}
     wanted_full: ClassVar[str]
     wanted_compact: ClassVar[str]
 
-    def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[dict]:
+    def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[Message]:
         shown = references_text(references, k=self.max_references, rng=rng)
         if self.style == "compact":
             ask = "Write a new Python function f in a ```python block, then one input in a ```input block. "
@@ -43,7 +38,7 @@ class ProgramInput(TaskType):
                 "Invent a puzzle about a Python program: write the program and one input for it. The program will be "
                 "run on your input to get the output, so do not give the output yourself.",
                 self.wanted_full,
-                "\n".join(filter(None, [program_rules(self.limits), float_rule(self.limits)])),
+                "\n".join(filter(None, [program_rules(self), float_rule(self)])),
                 shown and "These puzzles exist already. Write one that is new, different in its idea, and not easier:",
                 shown,
                 "First write a short plan: the idea, the steps of the computation, and why it is hard. "
@@ -69,30 +64,18 @@ class ProgramInput(TaskType):
         if refusal is not None:
             return refusal
         try:
-            arguments = read_arguments(text, program, max_bytes=self.limits.input_bytes, comments=True)
+            arguments = read_arguments(text, program, max_bytes=self.input_bytes, comments=True)
             canonical_text = arguments_text(arguments)
         except ValueError as error:
             return Refusal("not_literal", f"the input: {error}"[:200])
         if not arguments:
             return Refusal("no_input", "the argument list is empty")
-        if any(task.program == program and task.input == canonical_text for task in references):
+        if any(one.payload.program == program and one.payload.input == canonical_text for one in references):
             return Refusal("duplicate", "repeats a reference")
-        return Draft(self.id, program, (arguments,))
+        return self.draft(Proposed(program, (arguments,)))
 
-    def finish_proposal(self, draft: Draft, execution: Execution, *, author: str, step: int = 0) -> Task | Refusal:
-        if execution.status is not Status.OK:
-            return Refusal(execution.status.value)
-        (value,) = execution.values
-        try:
-            inputs, outputs = (arguments_text(draft.inputs[0]),), (value.literal,)
-        except ValueError as error:
-            return Refusal("not_literal", f"the output: {error}"[:200])
-        refusal = self.check_text("input", inputs[0]) or self.check_output(outputs[0])
-        if refusal is not None:
-            return refusal
-        if outputs[0] == "None":
-            return Refusal("no_value", "f returned None")
-        return Task.create(self.id, draft.program, inputs=inputs, outputs=outputs, author=author, step=step)
+    def check_payload(self, payload: CodePayload) -> Refusal | None:
+        return Refusal("no_value", "f returned None") if payload.output == "None" else None
 
     def propose_completion(self, task: Task) -> str:
-        return f"{fence('python', task.program)}\n{fence('input', task.input)}"
+        return f"{fence('python', task.payload.program)}\n{fence('input', task.payload.input)}"

@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
+from trl_populora.tasks.code.scopes import at_top, foreign_loads
 from trl_populora.tasks.parsing import num_bytes, reserved_in
-from trl_populora.tasks.scopes import at_top, foreign_loads
 from trl_populora.tasks.task import Refusal
 
 
@@ -40,6 +40,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+REASONS = {
+    "syntax_error": "the program does not parse",
+    "no_function": "it does not define `f` at the top level",
+    "no_parameters": "`f` takes no argument",
+    "banned_import": "it imports what is not allowed",
+    "banned_name": "it uses a name that is not allowed",
+    "banned_attribute": "it uses an attribute that is not allowed",
+    "dunder": "it uses a `__name__` that is not allowed",
+    "top_level_statement": "it calls `f` outside functions",
+    "banned_syntax": "it holds syntax that is not allowed",
+}
 ALLOWED_MODULES = _words(
     """
     abc array bisect cmath collections contextlib copy dataclasses decimal enum fractions functools heapq itertools

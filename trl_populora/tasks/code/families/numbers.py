@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, define, floats, forever, integer, ints, source
+from trl_populora.tasks.code.families.draw import Sample, define, floats, forever, integer, ints, source
 
 
 def digits(rng: random.Random) -> Sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.families.draw import Sample, block, forever, ints, word
+from trl_populora.tasks.code.families.draw import Sample, block, forever, ints, word
 
 
 def account(rng: random.Random) -> Sample:

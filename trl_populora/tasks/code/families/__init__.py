@@ -7,15 +7,15 @@ sample into a task (`seeds.py`).
 
 from __future__ import annotations
 
-from trl_populora.tasks.families.classes import CLASSES
-from trl_populora.tasks.families.classics import CLASSICS
-from trl_populora.tasks.families.draw import Family, Sample
-from trl_populora.tasks.families.easy import EASY
-from trl_populora.tasks.families.numbers import NUMBERS
-from trl_populora.tasks.families.sequences import SEQUENCES
-from trl_populora.tasks.families.strings import STRINGS
-from trl_populora.tasks.families.structures import STRUCTURES
-from trl_populora.tasks.families.tables import TABLES
+from trl_populora.tasks.code.families.classes import CLASSES
+from trl_populora.tasks.code.families.classics import CLASSICS
+from trl_populora.tasks.code.families.draw import Family, Sample
+from trl_populora.tasks.code.families.easy import EASY
+from trl_populora.tasks.code.families.numbers import NUMBERS
+from trl_populora.tasks.code.families.sequences import SEQUENCES
+from trl_populora.tasks.code.families.strings import STRINGS
+from trl_populora.tasks.code.families.structures import STRUCTURES
+from trl_populora.tasks.code.families.tables import TABLES
 
 
 EASY_FAMILIES: tuple[str, ...] = tuple(family.__name__ for family in EASY)

@@ -1,0 +1,209 @@
+"""What the three Python types share: limits, rules for programs and outputs, how drafts are run, seeds and features.
+
+Not here: what is proposed and how it is solved (`program_input.py`, `code_o.py`, `code_i.py`, `code_f.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from trl_populora.executor import Execution, Job, Status, canonical, literals
+from trl_populora.tasks.base import Features, Run, TaskType, refused_by
+from trl_populora.tasks.code.arguments import arguments_text
+from trl_populora.tasks.code.complexity import complexity_or_none, place
+from trl_populora.tasks.code.families import EASY_FAMILIES, FAMILIES
+from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
+from trl_populora.tasks.code.hygiene import check_program
+from trl_populora.tasks.code.keys import task_key
+from trl_populora.tasks.code.payload import CodePayload, Proposed
+from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
+from trl_populora.tasks.code.source import strip_comments
+from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.task import Draft, Payload, Refusal, Task
+
+
+@dataclass(frozen=True)
+class CodeType(TaskType):
+    """Tasks about a Python program `f`, its inputs and its outputs.
+
+    Sizes are UTF-8 bytes. What exceeds a limit is refused, never cut: a shortened gold output would make a task that
+    cannot be solved.
+
+    Args:
+        program_bytes (`int`, *optional*, defaults to `4096`): Size of a program.
+        input_bytes (`int`, *optional*, defaults to `1024`): Size of an argument list.
+        output_bytes (`int`, *optional*, defaults to `1024`): Size of an output.
+        message_bytes (`int`, *optional*, defaults to `2048`): Size of a hint.
+        max_float_digits (`int`, *optional*, defaults to `6`):
+            Significant digits of a float in an output, 0 for any number. There may be more where at most half as many
+            stand after its point, as in an amount of money.
+    """
+
+    payload: ClassVar[type[Payload]] = CodePayload
+    reasons: ClassVar[Mapping[str, str]] = HYGIENE | {
+        "no_program": "no python fence",
+        "no_input": "no input fence, or an empty argument list",
+        "not_literal": "an input, output or answer that is no plain Python literal",
+        "too_precise": "a float in an output has too many digits",
+    }
+    families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
+    easy_families: ClassVar[tuple[str, ...]] = EASY_FAMILIES
+    num_inputs: ClassVar[int] = 1
+    """Inputs of a task; a type may make it a setting."""
+    has_message: ClassVar[bool] = False
+    """Whether a task has a hint for the solver."""
+
+    program_bytes: int = 4096
+    input_bytes: int = 1024
+    output_bytes: int = 1024
+    message_bytes: int = 2048
+    max_float_digits: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("program_bytes", "input_bytes", "output_bytes", "message_bytes", "max_float_digits"):
+            least, value = int(name != "max_float_digits"), getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+
+    @property
+    def max_decimals(self) -> int:
+        """Digits after the point of a float that may have any number before it (our choice)."""
+        return self.max_float_digits // 2
+
+    # Verifying -------------------------------------------------------------------------------------------------
+
+    def draft(self, proposed: Proposed) -> Draft:
+        """A draft under the key of the task that it becomes."""
+        inputs = [arguments_text(arguments) for arguments in proposed.inputs]
+        return Draft(task_key(self.id, proposed.program, inputs), proposed)
+
+    def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
+        """All inputs of a draft run four times, on servers that differ in what must not matter."""
+        jobs = [Job(draft.content.program, draft.content.inputs, deterministic=True) for draft in drafts]
+        return [
+            self.finish(draft.content, execution) if execution.status is Status.OK else refused_by(execution)
+            for draft, execution in zip(drafts, run(jobs), strict=True)
+        ]
+
+    def finish(self, proposed: Proposed, execution: Execution) -> CodePayload | Refusal:
+        """The payload, with the outputs that the executor computed, or why it is not valid."""
+        try:
+            inputs = tuple(arguments_text(arguments) for arguments in proposed.inputs)
+            outputs = tuple(value.literal for value in execution.values)
+        except ValueError as error:
+            return Refusal("not_literal", f"an output: {error}"[:200])
+        checks = [self.check_text("input", text) for text in inputs]
+        checks += [self.check_output(text) for text in outputs]
+        refusal = next(filter(None, checks), None)
+        if refusal is not None:
+            return refusal
+        payload = CodePayload(proposed.program, inputs, outputs, proposed.message)
+        return self.check_payload(payload) or payload
+
+    @abstractmethod
+    def check_payload(self, payload: CodePayload) -> Refusal | None:
+        """Why a program with these outputs makes no task of this type."""
+
+    def check_program(self, program: str) -> Refusal | None:
+        return check_program(program, max_bytes=self.program_bytes)
+
+    def read_program(self, program: str) -> str | Refusal:
+        """A proposed program as students and references will show it: without comments, every rule applied."""
+        refusal = self.check_program(program)
+        if refusal is not None:
+            return refusal
+        bare = strip_comments(program)
+        if bare == program or isinstance(bare, Refusal):
+            return bare
+        return self.check_program(bare) or bare
+
+    def check_output(self, text: str) -> Refusal | None:
+        """Size limit, reserved markers and precision of the literal text of an output."""
+        refusal, most = self.check_text("output", text), self.max_float_digits
+        if refusal is not None or not most:
+            return refusal
+        for value in numbers_in(literals.parse_literal(text)):
+            digits, after = float_digits(value), float_decimals(value)
+            if digits > most and after > self.max_decimals:
+                allowed = f"at most {most}, or {self.max_decimals} after the point, are allowed"
+                return Refusal("too_precise", f"a float in the output has {digits} digits; {allowed}")
+        return None
+
+    def check_text(self, kind: str, text: str) -> Refusal | None:
+        """Size limit and reserved markers for the text of an `"input"`, `"output"` or `"message"`."""
+        limit = getattr(self, f"{kind}_bytes")
+        if num_bytes(text) > limit:
+            return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
+        marker = reserved_in(text)
+        return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")
+
+    # Judging ---------------------------------------------------------------------------------------------------
+
+    def compare(self, jobs: Sequence[Job], expected: Sequence[Sequence[str]], run: Run) -> list[bool | Refusal]:
+        """Whether each job returns the values of these literals. Bytes are compared here; no job holds gold values."""
+        verdicts: list[bool | Refusal] = []
+        for execution, texts in zip(run(jobs), expected, strict=True):
+            right = len(execution.values) == len(texts) and all(
+                value.status is Status.OK and value.data == canonical.encode(literals.parse_literal(text))
+                for value, text in zip(execution.values, texts)
+            )
+            verdicts.append(refused_by(execution) if execution.status is Status.INFRA_ERROR else right)
+        return verdicts
+
+    # Stock -----------------------------------------------------------------------------------------------------
+
+    def generate(self, rng: random.Random, *, families: Sequence[str] | None = None) -> Task:
+        names = self.check_families(families)
+        for _ in range(MAX_DRAWS):
+            name = rng.choice(names)
+            payload = draw(name, rng, self.num_inputs, with_message=self.has_message)
+            if payload is not None and self.check_payload(payload) is None:
+                return Task.create(self.id, payload, author=f"seed:{name}")
+        raise ValueError(
+            f"found no {self.id} task with {self.num_inputs} distinct inputs in families {list(names)}; ask for fewer "
+            "inputs or add families"
+        )
+
+    def simplest(self) -> Task:
+        return Task.create(self.id, identity(self.num_inputs, with_message=self.has_message), author="seed:identity")
+
+    def features(self, task: Task) -> Features | None:
+        measured = complexity_or_none(task.payload.program)
+        if measured is None:
+            return None
+        return Features(measured.known(), "python", place(measured, task.payload.outputs))
+
+    def key(self, payload: CodePayload) -> str:
+        return task_key(self.id, payload.program, payload.inputs)
+
+    def size(self, task: Task) -> int:
+        return len(task.payload.program)
+
+
+def numbers_in(value: object) -> Iterator[float]:
+    """Every float inside a plain value, at any depth; a complex number counts as two."""
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, complex):
+        yield from (value.real, value.imag)
+    elif isinstance(value, dict):
+        yield from numbers_in([*value, *value.values()])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            yield from numbers_in(item)
+
+
+def float_digits(value: float) -> int:
+    """Significant digits of the shortest text of a float: 4 for `0.001234`, 1 for `1e22`, 17 for `0.1 + 0.2`."""
+    return len(Decimal(repr(value)).normalize().as_tuple().digits)
+
+
+def float_decimals(value: float) -> int:
+    """Digits after the point of the shortest text of a float: 2 for `12345.67`, 0 for `3.0`, 1 for `1.5e22`."""
+    return len(repr(value).partition("e")[0].partition(".")[2].rstrip("0"))

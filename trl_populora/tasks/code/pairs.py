@@ -1,0 +1,70 @@
+"""What a `code_f` task shows and hides: its visible and hidden pairs, and what its message may not say."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Sequence
+
+from trl_populora.tasks.code.hygiene import parse
+from trl_populora.tasks.task import Refusal, Task
+
+
+BETWEEN = (
+    r"(?:\W|\b(?:is|gives|gets|returns|becomes|yields|makes|maps|results|turns|comes|from|into|to|the|output|in)\b)"
+    r"{1,20}?"
+)
+MIN_LEAK = 16  # characters without whitespace: a shorter body, such as `returnx`, is also ordinary English
+
+
+def visible(task: Task) -> tuple[tuple[str, str], ...]:
+    """The half of the pairs, rounded down, that the solver sees; a hash of the task chooses it."""
+    return tuple(task.payload.pairs[i] for i in _shown(task))
+
+
+def hidden(task: Task) -> tuple[tuple[str, str], ...]:
+    """The other pairs, on which the answer is judged and which no prompt ever shows."""
+    shown = set(_shown(task))
+    return tuple(pair for i, pair in enumerate(task.payload.pairs) if i not in shown)
+
+
+def _shown(task: Task) -> list[int]:
+    """Places of the visible pairs, in order: a proposer cannot tell which of its inputs they will be."""
+    inputs = task.payload.inputs
+
+    def rank(place: int) -> tuple[bytes, int]:
+        return hashlib.sha256(f"{task.id}:{inputs[place]}".encode("utf-8", "surrogatepass")).digest(), place
+
+    return sorted(sorted(range(len(inputs)), key=rank)[: len(inputs) // 2])
+
+
+def leaks_program(message: str, program: str) -> bool:
+    """Whether a message quotes the program, a definition of `f`, or the body of `f`, whatever the whitespace."""
+    message = _squeeze(message)
+    if _squeeze(program) in message or "deff(" in message:
+        return True
+    tree = parse(program)
+    if isinstance(tree, Refusal):
+        return False
+    entries = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"]
+    bodies = [_squeeze("".join(ast.get_source_segment(program, line) or "" for line in f.body)) for f in entries]
+    return any(len(body) >= MIN_LEAK and body in message for body in bodies)
+
+
+def lists_pairs(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Whether a message states more than half of these pairs: the input, at most a verb and signs, the output."""
+    stated = [
+        re.search(rf"(?<!\w){re.escape(given)}{BETWEEN}{re.escape(output)}(?!\w)", message) for given, output in pairs
+    ]
+    return 2 * sum(map(bool, stated)) > len(pairs)
+
+
+def one_output(task: Task) -> bool:
+    """Whether all outputs are equal, or all that the solver would see. One pair alone cannot differ."""
+    shown = {output for _, output in visible(task)}
+    return len({*task.payload.outputs}) < 2 or (len(shown) < 2 <= len(visible(task)))
+
+
+def _squeeze(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,185 @@
+"""From names to task types: those that come with the package, those of other packages, and classes by module and name.
+
+The one list of types is `BUILT_IN`. Nothing else in the package knows a type by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from trl_populora.tasks.base import TaskType
+
+
+BUILT_IN = {
+    "code_o": "trl_populora.tasks.code:CodeO",
+    "code_i": "trl_populora.tasks.code:CodeI",
+    "code_f": "trl_populora.tasks.code:CodeF",
+}
+"""Types that come with the package: id -> class."""
+DEFAULT_TYPES = ("code_o", "code_i", "code_f")
+"""What is in play where nothing else is asked for: those of Absolute Zero."""
+GROUP = "trl_populora.task_types"
+"""Entry points of other packages: the name is the id, the value `module:Class`."""
+
+
+def known_task_types() -> dict[str, str]:
+    """Id -> `module:Class` of the types that come with the package and with installed ones."""
+    return {**{point.name: point.value for point in entry_points(group=GROUP)}, **BUILT_IN}
+
+
+def task_type_class(name: str) -> type[TaskType]:
+    """
+    The class that a name stands for.
+
+    Args:
+        name (`str`): Id of a type of this package or of an installed one, or `"module:Class"`.
+
+    Raises:
+        ValueError: If there is no such type, or what is there cannot be a task type.
+    """
+    path = name if ":" in name else known_task_types().get(name)
+    if path is None:
+        known = sorted(known_task_types())
+        near = get_close_matches(name, known, n=1)
+        raise ValueError(
+            f"task type {name!r} is unknown; "
+            + (f"did you mean {near[0]!r}? " if near else "")
+            + f"Choose from {known}, or name a class of your own as 'module:Class'."
+        )
+    module_name, _, class_name = path.partition(":")
+    try:
+        found = import_module(module_name)
+        for part in class_name.split("."):
+            found = getattr(found, part)
+    except ImportError as error:
+        raise ValueError(
+            f"task type {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be "
+            "found, or put its folder on PYTHONPATH."
+        ) from None
+    except AttributeError:
+        raise ValueError(
+            f"task type {name!r}: the module {module_name!r} has no {class_name!r} at its top level."
+        ) from None
+    return check_class(found, name)
+
+
+def check_class(found: object, name: str) -> type[TaskType]:
+    """`found` itself, if it is a complete task type.
+
+    Raises:
+        ValueError: If it is no subclass of [`TaskType`], lacks a method, or has no id or payload.
+    """
+    if not (inspect.isclass(found) and issubclass(found, TaskType)):
+        raise ValueError(f"task type {name!r} is {found!r}, not a subclass of trl_populora.tasks.TaskType.")
+    missing = sorted(found.__abstractmethods__)
+    missing += [name for name in ("id", "payload") if not hasattr(found, name)]
+    if missing:
+        raise ValueError(f"task type {name!r}: {found.__name__} does not define {', '.join(missing)}.")
+    return found
+
+
+def make_task_types(
+    names: Sequence[str | TaskType] = DEFAULT_TYPES,
+    *,
+    style: str = "full",
+    num_references: int | None = None,
+    kwargs: Mapping[str, Mapping[str, Any] | None] | None = None,
+) -> dict[str, TaskType]:
+    """
+    Task types, ready to use.
+
+    Args:
+        names (`Sequence[str | TaskType]`, *optional*, defaults to the three Python types):
+            Ids, `"module:Class"`, or types that are made already, which stay as they are.
+        style (`str`, *optional*, defaults to `"full"`):
+            Wording of the prompts, `"full"` or `"compact"`; see [`TaskType`].
+        num_references (`int`, *optional*):
+            Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
+        kwargs (`Mapping[str, Mapping]`, *optional*):
+            Id of a type -> keyword arguments of its class.
+
+    Returns:
+        `dict[str, TaskType]`: By id, in the order of `names`.
+
+    Raises:
+        ValueError: If a name or a keyword argument is unknown, or two types have one id.
+    """
+    kwargs, types = dict(kwargs or {}), {}
+    for name in names:
+        if isinstance(name, TaskType):
+            made = name
+        else:
+            kind = task_type_class(name)
+            made = _make(kind, {"style": style, "num_references": num_references}, kwargs.pop(kind.id, {}))
+        if made.id in types:
+            raise ValueError(
+                f"two task types have the id {made.id!r}: {types[made.id]!r} and {made!r}. Name each once."
+            )
+        types[made.id] = made
+    if kwargs:
+        raise ValueError(f"settings of {sorted(kwargs)}, which are not in play; in play are {list(types)}.")
+    return types
+
+
+def recorded(types: Sequence[TaskType]) -> tuple[list[str], dict[str, dict[str, Any] | None]]:
+    """
+    What [`make_task_types`] needs to make these types again: their names, and keyword arguments by id.
+
+    A type of this package or an installed one goes by its id, any other by `"module:Class"`. Keyword arguments that
+    are no plain data cannot be written down; then `None` stands for them.
+    """
+    known, names, kwargs = known_task_types(), [], {}
+    for one in types:
+        by_id = one.id in known and task_type_class(one.id) is type(one)
+        names.append(one.id if by_id else f"{type(one).__module__}:{type(one).__qualname__}")
+        own = {field.name: getattr(one, field.name) for field in fields(one) if field.init}
+        own = {name: value for name, value in own.items() if value != getattr(type(one), name, None)}
+        try:
+            kwargs[one.id] = json.loads(json.dumps(own))
+        except (TypeError, ValueError):
+            kwargs[one.id] = None
+    return names, kwargs
+
+
+def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -> dict[str, tuple[str, ...] | None]:
+    """
+    Which of the families that a run names belong to which type; `None` for all of a type.
+
+    A type that has none of them draws from all of its own.
+
+    Raises:
+        ValueError: If no type has a family of that name.
+    """
+    known = {name for one in types.values() for name in one.families}
+    unknown = sorted(set(families or ()) - known)
+    if unknown or (families is not None and not families):
+        raise ValueError(f"there are no seed families {unknown} of {list(types)}; choose from {sorted(known)}")
+    return {
+        name: tuple(family for family in families or () if family in one.families) or None
+        for name, one in types.items()
+    }
+
+
+def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any] | None) -> TaskType:
+    if own is None:
+        raise ValueError(
+            f"task type {kind.id!r} was made in Python with settings that could not be recorded. Make it there again: "
+            f"task_types=[{kind.__name__}(...)]."
+        )
+    known = [field.name for field in fields(kind) if field.init]
+    unknown = sorted(set(own) - set(known))
+    if unknown:
+        near = get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]!r}? It" if near else "it"
+        raise ValueError(f"{kind.__name__} ({kind.id!r}) has no setting {unknown[0]!r}; {hint} has {known}.")
+    try:
+        return kind(**{**common, **own})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"task type {kind.id!r}: {error}") from None
