@@ -74,7 +74,9 @@ def discount(rng: random.Random) -> Sample:
     price, percent = rng.randint(2, 40) * 10, rng.choice((5, 10, 15, 20, 25, 30, 40, 60, 75))
     name, up = rng.choice(_NAMES), rng.random() < 0.5
     done, sign = ("raised", "+") if up else ("lowered", "-")
-    text = f"A ticket costs {price} dollars. The price is {done} by {percent}%. How many dollars does {name} pay for it?"
+    text = (
+        f"A ticket costs {price} dollars. The price is {done} by {percent}%. How many dollars does {name} pay for it?"
+    )
     answer = Fraction(price * (100 + percent if up else 100 - percent), 100)
     return text, _define(f"return {price} * (100 {sign} {percent}) / 100"), float(answer)
 
@@ -107,7 +109,12 @@ def together(rng: random.Random) -> Sample:
 
 
 def ages(rng: random.Random) -> Sample:
-    (old, young), child, times, later = rng.sample(_NAMES, 2), rng.randint(3, 15), rng.randint(2, 5), rng.randint(2, 12)
+    (old, young), child, times, later = (
+        rng.sample(_NAMES, 2),
+        rng.randint(3, 15),
+        rng.randint(2, 5),
+        rng.randint(2, 12),
+    )
     gap = (times - 1) * (child + later)
     text = f"{old} is {gap} years older than {young}. In {later} years {old} will be {times} times as old as {young} "
     text += f"then. How old is {young} now?"
@@ -118,7 +125,9 @@ def ages(rng: random.Random) -> Sample:
 def growth(rng: random.Random) -> Sample:
     start, out, factor, days = rng.randint(3, 20), rng.randint(1, 5), rng.randint(2, 4), rng.randint(3, 6)
     out = min(out, start - 2)
-    text = f"A pond has {start} frogs. Every day the number of frogs is multiplied by {factor}, and then {out} of them "
+    text = (
+        f"A pond has {start} frogs. Every day the number of frogs is multiplied by {factor}, and then {out} of them "
+    )
     text += f"leave. How many frogs are there after {days} days?"
     lines = (f"frogs = {start}", f"for _ in range({days}):", f"    frogs = frogs * {factor} - {out}", "return frogs")
     frogs = start
@@ -129,13 +138,19 @@ def growth(rng: random.Random) -> Sample:
 
 def packs(rng: random.Random) -> Sample:
     (a, b, c), total = rng.sample((2, 3, 4, 5, 7, 9, 10), 3), rng.randint(20, 60)
-    text = f"A shop sells nails in packs of {a}, {b} and {c}. In how many ways can one buy exactly {total} nails, if the "
+    text = (
+        f"A shop sells nails in packs of {a}, {b} and {c}. In how many ways can one buy exactly {total} nails, if the "
+    )
     text += "order of the packs does not matter?"
     ways = [1] + [0] * total
     for size in (a, b, c):
         for filled in range(size, total + 1):
             ways[filled] += ways[filled - size]
-    lines = (f"ways = [1] + [0] * {total}", f"for size in ({a}, {b}, {c}):", f"    for total in range(size, {total} + 1):")
+    lines = (
+        f"ways = [1] + [0] * {total}",
+        f"for size in ({a}, {b}, {c}):",
+        f"    for total in range(size, {total} + 1):",
+    )
     return text, _define(*lines, "        ways[total] += ways[total - size]", f"return ways[{total}]"), ways[total]
 
 

@@ -1,10 +1,11 @@
 """The program that judges answers with math-verify. Runs in children of a fork server only, never in the trainer.
 
-`Job(PROGRAM, ((numerator, denominator, answer), ...), modules=(MODULE,))` gives one bool a call. The answer is data: of
-math-verify's readers only the one for LaTeX is used, a grammar; the one for plain expressions hands text to sympy's
-`parse_expr`, which evaluates it. math-verify's own time limits need signals, which a child may not set; it runs without
-them, under the limits of the job. A child can import nothing either, so this module judges a few answers when the fork
-server imports it: that loads what sympy and math-verify load at first use, and fills the caches of the parser.
+`Job("from <this module> import judge as f", ((numerator, denominator, answer), ...), modules=(<this module>,))` gives
+one bool a call. The answer is data: of math-verify's readers only the one for LaTeX is used, a grammar; the one for
+plain expressions hands text to sympy's `parse_expr`, which evaluates it. math-verify's own time limits need signals,
+which a child may not set; it runs without them, under the limits of the job. A child can import nothing either, so
+this module judges a few answers when the fork server imports it: that loads what sympy and math-verify load at first
+use, and fills the caches of the parser.
 """
 
 from __future__ import annotations
@@ -18,13 +19,48 @@ from sympy.core.relational import Equality
 from sympy.logic.boolalg import And
 
 
-MODULE = __name__
-PROGRAM = f"from {__name__} import judge as f"
 _HUNDREDTH = UnevaluatedExpr(Rational(1, 100))
 _MOST_EXPONENT = 30  # of a power of ten
-_FORMS = (r"\frac{1}{2}", r"\frac12", "1/2", "0.5", r"50\%", r"12.5\%", "x=3", "1+2=3", r"1\frac{1}{2}", r"1.2\times10^3")
-_FORMS += ("10^6", "1,000", "-2", r"3\text{ cm}^2", "3 km", r"\{3\}", "(3)", "5 or 6", r"\pm3", r"\sqrt{3}", r"\pi", "3x", "x<3")
-_FORMS += (r"3^{\circ}", r"\mathbf{3}", r"\text{three}", "[1, 2)", "2.5", r"\approx 3", "abc", r"\infty", "3!", r"\frac", "|3|")
+_FORMS = (
+    r"\frac{1}{2}",
+    r"\frac12",
+    "1/2",
+    "0.5",
+    r"50\%",
+    r"12.5\%",
+    "x=3",
+    "1+2=3",
+    r"1\frac{1}{2}",
+    r"1.2\times10^3",
+)
+_FORMS += (
+    "10^6",
+    "1,000",
+    "-2",
+    r"3\text{ cm}^2",
+    "3 km",
+    r"\{3\}",
+    "(3)",
+    "5 or 6",
+    r"\pm3",
+    r"\sqrt{3}",
+    r"\pi",
+    "3x",
+    "x<3",
+)
+_FORMS += (
+    r"3^{\circ}",
+    r"\mathbf{3}",
+    r"\text{three}",
+    "[1, 2)",
+    "2.5",
+    r"\approx 3",
+    "abc",
+    r"\infty",
+    "3!",
+    r"\frac",
+    "|3|",
+)
 
 
 def judge(numerator: int, denominator: int, answer: str) -> bool:
@@ -48,7 +84,7 @@ def judge(numerator: int, denominator: int, answer: str) -> bool:
 def _readings(value: Basic) -> list[Basic]:
     """The value if it is written as a number; of a percentage also the number before the sign; nothing otherwise.
 
-    What math-verify parses is not evaluated, so that `2 + 3` is a sum here: an answer that leaves the work to the judge.
+    What math-verify parses is not evaluated, so `2 + 3` is a sum here: an answer that leaves the work to the judge.
     """
     while isinstance(value, (Equality, And, Set)):  # x = 5, 2 + 3 = 5, {5}: as `verify` reads them
         if isinstance(value, Set) and len(value.args) != 1:
@@ -60,7 +96,7 @@ def _readings(value: Basic) -> list[Basic]:
 
 
 def _is_number(value: Basic) -> bool:
-    """A number, perhaps with a sign, as a ratio of two numbers, or times a power of ten. Symbols stand for `\\text`."""
+    """A number, perhaps with a sign, as a ratio of two, or times a power of ten. A symbol stands for `\\text{...}`."""
     if isinstance(value, (Number, Symbol)):
         return True
     if isinstance(value, Pow):

@@ -4,9 +4,9 @@ A problem whose program knows more than its text cannot be solved, and one whose
 
 - Every number in the program is stated in the text, in digits or in words. The text states what it writes, and what
   follows from it: `15%` also 0.15, 1.15 and 0.85; `3/4` also 0.75; `75 cents` also 0.75; `a third` 3 and 1/3.
-- Exempt are 0, 1, 2 and 1/2; the digits of `round`; what everybody knows of a word in the text (60 of `minutes`, 100 of
-  `%`: `COMMON`); one more than a stated number inside `range`; and counts of what the text lists, up to the number of
-  its commas and "and"s plus one, at most 10 (three for "Ann, Ben and Carla").
+- Exempt are 0, 1, 2 and 1/2; the digits of `round`; what everybody knows of a word in the text (60 of `minutes`, 100
+  of `%`: `COMMON`); one more than a stated number inside `range`; and counts of what the text lists, up to the number
+  of its commas and "and"s plus one, at most 10 (three for "Ann, Ben and Carla").
 - Every word in a string of the program is a word of the text, so that no number hides in `len("...")`.
 - The program uses at least one number that the text states.
 - The answer stands in the text only if the program uses that number too.
@@ -54,7 +54,7 @@ COMMON = {
         (60, 3600): "second minute min hour hr h clock am pm",
         (24,): "hour day daily",
         (7,): "day daily week weekly",
-        (5,): "week weekly weekday workday",
+        (5,): "week weekly weekday workday pentagon finger toe",
         (12, 30): "month monthly",
         (12, 52, 365): "year yearly annual annually",
         (10, 100, 1000): "mm cm m km millimeter centimeter meter kilometer millimetre centimetre metre kilometre",
@@ -68,7 +68,6 @@ COMMON = {
         (3, 180): "triangle triangular",
         (4,): "square rectangle rectangular quarter quarterly leg wheel quart season",
         (3, 6, 8, 12): "cube cubic",
-        (5,): "pentagon finger toe",
         (6, 8): "hexagon octagon die dice insect spider leg",
         (4, 13, 52): "card deck",
         (26,): "letter alphabet",
@@ -182,13 +181,15 @@ def _cardinal(words: list[str], start: int) -> tuple[int | None, int]:
 
 def constants(tree: ast.AST) -> frozenset[Fraction]:
     """The numbers in a program, without their signs; infinite ones are left out."""
-    values = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return frozenset(_exact(value) for value in values if type(value) in (int, float) and abs(value) < inf)
+    values = (_exact(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return frozenset(value for value in values if value is not None)
 
 
-def _exact(value: int | float) -> Fraction:
-    """The number as it is written, without its sign."""
-    return Fraction(abs(value)) if type(value) is int else Fraction(repr(abs(value)))
+def _exact(value: object) -> Fraction | None:
+    """A finite number as it is written, without its sign; `None` for anything else."""
+    if type(value) is int:
+        return Fraction(abs(value))
+    return Fraction(repr(abs(value))) if type(value) is float and abs(value) < inf else None
 
 
 def _shown(value: Fraction) -> str:
@@ -210,17 +211,15 @@ def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
     allowed = numbers.known | _EXEMPT | _of_words(numbers.words) | _counts(problem)
     ranges, digits = _arguments(tree, "range", 0), _arguments(tree, "round", 1)
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or node.value is None or type(node.value) in (bool, type(...)):
+        if not isinstance(node, ast.Constant) or type(node.value) in (bool, type(None), type(...)):
             continue
-        refusal = None
+        value, refusal = _exact(node.value), None
         if isinstance(node.value, str):
             refusal = _check_text(node.value, numbers, allowed)
-        elif type(node.value) not in (int, float) or abs(node.value) == inf:
+        elif value is None:
             refusal = Refusal("number_not_in_problem", f"line {node.lineno}: a {type(node.value).__name__}")
-        elif id(node) not in digits:
-            value = _exact(node.value)
-            if value not in allowed and not (id(node) in ranges and value - 1 in allowed):
-                refusal = Refusal("number_not_in_problem", f"line {node.lineno}: {_shown(value)}")
+        elif not (value in allowed or id(node) in digits or id(node) in ranges and value - 1 in allowed):
+            refusal = Refusal("number_not_in_problem", f"line {node.lineno}: {_shown(value)}")
         if refusal is not None:
             return refusal
     if not constants(tree) & numbers.known:
