@@ -288,11 +288,15 @@ class MathWord(TaskType):
             return None
         numbers, words = len(stated(problem).known), len(problem.split())
         # Where a coordinate is 0 and where it is 1 (our choice): `return 3 + 4` to a page of text and program.
-        coordinates = (
-            math.log(measured.ast_nodes / 8) / math.log(300 / 8),
-            math.log(max(words, 8) / 8) / math.log(200 / 8),
-            numbers / 20,
-            math.log10(1 + abs(Fraction(answer))) / 6,
+        point = (
+            _between(math.log(measured.ast_nodes), math.log(8), math.log(300)),
+            _between(math.log(words or 1), math.log(8), math.log(200)),
+            _between(numbers, 0, 20),
+            _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
-        point = tuple(min(max(float(value), 0.0), 1.0) for value in coordinates)
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
+
+
+def _between(value: float, low: float, high: float) -> float:
+    """Where a value stands from 0 at `low` to 1 at `high`."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)
