@@ -116,26 +116,19 @@ def stated(text: str) -> Stated:
 
 
 def _add_digits(match: re.Match[str], written: set[Fraction], known: set[Fraction]) -> None:
-    top, under = match["top"] or match["over"], match["under"] or match["below"]
+    top, under, unit = match["top"] or match["over"], match["under"] or match["below"], match["unit"]
     if top is None:
         value = Fraction(match["number"].replace(",", ""))
-        written.add(value)
-        if match["unit"] in _SCALES:
-            written.add(value * _SCALES[match["unit"]])
-        elif match["unit"]:
-            known.add(value / 100)
-            known |= {1 + value / 100, abs(1 - value / 100), 100 + value, abs(100 - value)}
+        known.add(value)
+        written.add(value * _SCALES.get(unit, 1))
+        if unit and unit not in _SCALES:  # per cent, or cents
+            known |= {value / 100, 1 + value / 100, abs(1 - value / 100), 100 + value, abs(100 - value)}
         return
-    parts = [Fraction(int(text)) for text in (top, under)]
-    known |= set(parts)
-    if not parts[1]:
-        return
-    value = parts[0] / parts[1]
-    written.add(value)
-    known.add(abs(1 - value))
-    if match["whole"]:
-        known.add(Fraction(int(match["whole"])))
-        written.add(int(match["whole"]) + value)
+    known |= {Fraction(int(part)) for part in (top, under, match["whole"]) if part}
+    if int(under):
+        value = Fraction(int(top), int(under))
+        known |= {value, abs(1 - value)}
+        written.add(int(match["whole"] or 0) + value)
 
 
 def _add_words(words: list[str], written: set[Fraction], known: set[Fraction]) -> None:
