@@ -95,14 +95,9 @@ def make_task_types(run: Run) -> dict:
 
 def make_executor(run: Run):
     """The run's sandbox."""
-    from ..executor import Executor, Limits
+    from ..executor import ExecutorSettings
 
-    limits = Limits(
-        cpu_seconds=run.setting("executor_cpu_seconds", 0.5), memory_mb=run.setting("executor_memory_mb", 512)
-    )
-    return Executor(
-        run.setting("executor_workers", None), limits, accept_unsafe=run.setting("accept_unsafe_execution", False)
-    )
+    return ExecutorSettings(**run.setting("executor_kwargs", {})).make()
 
 
 def _read_json(folder: str, name: str) -> dict:

@@ -105,7 +105,7 @@ def make_task_types(
         num_references (`int`, *optional*):
             Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
         kwargs (`Mapping[str, Mapping]`, *optional*):
-            Id of a type -> keyword arguments of its class.
+            Id of a type -> keyword arguments of its class. Those of known types that are not in play do not matter.
 
     Returns:
         `dict[str, TaskType]`: By id, in the order of `names`.
@@ -125,8 +125,9 @@ def make_task_types(
                 f"two task types have the id {made.id!r}: {types[made.id]!r} and {made!r}. Name each once."
             )
         types[made.id] = made
-    if kwargs:
-        raise ValueError(f"settings of {sorted(kwargs)}, which are not in play; in play are {list(types)}.")
+    unknown = sorted(set(kwargs) - set(known_task_types()))
+    if unknown:
+        raise ValueError(f"settings of unknown task types {unknown}; in play are {list(types)}.")
     return types
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
-from ..executor import Execution, Executor, Job, Limits
+from ..executor import Execution, Job
 from ..population import Population
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
-from ..tasks import DEFAULT_TYPES, Task, TaskBuffer, TaskType, families_of, make_task_types
+from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 
@@ -43,13 +43,9 @@ class SelfPlaySource:
     def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
         self.population, self.sampler, self.ranks = population, sampler, ranks
         self.evenly = args.shard_base  # every forward is then a collective
-        self.executor = Executor(
-            args.executor_workers or ranks.cores,
-            Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
-            accept_unsafe=args.accept_unsafe_execution,
-        )
+        self.executor = args.executor.make(ranks.cores)
         self.task_types = make_task_types(
-            args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=task_kwargs(args)
+            args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=args.task_kwargs
         )
         lengths = _token_limits(args, sampler)
         self.buffer = TaskBuffer(self.task_types, args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
@@ -186,15 +182,7 @@ class SelfPlaySource:
         return executions
 
 
-def task_kwargs(args: PopulationSelfPlayConfig) -> dict[str, dict[str, Any]]:
-    """Settings of the Python types, until all settings of task types come by type."""
-    kwargs = {name: {"max_float_digits": args.max_float_digits} for name in args.task_types if name in DEFAULT_TYPES}
-    if "code_f" in kwargs:
-        kwargs["code_f"]["num_function_inputs"] = args.num_function_inputs
-    return kwargs
-
-
-def _first_tasks(args, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:
+def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:
     if args.seed_tasks == 0:
         return [task_type.simplest()]
     return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)

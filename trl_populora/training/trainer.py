@@ -25,7 +25,6 @@ from ..self_play.rewards import advantages, role_rewards
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
-from .checks import TOKEN_LOSSES
 from .config import PopulationSelfPlayConfig
 from .construction import (
     make_datasets,
@@ -43,6 +42,7 @@ from .resize import adopt, adopt_optimizer
 from .run_folder import RunFolder
 from .sharding import average_gradients, leave_unwrapped
 from .state import load_hall, load_state, read_state, save_state
+from .supported import TOKEN_LOSSES
 
 
 logger = logging.get_logger(__name__)
