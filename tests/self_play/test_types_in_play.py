@@ -3,12 +3,12 @@
 import json
 import random
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from tests.adding import Adding
 from tests.code_tasks import code_types
+from tests.tiny import tiny_population
 from trl_populora.diagnostics import Observer
 from trl_populora.executor import Execution, Status
 from trl_populora.self_play import Completion, Ratings, RoundSettings, SelfPlay
@@ -74,7 +74,7 @@ def test_types_of_a_user_and_of_the_package_play_together(executor):
         assert {one.type for one in record.proposals} == set(types) and all(one.valid for one in record.proposals)
         assert {one.task.type for one in record.attempts} == set(types)
     observer = Observer(types)
-    members = SimpleNamespace(values=list, adapter_of=str)
+    members = tiny_population(1, 1)
     summaries = [observer.observe(record, ratings=game.ratings, population=members) for record in records]
     assert set(observer.archives) == {"numbers", "python"}
     assert {"largest", "ast_nodes"} <= set(summaries[-1].complexity)
