@@ -140,7 +140,7 @@ def test_requests_that_cannot_be_met(change, match):
 
 def test_too_many_distinct_seeds_are_an_error_and_not_an_endless_loop(monkeypatch):
     monkeypatch.setattr(base, "MAX_DRAWS", 1)
-    with pytest.raises(ValueError, match="fewer than 300 distinct"):
+    with pytest.raises(ValueError, match="fewer than 300 different"):
         code_seeds(300, families=["span"])
 
 
@@ -151,11 +151,11 @@ def test_a_user_can_add_a_family_and_a_task_type():
     class Reversed(base):
         id = "reversed"
 
-        def judge(self, task, answer, execution):
-            return not super().judge(task, answer, execution)
+        def judge(self, tasks, answers, run):
+            return [not right for right in super().judge(tasks, answers, run)]
 
     mine = Reversed(style="compact")
     task = code_draw("code_o", random.Random(0), families=["each"])
     draft = mine.parse_proposal(mine.propose_completion(task), [])
-    assert isinstance(draft, Draft) and draft.type == "reversed"
-    assert not mine.judge(task, mine.parse_answer(task, mine.solve_completion(task)), None)
+    assert isinstance(draft, Draft) and draft.key == mine.key(task.payload) != types["code_o"].key(task.payload)
+    assert mine.judge([task], [mine.parse_answer(task, mine.solve_completion(task))], list) == [False]

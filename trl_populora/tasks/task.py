@@ -58,7 +58,7 @@ class Payload:
     """
 
     def to_json(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {field.name: _lists(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -128,3 +128,7 @@ def content_id(type: str, payload: Payload) -> str:
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(item) for item in value] if isinstance(value, tuple) else value

@@ -7,7 +7,7 @@ Rounds draw their random numbers from (seed, round), so no generator state has t
 import json
 import os
 
-from ..evolution import EvolutionEvent, HallOfFame, Lineage
+from ..evolution import EvolutionEvent, Lineage
 
 
 STATE_FILE = "self_play.json"
@@ -28,8 +28,7 @@ def save_state(trainer, folder: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".tmp", path)
-    if trainer.source.hall is not None:
-        trainer.source.hall.save(os.path.join(folder, HALL_FOLDER))
+    trainer.source.save(folder)
 
 
 def read_state(folder: str) -> dict:
@@ -53,12 +52,3 @@ def load_state(trainer, state: dict) -> None:
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
         trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, list(trainer.lineage))
-
-
-def load_hall(trainer, folder: str) -> None:
-    """Restore the champions of a checkpoint, where the run keeps any and the checkpoint has some."""
-    path = os.path.join(folder, HALL_FOLDER)
-    if trainer.source.hall is not None and os.path.isdir(path):
-        capacity = trainer.source.hall.capacity
-        trainer.source.hall = HallOfFame.load(path)
-        trainer.source.hall.capacity = capacity
