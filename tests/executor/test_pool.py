@@ -179,7 +179,7 @@ def test_a_closed_pool_takes_nothing(executor):
 def test_an_executor_that_is_dropped_ends_its_servers_without_waiting_for_them():
     executor = Executor(1, modules=("_thread",))
     future = executor.submit([WAITS])
-    while not executor._workers[0]._servers[0, True]._process:
+    while not executor._workers[0]._server(0, True)._process:
         threading.Event().wait(0.01)
     pool = executor._pool
     with pool._lock:  # whatever lock is held where garbage is collected

@@ -111,9 +111,10 @@ class Executor:
         limits: Limits | None = None,
         *,
         deterministic: bool = False,
+        modules: tuple[str, ...] = (),
     ) -> Execution:
         """Run one job, see `Job`."""
-        return self.run_many([Job(program, inputs, limits, deterministic)])[0]
+        return self.run_many([Job(program, inputs, limits, deterministic, modules)])[0]
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """
@@ -127,7 +128,7 @@ class Executor:
             `list[Execution]`: in the order of the jobs. No program can make this raise.
 
         Raises:
-            `RuntimeError`: where programs cannot be confined.
+            `RuntimeError`: where programs cannot be confined, or a module of a job cannot be imported.
         """
         if self._pool is not None and self._pool.has_thread():
             raise RuntimeError("run_many waits for the thread that calls it: use submit in callbacks of futures.")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 _DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
 ZYGOTE = str(Path(__file__).with_name("zygote.py"))
-START_SECONDS = 20.0
+START_SECONDS = 60.0  # what a job imports may be large, and the machine busy
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000
 _QUIET_MS = 5  # in which most children end
@@ -68,8 +68,9 @@ class Server:
 
     Args:
         settings (`dict`):
-            What `zygote.py` is told: `hash_seed`, `modules`, `recursion_limit`, `memory_share`, `gc_threshold`,
-            `ballast`, `accept_unsafe` and `without` (measures to leave out, for tests).
+            What `zygote.py` is told: `hash_seed`, `modules`, `third_party` (whether they may come from the caller's
+            `sys.path`), `recursion_limit`, `memory_share`, `gc_threshold`, `ballast`, `accept_unsafe` and `without`
+            (measures to leave out, for tests).
     """
 
     def __init__(self, settings: dict) -> None:
@@ -106,7 +107,8 @@ class Server:
                     start_new_session=True,
                 )
             ours.settimeout(START_SECONDS)
-            ours.send(marshal.dumps(self.settings | {"client": os.getpid()}), socket.MSG_NOSIGNAL)
+            path = [os.path.abspath(folder) for folder in sys.path] if self.settings["third_party"] else []
+            ours.send(marshal.dumps(self.settings | {"client": os.getpid(), "path": path}), socket.MSG_NOSIGNAL)
             answer = ours.recv(1 << 16)
         except OSError as error:
             self.close()
@@ -120,6 +122,11 @@ class Server:
         word, _, text = answer.decode("utf-8", "replace").partition(" ")
         if word != "ready":
             self.close()
+            if word == "missing":
+                raise RuntimeError(
+                    f"Programs cannot be given what they may import: {text}. Install it where {sys.executable} finds "
+                    "it, or leave it out of `modules`."
+                )
             if word == "refused":
                 raise RuntimeError(f"Programs cannot be confined here: {text}.")
             raise ServerLost(f"the fork server failed to start: {text}")
