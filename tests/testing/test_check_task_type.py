@@ -1,0 +1,101 @@
+"""The contract suite passes what keeps the contract, and fails what breaks it in one place."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from tests.testing.broken_types import BROKEN
+from trl_populora.tasks import known_task_types, make_task_types
+from trl_populora.tasks.countdown import Countdown
+from trl_populora.testing import check_task_type
+from trl_populora.testing.hostile import corpus
+
+
+def nothing_runs(jobs):
+    assert not jobs
+
+
+@pytest.mark.parametrize("settings", [{}, {"style": "compact", "max_numbers": 2, "largest_number": 9}])
+def test_countdown_keeps_the_contract_without_an_executor(settings):
+    def run(jobs):
+        raise AssertionError("countdown runs nothing")
+
+    check_task_type(Countdown(**settings), run=run)
+
+
+@pytest.mark.parametrize("name", sorted(known_task_types()))
+def test_the_types_of_this_package_keep_the_contract(name):
+    check_task_type(make_task_types([name])[name])
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda cls: cls.__name__)
+def test_each_broken_contract_is_found(broken):
+    with pytest.raises(AssertionError, match=BROKEN[broken]):
+        check_task_type(broken())
+
+
+class Hangs(Countdown):
+    def parse_answer(self, task, completion):
+        while "SystemExit" in completion:
+            pass
+        return super().parse_answer(task, completion)
+
+
+def test_a_parser_that_never_ends_is_found():
+    with pytest.raises(AssertionError, match="not done after 3"):
+        check_task_type(dataclass(frozen=True)(Hangs)(), timeout=3.0)
+
+
+def test_a_class_that_other_processes_cannot_import_is_named():
+    @dataclass(frozen=True)
+    class Local(Countdown):
+        pass
+
+    with pytest.raises(AssertionError, match="Local cannot be sent .* top level of a module"):
+        check_task_type(Local())
+
+
+def test_more_than_one_seed_is_needed():
+    with pytest.raises(ValueError, match="count must be at least 2, got 1"):
+        check_task_type(Countdown(), count=1)
+
+
+SCRIPT = """
+from dataclasses import dataclass
+from trl_populora.tasks import known_task_types, make_task_types
+from trl_populora.tasks.countdown import Countdown
+from trl_populora.testing import check_task_type
+
+@dataclass(frozen=True)
+class Mine(Countdown):
+    pass
+
+if __name__ == "__main__":
+    check_task_type(Mine())
+    print("kept")
+"""
+
+
+def test_a_type_in_a_script_can_be_checked_there(tmp_path):
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "kept\n", done.stderr
+
+
+def test_nothing_of_the_watch_stays_in_this_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_task_type(Countdown(), run=nothing_runs)
+    assert eval("1 + 1") == 2 and (tmp_path / "populora_hostile").write_text("") == 0
+
+
+def test_the_corpus_is_large_and_always_the_same():
+    right = "```expression\n1 + 2\n```"
+    texts = corpus([right])
+    assert texts == corpus([right]) and len(texts) == len(set(texts)) > 90
+    assert max(map(len, texts)) >= 100_000 and right not in texts

@@ -1,0 +1,263 @@
+"""The contract of a task type, as a suite of checks that any type can be put through."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trl_populora.executor import Executor, Job
+from trl_populora.tasks.base import STYLES, Run, TaskType
+from trl_populora.tasks.parsing import reserved_in
+from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, content_id, is_spared
+from trl_populora.testing.child import ask, fingerprint, no_execution, references_of, undeclared
+from trl_populora.testing.hostile import corpus
+
+
+def check_task_type(task_type: TaskType, *, run: Run | None = None, count: int = 8, timeout: float = 120.0) -> None:
+    """Checks that a task type keeps its contract ([`~trl_populora.tasks.TaskType`]).
+
+    What is checked: the declaration, seeds and their determinism in this process and in others with other string
+    hashes, the round trip through JSON, prompts in both styles, that a seed's own proposal and answer are valid and
+    right and others are not always right, that a failing executor is nobody's fault, features, and that hostile text
+    is refused by a declared reason and never evaluated. Hostile text is met first in another process under watch.
+
+    Args:
+        task_type (`TaskType`): An instance. Its class stands at the top level of a module.
+        run (`Run`, *optional*): Runs programs. Default: an `Executor` of this package, started when it is needed.
+        count (`int`, *optional*, defaults to `8`): Seed tasks to check, at least 2.
+        timeout (`float`, *optional*, defaults to `120.0`): Seconds for one process that meets hostile text.
+
+    Raises:
+        AssertionError: If the contract is broken; the message names the method and what it did.
+
+    Example:
+        ```python
+        def test_my_type():
+            check_task_type(MyType(min_length=3))
+        ```
+    """
+    if count < 2:
+        raise ValueError(f"count must be at least 2, got {count}")
+    check_declaration(task_type)
+    tasks = check_seeds(task_type, count)
+    check_processes(task_type, count, timeout)
+    for task in [*tasks, task_type.simplest()]:
+        check_task(task_type, task)
+        check_prompts(task_type, task, tasks)
+    with _Lazy(run) as runner:
+        check_proposals(task_type, tasks, runner)
+        check_answers(task_type, tasks, runner)
+        check_failing_executor(task_type, tasks)
+        check_hostile_text(task_type, tasks[:1], runner)
+
+
+def check_declaration(task_type: TaskType) -> None:
+    """The class attributes, and that settings are checked."""
+    cls = type(task_type)
+    assert isinstance(task_type, TaskType), f"{cls.__qualname__} is no TaskType"
+    frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and "__dataclass_params__" in vars(cls)
+    assert frozen, f"{cls.__qualname__} must be decorated with @dataclass(frozen=True)"
+    named = isinstance(task_type.id, str) and re.fullmatch("[a-z][a-z0-9_]*", task_type.id)
+    assert named, f"id must be lower-case letters, digits and _, for names of files and metrics; got {task_type.id!r}"
+    kind = task_type.payload
+    assert isinstance(kind, type) and issubclass(kind, Payload), f"payload must be a subclass of Payload, got {kind!r}"
+    frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen
+    assert frozen, f"{kind.__qualname__} must be decorated with @dataclass(frozen=True)"
+    for name, meaning in task_type.reasons.items():
+        assert name and meaning and isinstance(meaning, str), f"reasons[{name!r}] must say what it means"
+    try:
+        dataclasses.replace(task_type, style="no such style")
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("style='no such style' must raise ValueError: __post_init__ must call that of TaskType")
+
+
+def check_seeds(task_type: TaskType, count: int) -> list[Task]:
+    """`seeds`, `generate` and `simplest`; returns the seeds."""
+    tasks = task_type.seeds(count)
+    assert len({task.id for task in tasks}) == count, f"seeds({count}) must give {count} different tasks"
+    assert tasks == task_type.seeds(count), "seeds with equal seeds must be equal"
+    first, second = (task_type.generate(random.Random(5)) for _ in range(2))
+    assert first == second, "generate with equal states of rng must be equal"
+    assert task_type.simplest() == task_type.simplest(), "simplest must always be the same task"
+    for family in task_type.families:
+        try:
+            task = task_type.generate(random.Random(5), families=[family])
+        except ValueError:  # the settings do not allow this family
+            continue
+        check_task(task_type, task)
+    try:
+        task_type.seeds(1, families=["no such family"])
+    except ValueError:
+        return tasks
+    raise AssertionError("seeds with an unknown family must raise ValueError")
+
+
+def check_processes(task_type: TaskType, count: int, timeout: float) -> None:
+    """Equal in processes with other string hashes, and hostile text under watch."""
+    here = json.loads(json.dumps(fingerprint(task_type, count)))
+    for hash_seed in (1, 2):
+        there = ask("fingerprint", task_type, count, hash_seed=hash_seed, timeout=timeout)
+        for name, value in here.items():
+            assert value == there[name], f"{name} differs in a process with another PYTHONHASHSEED"
+    faults = ask("hostile text", task_type, count, hash_seed=1, timeout=timeout)
+    assert not faults, "\n".join(faults[:10])
+
+
+def check_task(task_type: TaskType, task: Task) -> None:
+    """One task: its record, its key and its features."""
+    assert isinstance(task, Task) and task.type == task_type.id, f"a {task_type.id} task must say so, got {task!r}"
+    assert type(task.payload) is task_type.payload, f"payload is a {type(task.payload).__name__}: {task!r}"
+    assert task.id == content_id(task_type.id, task.payload), f"Task.create makes the id; that of {task!r} is off"
+    record = json.loads(json.dumps(task.to_json()))
+    assert task_type.read_task(record) == task, f"the round trip through JSON changes {task!r}"
+    try:
+        task_type.read_task({**record, "id": "0" * 16})
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("read_task must refuse a record whose id is not that of its content")
+    for text in _texts(task.payload.to_json()):
+        marker = reserved_in(text)
+        assert marker is None, f"{marker!r} in {task!r} would end a block or a turn of the prompt that shows it"
+    assert isinstance(task_type.key(task.payload), str), "key must be a str"
+    _check_messages("solve_prompt", task_type.solve_prompt(task))
+    assert task_type.size(task) > 0, "size must be above 0"
+    features = task_type.features(task)
+    if features is not None:
+        measures, space, point = features
+        numbers = all(isinstance(x, (int, float)) and math.isfinite(x) for x in measures.values())
+        assert numbers and all(isinstance(name, str) for name in measures), f"measures must be numbers: {measures}"
+        assert isinstance(space, str) and space, f"space must be a name, got {space!r}"
+        assert len(point) == 4 and all(0 <= x <= 1 for x in point), f"point must be 4 numbers in [0, 1], got {point}"
+
+
+def check_prompts(task_type: TaskType, task: Task, tasks: Sequence[Task]) -> None:
+    """Prompts in both styles: chat messages, the same each time, and without the answer."""
+    shown = references_of(task_type, task, tasks)
+    for style in STYLES:
+        kind = dataclasses.replace(task_type, style=style)
+        prompts = {
+            "propose_prompt": lambda kind=kind: kind.propose_prompt(shown, random.Random(3)),
+            "solve_prompt": lambda kind=kind: kind.solve_prompt(task),
+        }
+        if not task_type.min_references:
+            prompts["propose_prompt without references"] = lambda kind=kind: kind.propose_prompt([], random.Random(3))
+        for name, prompt in prompts.items():
+            _check_messages(f"{name} ({style})", prompt())
+            assert prompt() == prompt(), f"{name} ({style}) is not the same each time"
+        words = "\n".join(message["content"] for message in kind.solve_prompt(task))
+        assert kind.solve_completion(task) not in words, f"solve_prompt ({style}) holds the answer to {task!r}"
+        draft = kind.parse_proposal(kind.propose_completion(task), shown)
+        assert isinstance(draft, Draft), f"propose_completion ({style}) of {task!r} is refused: {draft}"
+        answer = kind.parse_answer(task, kind.solve_completion(task))
+        assert isinstance(answer, Answer), f"solve_completion ({style}) of {task!r} is refused: {answer}"
+
+
+def check_proposals(task_type: TaskType, tasks: Sequence[Task], run: Run) -> None:
+    """Proposing a seed task gives that task, in a batch as alone."""
+    drafts = _drafts(task_type, tasks)
+    for task, draft in zip(tasks, drafts, strict=True):
+        assert draft.key == task_type.key(task.payload), f"the draft of {task!r} has the key {draft.key!r}"
+    verified = task_type.verify(drafts, run)
+    for task, payload in zip(tasks, verified, strict=True):
+        assert payload == task.payload, f"proposing {task!r} gave {payload!r}"
+    assert task_type.verify(drafts[:1], run) == verified[:1], "verify decides otherwise when given one draft"
+    assert task_type.verify([], run) == [], "verify([]) must be []"
+
+
+def check_answers(task_type: TaskType, tasks: Sequence[Task], run: Run) -> None:
+    """The right answer is right, those to other tasks are not all right, in a batch as alone."""
+    answers = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
+    judged = task_type.judge(tasks, answers, run)
+    for task, result in zip(tasks, judged, strict=True):
+        assert result is True, f"the right answer to {task!r} was judged {result!r}"
+    assert task_type.judge(tasks[:1], answers[:1], run) == [True], "judge decides otherwise when given one answer"
+    assert task_type.judge([], [], run) == [], "judge([]) must be []"
+    others = [task_type.parse_answer(task, task_type.solve_completion(tasks[i - 1])) for i, task in enumerate(tasks)]
+    pairs = [(task, answer) for task, answer in zip(tasks, others, strict=True) if isinstance(answer, Answer)]
+    judged = task_type.judge([task for task, _ in pairs], [answer for _, answer in pairs], run)
+    assert not pairs or not all(judged), "judge takes the answers to other tasks as right"
+
+
+def check_failing_executor(task_type: TaskType, tasks: Sequence[Task]) -> None:
+    """Where the executor fails, a proposal and an answer are spared, unless they are decided without it."""
+    for task, result in zip(tasks, task_type.verify(_drafts(task_type, tasks), no_execution), strict=True):
+        spared = isinstance(result, Refusal) and is_spared(result)
+        assert spared or result == task.payload, f"verify with a failing executor gave {result!r} for {task!r}"
+    answers = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
+    for task, result in zip(tasks, task_type.judge(tasks, answers, no_execution), strict=True):
+        spared = isinstance(result, Refusal) and is_spared(result)
+        assert spared or result is True, f"judge with a failing executor gave {result!r} for the answer to {task!r}"
+
+
+def check_hostile_text(task_type: TaskType, tasks: Sequence[Task], run: Run) -> None:
+    """Hostile text with programs really run: what is accepted is a task like any other, and talk solves nothing."""
+    for task in tasks:
+        shown = references_of(task_type, task, tasks)
+        proposals = [task_type.parse_proposal(text, shown) for text in corpus([task_type.propose_completion(task)])]
+        drafts = [draft for draft in proposals if isinstance(draft, Draft)]
+        for payload in task_type.verify(drafts, run):
+            if isinstance(payload, Refusal):
+                assert not undeclared(task_type, payload), f"reason {payload.reason!r} is not declared in `reasons`"
+            else:
+                check_task(task_type, Task.create(task_type.id, payload))
+        texts = corpus([])
+        answers = [task_type.parse_answer(task, text) for text in texts]
+        read = [(text, answer) for text, answer in zip(texts, answers, strict=True) if isinstance(answer, Answer)]
+        judged = task_type.judge([task] * len(read), [answer for _, answer in read], run)
+        for (text, _), result in zip(read, judged, strict=True):
+            assert result is not True, f"{ascii(text[:60])} is judged a right answer to {task!r}"
+
+
+def _drafts(task_type: TaskType, tasks: Sequence[Task]) -> list[Draft]:
+    return [
+        task_type.parse_proposal(task_type.propose_completion(task), references_of(task_type, task, tasks))
+        for task in tasks
+    ]
+
+
+def _check_messages(name: str, messages: Any) -> None:
+    assert isinstance(messages, list) and messages, f"{name} must give a list of messages, got {messages!r}"
+    for message in messages:
+        fits = isinstance(message, dict) and set(message) == {"role", "content"}
+        assert fits, f"{name}: a message is a dict of role and content, got {message!r}"
+        role, content = message["role"], message["content"]
+        assert role in ("system", "user", "assistant"), f"{name}: role must be system, user or assistant, got {role!r}"
+        assert isinstance(content, str) and content, f"{name}: content must be text, got {content!r}"
+    assert messages[-1]["role"] == "user", f"{name}: the last message must be the user's"
+
+
+def _texts(value: Any) -> list[str]:
+    """All strings in a record."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [text for item in inner for text in _texts(item)]
+
+
+class _Lazy:
+    """`run`, or an executor that starts with the first job."""
+
+    def __init__(self, run: Run | None):
+        self._run: Callable | None = run
+        self._executor: Executor | None = None
+
+    def __call__(self, jobs: Sequence[Job]) -> list:
+        if self._run is None:
+            self._executor = Executor(1)
+            self._run = self._executor.run_many
+        return self._run(jobs)
+
+    def __enter__(self) -> _Lazy:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._executor is not None:
+            self._executor.close()
