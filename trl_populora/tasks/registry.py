@@ -22,6 +22,7 @@ BUILT_IN = {
     "code_i": "trl_populora.tasks.code:CodeI",
     "code_f": "trl_populora.tasks.code:CodeF",
     "countdown": "trl_populora.tasks.countdown:Countdown",
+    "sql": "trl_populora.tasks.sql:Sql",
 }
 """Types that come with the package: id -> class."""
 DEFAULT_TYPES = ("code_o", "code_i", "code_f")
