@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.code_tasks import code_task, code_types
 from trl_populora.diagnostics import Observer, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
 from trl_populora.diagnostics.dynamics import (
     RESIDUAL_GAMES,
@@ -21,13 +22,13 @@ from trl_populora.diagnostics.task_metrics import TASK_METRICS
 from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.self_play.rewards import role_rewards
-from trl_populora.tasks import INFRASTRUCTURE, Refusal, Task, task_types
+from trl_populora.tasks import INFRASTRUCTURE, Refusal
 
 
-TASK = Task.create("code_o", "def f(x):\n    return x + 1", inputs=("1",), outputs=("2",), author="teacher_0", step=3)
+TASK = code_task("code_o", "def f(x):\n    return x + 1", inputs=("1",), outputs=("2",), author="teacher_0", step=3)
 
 
-TYPES = task_types("compact")
+TYPES = code_types("compact")
 
 
 def member(name, *, role=None, version=0):
@@ -310,7 +311,7 @@ def test_programs_of_others_count_for_nobody():
 
     population = Members(teacher_0=member("teacher_0"), student_0=member("student_0"))
     long = "def f(x):\n    y = x + 1\n    z = y * 2\n    return z"
-    borrowed = Task.create("code_f", long, inputs=("1", "2"), outputs=("4", "6"), author="teacher_0", message="m")
+    borrowed = code_task("code_f", long, inputs=("1", "2"), outputs=("4", "6"), author="teacher_0", message="m")
     both = record()
     both = replace(both, proposals=(*both.proposals, Proposal("teacher_0", "code_f", "text", group=1, task=borrowed)))
     summary = Observer(TYPES).observe(both, ratings=ratings(), population=population)

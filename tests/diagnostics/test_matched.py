@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.code_tasks import code_task
 from trl_populora.diagnostics.matched import AGE, MIN_TASKS, PATIENCE, WINDOW, MatchedGames, Tally
 from trl_populora.self_play.records import Attempt, RoundRecord
-from trl_populora.tasks import INFRASTRUCTURE, Refusal, Task
+from trl_populora.tasks import INFRASTRUCTURE, Refusal
 
 
 TEACHERS, STUDENTS = ("teacher_0", "teacher_1"), ("student_0", "student_1")
@@ -16,7 +17,7 @@ VERSIONS = dict.fromkeys((*TEACHERS, *STUDENTS), 0)
 
 
 def task(kind="code_o"):
-    return Task.create(kind, "def f(x):\n    return x", inputs=("1",), outputs=("1",), author="teacher_0", step=0)
+    return code_task(kind, "def f(x):\n    return x", inputs=("1",), outputs=("1",), author="teacher_0", step=0)
 
 
 def attempts(teacher, student, outcomes, *, kind="code_o", start=0):

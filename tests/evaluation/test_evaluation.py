@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.code_tasks import code_seeds, code_types
 from trl_populora.evaluation import (
     BASE,
     TaskAccuracy,
@@ -13,10 +14,10 @@ from trl_populora.evaluation import (
     held_out_tasks,
 )
 from trl_populora.executor import Execution, Executor, Status
-from trl_populora.tasks import identity_tasks, judge_answers, seed_tasks, task_types
+from trl_populora.tasks import Referee
 
 
-TYPES = task_types("compact", num_function_inputs=4)
+TYPES = code_types("compact", num_function_inputs=4)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def executor():
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [task for name in TYPES for task in seed_tasks(3, type=name, num_function_inputs=4)]
+    return [task for name in TYPES for task in code_seeds(3, type=name, num_function_inputs=4)]
 
 
 def test_gold_answers_solve_and_others_do_not(executor, tasks):
@@ -112,7 +113,7 @@ def test_bootstrap_interval_holds_the_mean_and_narrows():
 
 
 def test_identity_tasks_can_be_graded(executor):
-    own = list(identity_tasks(4).values())
+    own = [one.simplest() for one in TYPES.values()]
     gold = [TYPES[task.type].solve_completion(task) for task in own]
     assert all(verdict.solved for verdict in grade(own, gold, task_types=TYPES, run_many=executor.run_many))
 
@@ -138,7 +139,7 @@ def test_what_the_executor_failed_to_judge_is_run_again_and_then_neither_right_n
     once, always = (Failing(executor, lambda job: job.program == program, times=times) for times in (1, 2))
     assert all(verdict.solved for verdict in grade(tasks, gold, task_types=TYPES, run_many=once.run_many))
     grades = grade(tasks, gold, task_types=TYPES, run_many=always.run_many)
-    assert [verdict.spared for verdict in grades] == [task.program == program for task in tasks]
+    assert [verdict.spared for verdict in grades] == [task.payload.program == program for task in tasks]
     assert not any(verdict.wrong or verdict.refused for verdict in grades)
     assert [verdict.solved for verdict in grades] == [not verdict.spared for verdict in grades]
 
@@ -190,14 +191,13 @@ def test_round_and_evaluation_have_one_referee(executor, tasks):
     right = TYPES["code_i"].solve_completion(tasks[3])
     wrong, refused = "```input\n'wrong', 1, 2\n```", "nothing"
     texts, asked = [right, wrong, refused, right], [tasks[3], tasks[3], tasks[3], tasks[4]]
-    types = [TYPES["code_i"]] * 4
 
     def run_many(jobs):
         own = Failing(executor, lambda job: job.program == tasks[4].program, times=9)
         return own.run_many(jobs)
 
     texts[3] = TYPES["code_i"].solve_completion(tasks[4])
-    outcomes = judge_answers(types, asked, texts, run_many)
+    outcomes = Referee(TYPES, run_many).judge(asked, texts)
     assert outcomes == grade(asked, texts, task_types=TYPES, run_many=run_many)
     facts = [(v.solved, v.wrong, v.refused, v.spared) for v in outcomes]
     assert facts == [tuple(i == j for j in range(4)) for i in range(4)]

@@ -13,8 +13,8 @@ def f(statements):
         rows = connection.execute(statement).fetchall()
     return rows
 """
-JUDGE = "from trl_populora.tasks.latex_answers import f"
-LATEX = ("trl_populora.tasks.latex_answers",)
+JUDGE = "from trl_populora.tasks.math.harness import judge as f"
+LATEX = ("trl_populora.tasks.math.harness",)
 ERROR = {"exception OperationalError"}
 TOO_MUCH = {"cpu_timeout", "memory", "memory MemoryError"}
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT {first} UNION ALL SELECT {next} FROM c) SELECT {what} FROM c"
@@ -157,7 +157,7 @@ def test_hostile_answers(executor, tmp_path):
     texts = [text.replace("{folder}", str(tmp_path)) for text in ANSWERS.values()]
     jobs = []
     for text in texts:
-        jobs += [Job(JUDGE, (("$-7$", text),), modules=LATEX), Job(JUDGE, (("$-7$", "$-7.0$"),), modules=LATEX)]
+        jobs += [Job(JUDGE, ((-7, 1, answer),), modules=LATEX) for answer in (text, "-7.0")]
     executions = executor.run_many(jobs)
     seen = dict(zip(ANSWERS, map(outcome, executions[::2]), strict=True))
     allowed = {"ok False", "cpu_timeout", "memory MemoryError", "memory", "killed"}

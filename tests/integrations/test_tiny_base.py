@@ -22,20 +22,22 @@ from recipes.tiny.make.tiny_rows import (
     trivial_proposal,
     wrong_answer,
 )
+from tests.code_tasks import code_buffer, code_draw, code_seeds, code_types
 from trl_populora.executor import Executor
 from trl_populora.integrations import resolve_base
 from trl_populora.integrations.base_models import TINY_FOLDER
 from trl_populora.self_play.sampling import Completion
-from trl_populora.tasks import EASY_FAMILIES, Refusal, TaskBuffer, generate_task, seed_tasks, task_types
+from trl_populora.tasks import Refusal
+from trl_populora.tasks.code.families import EASY_FAMILIES
 
 
-TYPES = task_types("compact", num_function_inputs=NUM_FUNCTION_INPUTS)
+TYPES = code_types("compact", num_function_inputs=NUM_FUNCTION_INPUTS)
 
 
 def tasks(type_id: str, count: int):
     rng = random.Random(type_id)
     for _ in range(count):
-        yield generate_task(type_id, rng, families=TRAINED_FAMILIES, num_function_inputs=NUM_FUNCTION_INPUTS)
+        yield code_draw(type_id, rng, families=TRAINED_FAMILIES, num_function_inputs=NUM_FUNCTION_INPUTS)
 
 
 # Rows ---------------------------------------------------------------------------------------------------------------
@@ -50,8 +52,8 @@ def test_families_are_easy_and_leave_some_held_out():
 def test_wrong_answers_are_well_formed_and_wrong():
     for task in tasks("code_o", 300):
         answer = TYPES["code_o"].parse_answer(task, wrong_answer(TYPES["code_o"].solve_completion(task)))
-        assert not isinstance(answer, Refusal), task.output
-        assert not TYPES["code_o"].judge(task, answer, None), task.output
+        assert not isinstance(answer, Refusal), task.payload.output
+        assert not TYPES["code_o"].judge(task, answer, None), task.payload.output
 
 
 @pytest.mark.parametrize("type_id", ["code_i", "code_f"])
@@ -77,7 +79,7 @@ def test_trivial_proposals_give_their_argument_back():
         (function,) = ast.parse(draft.program).body
         assert len(function.body) == 1
         assert ast.unparse(function.body[0]) == f"return {function.args.args[0].arg}"
-        assert draft.inputs[0] == ast.literal_eval(f"({task.input},)")
+        assert draft.inputs[0] == ast.literal_eval(f"({task.payload.input},)")
 
 
 def test_a_code_f_proposal_without_a_program_cannot_be_trivial():
@@ -164,8 +166,8 @@ def test_committed_base_solves_and_proposes_part_of_the_time(base):
 
 def test_measuring_tells_valid_from_new():
     """A scripted proposer: a fresh program, the reference itself, and rubbish, in turn."""
-    known = seed_tasks(1, type="code_o", families=("add",))
-    buffer, kind = TaskBuffer(tasks=known), TYPES["code_o"]
+    known = code_seeds(1, type="code_o", families=("add",))
+    buffer, kind = code_buffer(tasks=known), TYPES["code_o"]
     fresh = "```python\ndef f(x):\n    return [x]\n```\n```input\n1\n```"
     varied = kind.propose_completion(known[0]).replace(f"```input\n{known[0].input}", "```input\n77")
     replies = [fresh, varied, "rubbish", fresh]

@@ -9,10 +9,11 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from peft import LoraConfig
 
+from tests.code_tasks import code_types
 from trl_populora.integrations.lightning import encode, warm_start
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.population import Population
-from trl_populora.tasks import Refusal, Task, task_types
+from trl_populora.tasks import Refusal, Task
 
 
 FAMILIES = ("add", "total")
@@ -20,7 +21,7 @@ FAMILIES = ("add", "total")
 
 @pytest.fixture
 def types():
-    return task_types("compact", num_function_inputs=2)
+    return code_types("compact", num_function_inputs=2)
 
 
 def populate(model, **sizes) -> Population:
@@ -133,7 +134,7 @@ def test_rows_that_cannot_fit_are_refused_with_the_fix(model, tokenizer, types):
 @pytest.mark.parametrize("style", ["compact", "full"])
 def test_examples_are_valid_proposals_and_right_answers(style, tokenizer):
     """Read back by the task types themselves; outputs come from the task, without running anything."""
-    types = task_types(style, num_function_inputs=4)
+    types = code_types(style, num_function_inputs=4)
     examples = SeedExamples(types, rng=random.Random(0), families=FAMILIES)
     shown = []
     for type_id, kind in types.items():
@@ -147,9 +148,9 @@ def test_examples_are_valid_proposals_and_right_answers(style, tokenizer):
             example, task = drawn("propose")
             draft = kind.parse_proposal(example.completion, [task] if type_id == "code_f" else [])
             assert not isinstance(draft, Refusal), draft
-            assert draft.program == task.program
+            assert draft.program == task.payload.program
             text = example.messages[-1]["content"]
-            shown.append((task.program in text) == (type_id == "code_f") or type_id != "code_f")
+            shown.append((task.payload.program in text) == (type_id == "code_f") or type_id != "code_f")
             assert "def f" in text  # a reference, or the program that a code_f proposal is about
     assert all(shown)
 
@@ -181,7 +182,7 @@ def test_task_types_take_equal_turns(model, tokenizer, types, monkeypatch):
 
 
 def test_template_decides_the_prompt(tokenizer):
-    examples = SeedExamples(task_types("compact"), rng=random.Random(0), families=FAMILIES)
+    examples = SeedExamples(code_types("compact"), rng=random.Random(0), families=FAMILIES)
     example = examples.solve("code_o")
     (chat,) = encode(tokenizer, [example])
     (base,) = encode(tokenizer, [example], template="base")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from recipes.tiny.make.tiny_rows import TRAINED_FAMILIES
+from tests.code_tasks import code_draw, code_types
 from trl_populora.evaluation import grade
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.base_models import resolve_base
-from trl_populora.tasks import generate_task, task_types
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
@@ -76,10 +76,8 @@ def shuffle_rewards(trainer):
 def solved_held_out(trainer):
     """Greedy outcome of every held-out induction task, as the mean over the students."""
     rng = random.Random(12345)
-    tasks = [
-        generate_task("code_f", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)
-    ]
-    types = task_types("compact", num_function_inputs=4)
+    tasks = [code_draw("code_f", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)]
+    types = code_types("compact", num_function_inputs=4)
     sampler = TransformersSampler(
         trainer.population, trainer.processing_class, max_completion_length=64, temperature=0.0, batch_size=256
     )

@@ -11,6 +11,7 @@ import random
 import sys
 
 from trl_populora.tasks import Task
+from trl_populora.tasks.code.pairs import visible
 from trl_populora.tasks.parsing import fence
 
 
@@ -26,19 +27,19 @@ class Tired(Exception):
 def solve(task: Task, budget: int, rng: random.Random) -> str:
     """A completion that answers the task as well as the student can."""
     if task.type == "code_o":
-        value = run(task.program, _values(task.input), budget)
+        value = run(task.payload.program, _values(task.payload.input), budget)
         if value is None or len(value) > MOST_CHARACTERS:
-            outputs = few_outputs(task.program)
+            outputs = few_outputs(task.payload.program)
             value = str(rng.randrange(outputs)) if outputs else "'no idea'"
         return fence("output", value)
     if task.type == "code_i":
-        kinds = [type(value) for value in _values(task.input)]  # which the program tells to whoever reads it
+        kinds = [type(value) for value in _values(task.payload.input)]  # which the program tells to whoever reads it
         fitting = [text for text in CANDIDATES if [type(value) for value in _values(text)] == kinds]
         tried = fitting[: max(1, budget // 20)]
-        found = (text for text in tried if run(task.program, _values(text), budget) == task.output)
+        found = (text for text in tried if run(task.payload.program, _values(text), budget) == task.payload.output)
         return fence("input", next(found, "'no idea'"))
     guesses = GUESSES[: max(1, budget // 100)] + (_linear(task),) * (budget == STRONG)
-    fitting = (guess for guess in guesses if all(run(guess, _values(g), 10**6) == out for g, out in task.visible))
+    fitting = (guess for guess in guesses if all(run(guess, _values(g), 10**6) == out for g, out in visible(task)))
     return fence("python", next(fitting, GUESSES[0]))
 
 
@@ -92,7 +93,7 @@ GUESSES = (
 
 def _linear(task: Task) -> str:
     """The line through the first two visible pairs, if they are numbers."""
-    points = [(ast.literal_eval(a), ast.literal_eval(b)) for a, b in task.visible[:2]]
+    points = [(ast.literal_eval(a), ast.literal_eval(b)) for a, b in visible(task)[:2]]
     if not all(type(x) is int and type(y) is int for x, y in points):
         return GUESSES[0]
     (x, y), (u, v) = points

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.code_tasks import code_buffer, code_seeds, code_task, code_types
 from tests.self_play.degenerate_tasks import DEGENERATE, FEW, HONEST, PAID, SCRAMBLE, UNPAID, Case, proposal
 from tests.self_play.solvers import STRONG, WEAK, few_outputs, run, solve
 from trl_populora.self_play import Completion, Ratings, RewardSettings, RoundSettings, SelfPlay, TokenLimits
-from trl_populora.tasks import Task, TaskBuffer, seed_tasks, task_types
 from trl_populora.tasks.parsing import fence
 
 
@@ -24,10 +24,10 @@ def count(text) -> int:
 
 def play(executor, case: Case, reward: str = "solvable"):
     """Plays the case: `student_0`, who sees only the obvious, gets it; `student_1` works things out by hand."""
-    shown = Task.create("code_o", case.program, inputs=("0",), outputs=("0",))
-    fillers = seed_tasks(4, type=case.type, families=["steps"])
-    buffer = TaskBuffer(99, [*fillers, shown] if case.type == "code_f" else fillers)
-    types = task_types("compact")
+    shown = code_task("code_o", case.program, inputs=("0",), outputs=("0",))
+    fillers = code_seeds(4, type=case.type, families=["steps"])
+    buffer = code_buffer(99, [*fillers, shown] if case.type == "code_f" else fillers)
+    types = code_types("compact")
     game = SelfPlay(
         task_types={case.type: types[case.type]},
         run_many=executor.run_many,
@@ -121,9 +121,9 @@ def test_what_a_guess_earns(executor, outputs, expected):
     assert missed - missed ** (attempts + extra) == pytest.approx(expected, abs=0.006)
     rng, program = random.Random(outputs), FEW.format(outputs=outputs).strip("\n")
     game = SelfPlay(
-        task_types={"code_o": task_types("compact")["code_o"]},
+        task_types={"code_o": code_types("compact")["code_o"]},
         run_many=executor.run_many,
-        buffer=TaskBuffer(999, seed_tasks(8)),
+        buffer=code_buffer(999, code_seeds(8)),
         ratings=Ratings(["teacher_0", "teacher_1"], ["student_0", "student_1"]),
         settings=RoundSettings(
             num_generations=attempts, solvable_attempts=extra, rewards=RewardSettings(teacher="solvable")

@@ -4,16 +4,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.code_tasks import code_task
 from trl_populora.self_play.evidence import Outcome
 from trl_populora.self_play.ratings import Match, tally
 from trl_populora.self_play.records import COLUMNS, Attempt, Proposal, RoundRecord
-from trl_populora.tasks.task import Refusal, Task
+from trl_populora.tasks.task import Refusal
 
 
-DOUBLE = Task.create(
-    "code_o", "def f(x):\n    return 2 * x", inputs=("3",), outputs=("6",), author="teacher_0", step=4
-)
-SEED = Task.create("code_i", "def f(x):\n    return x", inputs=("'a'",), outputs=("'a'",))
+DOUBLE = code_task("code_o", "def f(x):\n    return 2 * x", inputs=("3",), outputs=("6",), author="teacher_0", step=4)
+SEED = code_task("code_i", "def f(x):\n    return x", inputs=("'a'",), outputs=("'a'",))
 
 
 def sample() -> RoundRecord:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from tests.code_tasks import code_buffer, code_seeds
 from tests.self_play.script import TYPES, G, scripted, self_play
 from trl_populora.evolution.selection import Candidate, select
 from trl_populora.self_play import Completion, RoundSettings
-from trl_populora.tasks import TaskBuffer, seed_tasks
 
 
 def test_one_round(executor):
@@ -124,7 +124,7 @@ def test_code_f_is_proposed_and_solved(executor):
     game = self_play(executor, types=("code_f",))
     record = game.play(scripted(game, solved=1.0), round=0, step=0).record
     valid = [p for p in record.proposals if p.valid]
-    assert valid and all(len(p.task.inputs) == 4 for p in valid)
+    assert valid and all(len(p.task.payload.inputs) == 4 for p in valid)
     assert all(attempt.solved for attempt in record.attempts)
 
 
@@ -163,7 +163,7 @@ def test_infrastructure_errors_neither_reward_nor_punish(executor):
 
 def test_refuses_an_empty_buffer(executor):
     with pytest.raises(ValueError, match="holds no code_i task"):
-        self_play(executor, buffer=TaskBuffer(10, seed_tasks(4, type="code_o")))
+        self_play(executor, buffer=code_buffer(10, code_seeds(4, type="code_o")))
 
 
 def test_refuses_a_sampler_that_loses_rows(executor):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.code_tasks import code_buffer, code_seeds
 from tests.self_play.script import G, scripted, self_play
 from trl_populora.diagnostics import task_metrics
 from trl_populora.executor import Status
 from trl_populora.self_play import Completion, RewardSettings, RoundRecord, RoundSettings, TokenLimits
-from trl_populora.tasks import TaskBuffer, seed_tasks
 
 
 def settings(*, rounds=0, attempts=3, teacher="solvable"):
@@ -234,7 +234,7 @@ def test_metrics_of_tasks(executor):
     first, second = (one.record for one in play_on(late_game, late_sampler, 2))
     assert "unsolved_reward" not in task_metrics(first, late_game.buffer), "no teacher learned yet"
     assert task_metrics(second, late_game.buffer)["unsolved_reward"] == 1.0
-    assert task_metrics(RoundRecord(0, 0), TaskBuffer()) == {"given_up": 0.0, "extra_rows": 0.0}
+    assert task_metrics(RoundRecord(0, 0), code_buffer()) == {"given_up": 0.0, "extra_rows": 0.0}
 
 
 def test_a_teacher_that_repeats_itself_is_refused(executor):
@@ -283,7 +283,7 @@ def length(text) -> int:
 
 
 def test_references_are_dropped_until_a_proposers_prompt_fits(executor):
-    buffer = TaskBuffer(99, seed_tasks(40, type="code_o"))
+    buffer = code_buffer(99, code_seeds(40, type="code_o"))
     game = self_play(executor, types=("code_o",), buffer=buffer)
     task_type = replace(game.task_types["code_o"], num_references=6)
     bare = length(task_type.propose_prompt([], random.Random(0)))
@@ -304,7 +304,7 @@ def test_induction_takes_a_shorter_program_where_the_drawn_one_does_not_fit(exec
     task_type, buffer = game.task_types["code_f"], game.buffer
     (shortest,) = buffer.shortest("code_f", 1)
     room = length(task_type.propose_prompt([shortest], None))
-    longest = max(buffer.tasks("code_o"), key=lambda task: len(task.program))
+    longest = max(buffer.tasks("code_o"), key=lambda task: len(task.payload.program))
     prompt, references = TokenLimits(length, prompt=room, answer=9).fit(task_type, [longest], buffer, None)
     assert references == [shortest] and length(prompt) == room
     with pytest.raises(ValueError, match=f"max_prompt_tokens={room - 1} is too small.*{room} tokens"):

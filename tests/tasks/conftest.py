@@ -2,8 +2,9 @@ import random
 
 import pytest
 
+from tests.code_tasks import code_types
 from trl_populora.executor import Executor, Limits
-from trl_populora.tasks import Answer, Draft, Refusal, Task, task_types
+from trl_populora.tasks import Referee, Refusal, Task
 
 
 @pytest.fixture(scope="session")
@@ -26,39 +27,26 @@ class Play:
     """Proposing and answering as a round does it, with the real executor."""
 
     def __init__(self, executor: Executor, **options):
-        self.types = task_types("compact", **options)
+        self.types = code_types("compact", **options)
         self.executor = executor
+        self.referee = Referee(self.types, executor.run_many)
 
     def propose(self, type: str, completion: str, references=()) -> Task | Refusal:
         return self.propose_all(type, [(completion, references)])[0]
 
     def propose_all(self, type: str, proposals) -> list[Task | Refusal]:
-        task_type = self.types[type]
-        read = [task_type.parse_proposal(text, references) for text, references in proposals]
-        drafts = [draft for draft in read if isinstance(draft, Draft)]
-        runs = iter(self.executor.run_many([task_type.proposal_job(draft) for draft in drafts]))
+        texts, references = zip(*proposals)
+        types = [type] * len(texts)
+        verified = self.referee.verify(types, self.referee.parse(types, texts, references))
         return [
-            item
-            if isinstance(item, Refusal)
-            else task_type.finish_proposal(item, next(runs), author="teacher", step=3)
-            for item in read
+            one if isinstance(one, Refusal) else Task.create(type, one, author="teacher", step=3) for one in verified
         ]
 
     def solved(self, task: Task, completion: str) -> bool:
         return self.solved_all([(task, completion)])[0]
 
     def solved_all(self, attempts) -> list[bool]:
-        read = [self.types[task.type].parse_answer(task, text) for task, text in attempts]
-        jobs = {
-            i: job
-            for i, ((task, _), answer) in enumerate(zip(attempts, read))
-            if isinstance(answer, Answer) and (job := self.types[task.type].answer_job(task, answer))
-        }
-        runs = dict(zip(jobs, self.executor.run_many(list(jobs.values()))))
-        return [
-            isinstance(answer, Answer) and self.types[task.type].judge(task, answer, runs.get(i))
-            for i, ((task, _), answer) in enumerate(zip(attempts, read))
-        ]
+        return [verdict.solved for verdict in self.referee.judge(*zip(*attempts))]
 
 
 @pytest.fixture

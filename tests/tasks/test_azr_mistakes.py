@@ -4,8 +4,11 @@ import random
 
 import pytest
 
+from tests.code_tasks import code_buffer, code_task, code_types
 from trl_populora.executor import Execution, Status, Value, canonical
-from trl_populora.tasks import Answer, Draft, Refusal, Task, TaskBuffer, check_program, task_types
+from trl_populora.tasks import Answer, Draft, Refusal, Task
+from trl_populora.tasks.code.hygiene import check_program
+from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
 
 
@@ -26,7 +29,7 @@ def reason(outcome) -> str:
 
 
 def source_task(program: str = IDENTITY) -> Task:
-    return Task.create("code_o", program, inputs=("1",), outputs=("1",))
+    return code_task("code_o", program, inputs=("1",), outputs=("1",))
 
 
 def test_azr_output_truncation(play):
@@ -34,7 +37,7 @@ def test_azr_output_truncation(play):
     program = "def f(n):\n    return list(range(n))"
     assert reason(play.propose("code_o", proposal(program, "1000"))) == "too_large"
     task = play.propose("code_o", proposal(program, "180"))
-    assert len(task.output) > 600 and "..." not in task.output
+    assert len(task.payload.output) > 600 and "..." not in task.payload.output
     assert play.solved(task, fence("output", str(list(range(180)))))
     text = "'" + "ab" * 300 + "'"
     long_text = play.propose("code_o", proposal(IDENTITY, text))
@@ -158,7 +161,7 @@ def test_azr_literal_only_answers(play, answer):
 def test_azr_swapped_difficulty_hints(style):
     """Proposers were told to make the wrong half hard."""
     for type, right, wrong in (("code_o", "output", "input"), ("code_i", "input", "output")):
-        (message,) = task_types(style)[type].propose_prompt([], random.Random(0))
+        (message,) = code_types(style)[type].propose_prompt([], random.Random(0))
         text = message["content"].lower()
         assert f"the {right} hard to" in text or f"the {right} should be hard to" in text
         assert f"the {wrong} hard to" not in text and f"the {wrong} should be hard to" not in text
@@ -189,22 +192,22 @@ def test_azr_ban_list_with_holes(module):
 def test_azr_supplied_outputs(play):
     """An output that a proposer writes changes nothing."""
     task = play.propose("code_o", proposal("def f(x):\n    return x + 1", "1") + "\n" + fence("output", "7"))
-    assert task.output == "2"
+    assert task.payload.output == "2"
 
 
 def test_azr_oldest_kept_buffer():
     """Once full, its buffer kept the oldest tasks for ever."""
-    tasks = [Task.create("code_o", IDENTITY, inputs=(str(n),), outputs=(str(n),), step=n) for n in range(9)]
-    assert TaskBuffer(3, tasks).tasks("code_o") == tasks[-3:]
+    tasks = [code_task("code_o", IDENTITY, inputs=(str(n),), outputs=(str(n),), step=n) for n in range(9)]
+    assert code_buffer(3, tasks).tasks("code_o") == tasks[-3:]
 
 
 def test_azr_no_dedup():
     task = source_task()
-    assert len(TaskBuffer(9, [task, task, Task.from_json(task.to_json())])) == 1
+    assert len(code_buffer(9, [task, task, Task.from_json(task.to_json())])) == 1
 
 
 def test_azr_unseeded_sampling():
-    buffer = TaskBuffer(99, [Task.create("code_o", IDENTITY, inputs=(str(n),), outputs=(str(n),)) for n in range(50)])
+    buffer = code_buffer(99, [code_task("code_o", IDENTITY, inputs=(str(n),), outputs=(str(n),)) for n in range(50)])
     for draw in (buffer.references, buffer.fill):
         assert draw("code_o", 6, random.Random(3)) == draw("code_o", 6, random.Random(3))
         assert draw("code_o", 6, random.Random(3)) != draw("code_o", 6, random.Random(4))
@@ -245,7 +248,7 @@ def test_azr_number_of_inputs_in_two_places(play_with):
     assert "4 different inputs" in message["content"]
     assert reason(play.propose("code_f", induction("123"), [source_task()])) == "too_few_inputs"
     task = play.propose("code_f", induction("1234"), [source_task()])
-    assert len(task.visible) == len(task.hidden) == 2
+    assert len(visible(task)) == len(hidden(task)) == 2
 
 
 def test_azr_repeated_inputs_in_code_f(play):
@@ -284,8 +287,8 @@ def test_azr_transcript_words_inside_a_program(play):
     """A completion was cut at the second `Assistant:`, wherever it stood."""
     program = "def f(x):\n    return f'User: {x} Assistant: ok'"
     task = play.propose("code_o", "User: hm\nAssistant: " + proposal(program, "'a'"))
-    assert task.program == program
-    assert play.solved(task, "Assistant: sure\n" + fence("output", task.output))
+    assert task.payload.program == program
+    assert play.solved(task, "Assistant: sure\n" + fence("output", task.payload.output))
 
 
 @pytest.mark.parametrize("marker", ["```", "</think>", "<answer>", "<|im_end|>", "</s>"])
@@ -305,7 +308,7 @@ def test_azr_markers_smuggled_into_a_prompt(play, marker):
 def test_azr_set_outputs_have_one_text(play):
     """A gold output of unsorted set text differed between processes."""
     task = play.propose("code_o", proposal("def f(x):\n    return {'b', 'a', 'c', x}", "'d'"))
-    assert task.output == "{'a', 'b', 'c', 'd'}"
+    assert task.payload.output == "{'a', 'b', 'c', 'd'}"
     assert play.solved(task, fence("output", "{'d', 'c', 'b', 'a'}"))
 
 
@@ -316,10 +319,10 @@ def test_azr_copied_reference(play):
 
 
 def test_verdicts_need_exactly_the_values_that_were_asked_for():
-    types = task_types("compact", num_function_inputs=4)
-    task = Task.create("code_f", IDENTITY, inputs=tuple("1234"), outputs=tuple("1234"), message="m")
+    types = code_types("compact", num_function_inputs=4)
+    task = code_task("code_f", IDENTITY, inputs=tuple("1234"), outputs=tuple("1234"), message="m")
     answer = types["code_f"].parse_answer(task, fence("python", IDENTITY))
-    first, second = (int(given) for given, _ in task.hidden)
+    first, second = (int(given) for given, _ in hidden(task))
     assert types["code_f"].answer_job(task, answer).inputs == ((first,), (second,))
 
     def run(*values, status=Status.OK):
@@ -334,7 +337,7 @@ def test_verdicts_need_exactly_the_values_that_were_asked_for():
 
 def test_drafts_are_run_deterministically():
     for type, text in (("code_o", proposal(IDENTITY)), ("code_f", induction(map(str, range(10))))):
-        task_type = task_types()[type]
+        task_type = code_types()[type]
         draft = task_type.parse_proposal(text, [source_task(IDENTITY + " ")])
         assert isinstance(draft, Draft)
         assert task_type.proposal_job(draft).deterministic

@@ -6,27 +6,17 @@ import sys
 
 import pytest
 
-from trl_populora.tasks import (
-    EASY_FAMILIES,
-    FAMILIES,
-    Draft,
-    Refusal,
-    Task,
-    TaskLimits,
-    check_program,
-    generate_task,
-    identity_tasks,
-    seed_tasks,
-    seeds,
-    task_types,
-)
-from trl_populora.tasks.code.code_f import leaks_program
-from trl_populora.tasks.code.seeds import SEED_TYPES
+from tests.code_tasks import TYPES, code_draw, code_seeds, code_types
+from trl_populora.tasks import Draft, Refusal, Task, base
+from trl_populora.tasks.code import CodeO
+from trl_populora.tasks.code.families import EASY_FAMILIES, FAMILIES
+from trl_populora.tasks.code.hygiene import check_program
+from trl_populora.tasks.code.pairs import leaks_program, visible
 
 
 def draws(family: str, type: str = "code_o", *, n: int = 40) -> list[Task]:
     rng = random.Random(family)
-    return [generate_task(type, rng, families=[family]) for _ in range(n)]
+    return [code_draw(type, rng, families=[family]) for _ in range(n)]
 
 
 def shape(program: str) -> str:
@@ -42,7 +32,7 @@ def test_there_are_enough_families_and_the_easy_ones_come_first():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_pass_hygiene_and_differ_in_form(family):
-    programs = {task.program for task in draws(family)}
+    programs = {task.payload.program for task in draws(family)}
     assert [check_program(program) for program in programs] == [None] * len(programs)
     assert len({shape(program) for program in programs}) >= 2
     assert len(programs) >= 2
@@ -50,68 +40,73 @@ def test_programs_pass_hygiene_and_differ_in_form(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tasks_are_small_and_varied(family):
-    limits = TaskLimits()
+    limits = CodeO()
     for task in draws(family, "code_f"):
-        assert len(task.program) < 700
-        assert max(map(len, task.inputs)) < limits.input_bytes / 4
-        assert max(map(len, task.outputs)) < limits.output_bytes / 4
-        assert len(set(task.inputs)) == 10
-        assert len(set(task.outputs)) >= 2
-        assert "\n" not in task.message and 5 < len(task.message) < 120
-        assert not leaks_program(task.message, task.program)
+        assert len(task.payload.program) < 700
+        assert max(map(len, task.payload.inputs)) < limits.input_bytes / 4
+        assert max(map(len, task.payload.outputs)) < limits.output_bytes / 4
+        assert len(set(task.payload.inputs)) == 10
+        assert len(set(task.payload.outputs)) >= 2
+        assert "\n" not in task.payload.message and 5 < len(task.payload.message) < 120
+        assert not leaks_program(task.payload.message, task.payload.program)
 
 
 @pytest.mark.parametrize("family", EASY_FAMILIES)
 def test_easy_families_are_really_small(family):
     for task in draws(family):
-        assert task.program.count("\n") <= 5
-        assert len(task.program) < 100
-        assert len(task.input) <= 24 and len(task.output) <= 40
+        assert task.payload.program.count("\n") <= 5
+        assert len(task.payload.program) < 100
+        assert len(task.payload.input) <= 24 and len(task.payload.output) <= 40
 
 
-@pytest.mark.parametrize("type", SEED_TYPES)
+@pytest.mark.parametrize("type", TYPES)
 def test_executor_agrees_and_every_task_survives_its_own_completions(type, play):
     """propose_completion -> parse -> run -> the same task; solve_completion -> right. Every family, real executor."""
     rng = random.Random(type)
-    tasks = [generate_task(type, rng, families=[family]) for family in FAMILIES for _ in range(3)]
+    tasks = [code_draw(type, rng, families=[family]) for family in FAMILIES for _ in range(3)]
     task_type = play.types[type]
     proposals = [
         (f"A plan.\n{task_type.propose_completion(t)}\nDone.", [t] if type == "code_f" else []) for t in tasks
     ]
     for task, back in zip(tasks, play.propose_all(type, proposals)):
         assert not isinstance(back, Refusal), (back, task)
-        assert (back.id, back.program, back.pairs, back.message) == (task.id, task.program, task.pairs, task.message)
+        assert (back.id, back.payload.program, back.payload.pairs, back.payload.message) == (
+            task.id,
+            task.payload.program,
+            task.payload.pairs,
+            task.payload.message,
+        )
         assert (back.author, back.step) == ("teacher", 3)
     assert play.solved_all([(t, f"<think>hm</think>{task_type.solve_completion(t)}") for t in tasks]) == [True] * len(
         tasks
     )
 
 
-@pytest.mark.parametrize("type", SEED_TYPES)
+@pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_identity_tasks_are_tasks_like_any_other(type, n, play_with):
     play = play_with(num_function_inputs=n)
-    task = identity_tasks(n)[type]
-    assert len(task.inputs) == (n if type == "code_f" else 1)
-    assert task.inputs == task.outputs
+    task = play.types[type].simplest()
+    assert len(task.payload.inputs) == (n if type == "code_f" else 1)
+    assert task.payload.inputs == task.payload.outputs
     references = [task] if type == "code_f" else []
     assert play.propose(type, play.types[type].propose_completion(task), references).id == task.id
     assert play.solved(task, play.types[type].solve_completion(task))
 
 
-@pytest.mark.parametrize("type", SEED_TYPES)
+@pytest.mark.parametrize("type", TYPES)
 def test_seed_sets_are_distinct_and_repeatable(type):
-    tasks = seed_tasks(256, type=type)
+    tasks = code_seeds(256, type=type)
     assert len({task.id for task in tasks}) == 256
     assert {task.type for task in tasks} == {type}
-    assert seed_tasks(256, type=type) == tasks
-    assert seed_tasks(256, type=type, seed=1) != tasks
+    assert code_seeds(256, type=type) == tasks
+    assert code_seeds(256, type=type, seed=1) != tasks
     assert len({task.author for task in tasks}) > 40
 
 
 def test_seed_sets_do_not_depend_on_the_hash_seed():
     code = "from trl_populora.tasks import seed_tasks\n"
-    code += "print([t.id for y in ('code_o', 'code_f') for t in seed_tasks(150, type=y)])"
+    code += "print([t.id for y in ('code_o', 'code_f') for t in code_seeds(150, type=y)])"
     run = [sys.executable, "-c", code]
     outputs = {subprocess.check_output(run, env=os.environ | {"PYTHONHASHSEED": seed}) for seed in "12"}
     assert len(outputs) == 1
@@ -119,39 +114,38 @@ def test_seed_sets_do_not_depend_on_the_hash_seed():
 
 @pytest.mark.parametrize("n", [2, 4, 16])
 def test_number_of_function_inputs(n):
-    task = generate_task("code_f", random.Random(0), num_function_inputs=n)
-    assert len(task.inputs) == n
-    assert len(task.visible) == n // 2
+    task = code_draw("code_f", random.Random(0), num_function_inputs=n)
+    assert len(task.payload.inputs) == n
+    assert len(visible(task)) == n // 2
 
 
 def test_families_can_be_chosen():
-    authors = {task.author for task in seed_tasks(30, families=["each", "keep"])}
+    authors = {task.author for task in code_seeds(30, families=["each", "keep"])}
     assert authors == {"seed:each", "seed:keep"}
 
 
 @pytest.mark.parametrize(
     "change, match",
     [
-        ({"type": "code_e"}, "type must be one of"),
-        ({"families": ["nope"]}, "names from FAMILIES"),
-        ({"families": []}, "names from FAMILIES"),
+        ({"families": ["nope"]}, "seed families"),
+        ({"families": []}, "seed families"),
         ({"num_function_inputs": 1}, "at least 2"),
         ({"type": "code_f", "num_function_inputs": 500, "families": ["add"]}, "ask for fewer inputs"),
     ],
 )
 def test_requests_that_cannot_be_met(change, match):
     with pytest.raises(ValueError, match=match):
-        generate_task(**({"type": "code_o", "rng": random.Random(0)} | change))
+        code_draw(**({"type": "code_o", "rng": random.Random(0)} | change))
 
 
 def test_too_many_distinct_seeds_are_an_error_and_not_an_endless_loop(monkeypatch):
-    monkeypatch.setattr(seeds, "MAX_DRAWS", 1)
+    monkeypatch.setattr(base, "MAX_DRAWS", 1)
     with pytest.raises(ValueError, match="fewer than 300 distinct"):
-        seed_tasks(300, families=["span"])
+        code_seeds(300, families=["span"])
 
 
 def test_a_user_can_add_a_family_and_a_task_type():
-    types = task_types("compact")
+    types = code_types("compact")
     base = type(types["code_o"])
 
     class Reversed(base):
@@ -161,7 +155,7 @@ def test_a_user_can_add_a_family_and_a_task_type():
             return not super().judge(task, answer, execution)
 
     mine = Reversed(style="compact")
-    task = generate_task("code_o", random.Random(0), families=["each"])
+    task = code_draw("code_o", random.Random(0), families=["each"])
     draft = mine.parse_proposal(mine.propose_completion(task), [])
     assert isinstance(draft, Draft) and draft.type == "reversed"
     assert not mine.judge(task, mine.parse_answer(task, mine.solve_completion(task)), None)

@@ -2,24 +2,26 @@
 
 import pytest
 
+from tests.code_tasks import code_task
 from trl_populora.tasks import Refusal, Task
+from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
 
 
 def make(type: str, program: str, pairs, message: str = "") -> Task:
     inputs, outputs = zip(*pairs)
-    return Task.create(type, program, inputs=inputs, outputs=outputs, message=message)
+    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 DEDUCTION = make("code_o", "def f(xs):\n    return [v + 1 for v in xs]", [("[1, 2]", "[2, 3]")])
 ABDUCTION = make("code_i", "def f(x):\n    return x * 7 % 1009", [("123", "861")])
 SQUARES = [(str(n), str(n * n + 1)) for n in (2, 5, 0, 9, 3, 11, 4, 8, 20, 7)]
 INDUCTION = make("code_f", "def f(x):\n    return x * x + 1", SQUARES, "Square and add one.")
-assert ("8", "65") in INDUCTION.hidden
+assert ("8", "65") in hidden(INDUCTION)
 
 OUTPUTS = {
     "name": "gold",
-    "attribute": "task.output",
+    "attribute": "task.payload.output",
     "call_f": "f([1, 2])",
     "comprehension": "[v + 1 for v in [1, 2]]",
     "conditional": "[2, 3] if True else 0",
@@ -90,7 +92,7 @@ INPUTS = {
     "comma": ",",
 }
 PROGRAMS = {
-    "visible_pairs_only": f"def f(x):\n    return {{{', '.join(map(': '.join, INDUCTION.visible))}}}.get(x)",
+    "visible_pairs_only": f"def f(x):\n    return {{{', '.join(map(': '.join, visible(INDUCTION)))}}}.get(x)",
     "constant": "def f(x):\n    return 17",
     "wrong_on_one": "def f(x):\n    return x * x + 1 if x != 8 else 0",
     "float_values": "def f(x):\n    return float(x * x + 1)",
@@ -217,9 +219,9 @@ def test_forged_code_i_answers(play, text):
 
 def test_forged_code_f_answers(play):
     """One batch, so that a program which spoils its server would spoil the right answer at the end as well."""
-    programs = PROGRAMS | {"too_large": INDUCTION.program + "\n#" + "a" * 5000}
+    programs = PROGRAMS | {"too_large": INDUCTION.payload.program + "\n#" + "a" * 5000}
     attempts = [(INDUCTION, fence("python", program)) for program in programs.values()]
-    gold = (INDUCTION, fence("python", INDUCTION.program))
+    gold = (INDUCTION, fence("python", INDUCTION.payload.program))
     *forged, honest = play.solved_all([*attempts, gold])
     assert [name for name, solved in zip(programs, forged, strict=True) if solved] == []
     assert honest

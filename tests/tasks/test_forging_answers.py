@@ -1,12 +1,13 @@
 """Answers that look like the right one: by value, by hash, by what they print or forge. None may be rewarded."""
 
-from trl_populora.tasks import Task
+from tests.code_tasks import code_task
+from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
 
 
 def make(type, program, pairs, message=""):
     inputs, outputs = zip(*pairs)
-    return Task.create(type, program, inputs=inputs, outputs=outputs, message=message)
+    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 SAME = "def f(x):\n    return x"
@@ -101,14 +102,14 @@ def test_forged_inputs(play):
 
 HUNDREDS = [(str(n), str(n % 3 == 0)) for n in (3, 1, 2, 6, 5, 9, 4, 7, 12, 10)]
 BOOLS = make("code_f", "def f(x):\n    return x % 3 == 0", HUNDREDS, "Whether three divides it.")
-assert BOOLS.hidden[-1] == ("12", "True")
+assert hidden(BOOLS)[-1] == ("12", "True")
 PROGRAMS = {
     "ints for bools": "def f(x):\n    return int(x % 3 == 0)",
     "floats for bools": "def f(x):\n    return float(x % 3 == 0)",
     "text": "def f(x):\n    return str(x % 3 == 0)",
     "inverted": "def f(x):\n    return x % 3 != 0",
     "always": "def f(x):\n    return True",
-    "visible pairs": f"def f(x):\n    return {{{', '.join(f'{a}: {b}' for a, b in BOOLS.visible)}}}[x]",
+    "visible pairs": f"def f(x):\n    return {{{', '.join(f'{a}: {b}' for a, b in visible(BOOLS))}}}[x]",
     "lies about equality": (
         "class A:\n    def __eq__(self, o): return True\n    def __bool__(self): return True\n"
         "    def __hash__(self): return 1\ndef f(x):\n    return A()"

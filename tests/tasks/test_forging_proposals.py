@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.code_tasks import code_task
 from trl_populora.tasks import Refusal, Task
 from trl_populora.tasks.parsing import fence
 
 
 def make(type, program, pairs, message=""):
     inputs, outputs = zip(*pairs)
-    return Task.create(type, program, inputs=inputs, outputs=outputs, message=message)
+    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 SAME = "def f(x):\n    return x"
@@ -76,7 +77,7 @@ def test_proposals_that_only_seem_to_be_tasks(play, type):
 
 SQUARE = make("code_o", "def f(x):\n    result = x * x + 1\n    return result", [("3", "10")])
 MESSAGES = {
-    "the program": SQUARE.program,
+    "the program": SQUARE.payload.program,
     "its body": "Do this: result = x * x + 1\n return result. Good luck.",
     "without spaces": "result=x*x+1 return result",
     "a definition": "def f ( x ) : whatever",

@@ -6,7 +6,9 @@ by which its run as a proposal differs from its run for an answer.
 
 import pytest
 
-from trl_populora.tasks import Refusal, Task, check_program
+from tests.code_tasks import code_task
+from trl_populora.tasks import Refusal, Task
+from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.parsing import fence
 
 
@@ -173,7 +175,7 @@ DIFFERS = {
 def test_abuse_that_only_running_shows_makes_no_code_f_task(play):
     ten = "\n".join(fence("input", str(n)) for n in (3, 1, 4, 15, 9, 2, 6, 5, 35, 8)) + fence("message", "guess")
     references = {
-        name: Task.create("code_o", program, inputs=("3",), outputs=("3",)) for name, program in DIFFERS.items()
+        name: code_task("code_o", program, inputs=("3",), outputs=("3",)) for name, program in DIFFERS.items()
     }
     assert [name for name, program in DIFFERS.items() if check_program(program)] == []
     outcomes = dict(zip(DIFFERS, play.propose_all("code_f", [(ten, [task]) for task in references.values()])))

@@ -35,7 +35,7 @@ def test_the_honest_programs_that_are_refused_are_two(play):
 def test_honest_inputs_are_stored_as_positional_arguments(play, text, stored):
     task = play.propose("code_o", proposal(honest_programs.SORT, text))
     assert isinstance(task, Task)
-    assert task.input == stored
+    assert task.payload.input == stored
 
 
 STYLES = {
@@ -63,7 +63,7 @@ def test_answers_and_code_f_inputs_may_name_parameters_too(play):
     assert not play.solved(task, fence("input", "k = 1\nthings = [5, 1]"))
     given = "\n".join(fence("input", f"k={n}, items={[n, 7]}") for n in range(10)) + fence("message", "sorts")
     induction = play.propose("code_f", given, [task])
-    assert induction.inputs[3] == "[3, 7], 3"
+    assert induction.payload.inputs[3] == "[3, 7], 3"
 
 
 AMBIGUOUS = {

@@ -3,9 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trl_populora.executor.executor import MODULES
-from trl_populora.tasks import REASONS, check_program
-from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, defines_f, parse
+from trl_populora.tasks import REASONS
+from trl_populora.tasks.code import CodeO
+from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, check_program, defines_f, parse
 
+
+DECLARED = {*REASONS, *CodeO.reasons}
 
 ACCEPTED = {
     "helper": "def g(x):\n    return x + 1\ndef f(x):\n    return g(g(x))",
@@ -222,7 +225,7 @@ def test_each_rule_refuses_with_its_reason(reason, text):
     refusal = check_program(program)
     assert refusal is not None
     assert refusal.reason == reason
-    assert reason in REASONS
+    assert reason in DECLARED
 
 
 def test_too_large_programs_are_refused():
@@ -234,7 +237,7 @@ def test_too_large_programs_are_refused():
 @given(st.text(max_size=200))
 def test_any_text_gets_a_verdict(text):
     refusal = check_program(text)
-    assert refusal is None or refusal.reason in REASONS
+    assert refusal is None or refusal.reason in DECLARED
 
 
 @pytest.mark.parametrize(

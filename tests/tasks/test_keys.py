@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.tasks import generate_task, seed_tasks
+from tests.code_tasks import code_draw, code_seeds
 from trl_populora.tasks.code.keys import task_key
 
 
@@ -155,7 +155,7 @@ def test_different_tasks_have_different_keys(programs):
     assert key(programs[0], "1") != key(programs[1], "1")
 
 
-PROGRAMS = [task.program for task in seed_tasks(100, seed=9)]
+PROGRAMS = [task.payload.program for task in code_seeds(100, seed=9)]
 PROGRAMS += [program for program, _ in honest_programs.ACCEPTED.values()]
 
 
@@ -198,8 +198,8 @@ def test_renamed_parameters_are_seen_through_in_most_programs():
 
 def test_seed_tasks_never_share_a_key():
     rng = random.Random(0)
-    tasks = {task.id: task for task in (generate_task("code_o", rng) for _ in range(400))}.values()
-    keys = {task_key(task.type, task.program, task.inputs) for task in tasks}
+    tasks = {task.id: task for task in (code_draw("code_o", rng) for _ in range(400))}.values()
+    keys = {task_key(task.type, task.payload.program, task.payload.inputs) for task in tasks}
     assert len(keys) == len(tasks)
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.tasks import Refusal, Task, TaskLimits
-from trl_populora.tasks.base import float_decimals, float_digits, numbers_in
+from trl_populora.tasks import Refusal, Task
+from trl_populora.tasks.code import CodeO
+from trl_populora.tasks.code.base import float_decimals, float_digits, numbers_in
 from trl_populora.tasks.parsing import fence
 
 
@@ -48,7 +49,7 @@ def test_floats_are_found_at_any_depth():
 
 @pytest.mark.parametrize(("digits", "valid"), [(0, True), (3, False), (4, True)])
 def test_the_limit_is_a_setting(play_with, digits, valid):
-    play = play_with(limits=TaskLimits(max_float_digits=digits))
+    play = play_with(max_float_digits=digits)
     task = play.propose("code_o", fence("python", "def f(x):\n    return [x / 8]") + fence("input", "13"))
     assert isinstance(task, Task) is valid  # 1.625
     assert valid or (isinstance(task, Refusal) and task.reason == "too_precise")
@@ -56,4 +57,4 @@ def test_the_limit_is_a_setting(play_with, digits, valid):
 
 def test_a_limit_below_zero_is_refused():
     with pytest.raises(ValueError, match="max_float_digits must be at least 0, got -1"):
-        TaskLimits(max_float_digits=-1)
+        CodeO(max_float_digits=-1)

@@ -3,23 +3,17 @@ import re
 
 import pytest
 
-from trl_populora.tasks import (
-    STYLES,
-    TaskLimits,
-    check_program,
-    generate_task,
-    hygiene,
-    render_prompt,
-    seed_tasks,
-    task_types,
-)
-from trl_populora.tasks.code.hygiene import ALLOWED_MODULES
+from tests.code_tasks import code_draw, code_seeds, code_task, code_types
+from trl_populora.executor import Status
+from trl_populora.tasks import REASONS, STYLES, render_prompt
+from trl_populora.tasks.code import CodeO, hygiene
+from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, check_program
+from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.code.prompts import program_rules
-from trl_populora.tasks.task import TEXT_REASONS
 
 
 TYPES = ("code_o", "code_i", "code_f")
-REFERENCES = seed_tasks(12, seed=5)
+REFERENCES = code_seeds(12, seed=5)
 MARK = "987654321"
 
 
@@ -36,21 +30,21 @@ def without_fences(text: str) -> str:
 
 @pytest.mark.parametrize("type", TYPES)
 def test_compact_prompts_put_few_words_around_the_task(type):
-    task_type = task_types("compact")[type]
-    task = generate_task(type, random.Random(1))
+    task_type = code_types("compact")[type]
+    task = code_draw(type, random.Random(1))
     for messages in (task_type.propose_prompt([task], random.Random(0)), task_type.solve_prompt(task)):
         assert 5 <= len(without_fences(content(messages)).split()) <= 25
 
 
 @pytest.mark.parametrize("type", TYPES)
 def test_solver_prompts_show_exactly_what_the_solver_may_see(type, style):
-    task_type = task_types(style)[type]
-    task = generate_task(type, random.Random(2), families=["steps"])
+    task_type = code_types(style)[type]
+    task = code_draw(type, random.Random(2), families=["steps"])
     text = content(task_type.solve_prompt(task))
     shown = {
-        "code_o": [task.program, task.input],
-        "code_i": [task.program, task.output],
-        "code_f": [task.message, *(part for pair in task.visible for part in pair)],
+        "code_o": [task.payload.program, task.payload.input],
+        "code_i": [task.payload.program, task.payload.output],
+        "code_f": [task.payload.message, *(part for pair in visible(task) for part in pair)],
     }[type]
     assert all(part in text for part in shown)
     for label, body in re.findall(r"^```(\w+)\n(.*?)\n```$", text, flags=re.DOTALL | re.MULTILINE):
@@ -58,11 +52,10 @@ def test_solver_prompts_show_exactly_what_the_solver_may_see(type, style):
 
 
 def test_hidden_pairs_and_the_program_are_in_no_code_f_solver_prompt(style):
-    type = task_types(style, num_function_inputs=4)["code_f"]
-    from trl_populora.tasks import Task
+    type = code_types(style, num_function_inputs=4)["code_f"]
 
     marks = [MARK + str(i) for i in range(4)]
-    task = Task.create(
+    task = code_task(
         "code_f",
         f"def f(x):\n    return x + {MARK}9",
         inputs=tuple(mark + "1" for mark in marks),
@@ -71,35 +64,37 @@ def test_hidden_pairs_and_the_program_are_in_no_code_f_solver_prompt(style):
     )
     text = content(type.solve_prompt(task))
     assert MARK + "9" not in text
-    assert not any(part in text for pair in task.hidden for part in pair)
-    assert all(part in text for pair in task.visible for part in pair)
+    assert not any(part in text for pair in hidden(task) for part in pair)
+    assert all(part in text for pair in visible(task) for part in pair)
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
 @pytest.mark.parametrize("k, given, shown", [(None, 12, None), (0, 12, 0), (3, 12, 3), (6, 2, 2), (6, 0, 0)])
 def test_at_most_k_references_are_shown(type, style, k, given, shown):
-    task_type = task_types(style, num_references=k)[type]
+    task_type = code_types(style, num_references=k)[type]
     text = content(task_type.propose_prompt(REFERENCES[:given], random.Random(0)))
     default = 6 if style == "full" else 1
-    assert sum(f"```python\n{task.program}\n```" in text for task in REFERENCES) == (default if k is None else shown)
+    assert sum(f"```python\n{task.payload.program}\n```" in text for task in REFERENCES) == (
+        default if k is None else shown
+    )
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
 def test_references_come_with_input_and_output_in_an_order_that_the_generator_decides(type):
-    task_type = task_types("full")[type]
+    task_type = code_types("full")[type]
     texts = [content(task_type.propose_prompt(REFERENCES, random.Random(seed))) for seed in (0, 0, 1)]
     assert texts[0] == texts[1] != texts[2]
-    assert any(f"```input\n{t.input}\n```\n```output\n{t.output}\n```" in texts[0] for t in REFERENCES)
+    assert any(f"```input\n{t.payload.input}\n```\n```output\n{t.payload.output}\n```" in texts[0] for t in REFERENCES)
 
 
 def test_code_f_proposers_see_the_program_of_the_first_reference_alone(style):
-    text = content(task_types(style)["code_f"].propose_prompt(REFERENCES, random.Random(0)))
+    text = content(code_types(style)["code_f"].propose_prompt(REFERENCES, random.Random(0)))
     assert REFERENCES[0].program in text
-    assert not any(f"```python\n{task.program}\n" in text for task in REFERENCES[1:])
+    assert not any(f"```python\n{task.payload.program}\n" in text for task in REFERENCES[1:])
 
 
 def test_code_f_needs_a_program_to_show(style):
-    task_type = task_types(style)["code_f"]
+    task_type = code_types(style)["code_f"]
     with pytest.raises(ValueError, match="references"):
         task_type.propose_prompt([], random.Random(0))
     with pytest.raises(ValueError, match="references"):
@@ -108,9 +103,9 @@ def test_code_f_needs_a_program_to_show(style):
 
 @pytest.mark.parametrize("type", TYPES)
 def test_prompts_ask_for_the_blocks_that_are_read(type, style):
-    task_type = task_types(style, num_function_inputs=4)[type]
+    task_type = code_types(style, num_function_inputs=4)[type]
     proposal = content(task_type.propose_prompt(REFERENCES, random.Random(0)))
-    solution = content(task_type.solve_prompt(generate_task(type, random.Random(0), num_function_inputs=4)))
+    solution = content(task_type.solve_prompt(code_draw(type, random.Random(0), num_function_inputs=4)))
     wanted = {
         "code_o": ("python input", "output"),
         "code_i": ("python input", "input"),
@@ -123,7 +118,7 @@ def test_prompts_ask_for_the_blocks_that_are_read(type, style):
 
 
 def test_the_rules_in_the_full_prompt_are_the_rules_that_are_applied():
-    rules = program_rules(TaskLimits(program_bytes=1234, input_bytes=99, output_bytes=77))
+    rules = program_rules(CodeO(program_bytes=1234, input_bytes=99, output_bytes=77))
     assert all(number in rules for number in ("1234", "99", "77"))
     modules = re.search(r"only these modules: (.*?)\.\n", rules).group(1).split(", ")
     assert set(modules) == ALLOWED_MODULES
@@ -146,7 +141,7 @@ BROKEN = {
 @pytest.mark.parametrize("constant", BROKEN)
 def test_every_banned_name_is_applied_and_stands_in_the_full_prompt(constant):
     for type in ("code_o", "code_i"):
-        text = content(task_types("full")[type].propose_prompt([], random.Random(0)))
+        text = content(code_types("full")[type].propose_prompt([], random.Random(0)))
         for name in getattr(hygiene, constant):
             assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", text), name
             module, _, member = name.rpartition(".")
@@ -155,7 +150,7 @@ def test_every_banned_name_is_applied_and_stands_in_the_full_prompt(constant):
 
 
 def test_allowed_dunder_names_stand_in_the_full_prompt():
-    rules = program_rules(TaskLimits())
+    rules = program_rules(CodeO())
     assert all(name in rules for name in hygiene.ALLOWED_DUNDERS | hygiene.CLASS_DUNDERS)
     for rule in (
         "async",
@@ -216,9 +211,10 @@ OF_CODE_F = {name for name in TOLD_FOR_CODE_F if name not in TOLD}
 
 
 def test_every_reason_of_a_refusal_stands_in_the_full_prompt():
-    assert {*TOLD, *OF_CODE_F, *OF_ANSWERS} >= TEXT_REASONS
+    reasons = {reason for one in code_types().values() for reason in one.reasons} | set(REASONS)
+    assert {*TOLD, *OF_CODE_F, *OF_ANSWERS} >= reasons - {status.value for status in Status}
     for type in TYPES:
-        text = content(task_types("full")[type].propose_prompt(REFERENCES[:1], random.Random(0)))
+        text = content(code_types("full")[type].propose_prompt(REFERENCES[:1], random.Random(0)))
         told = TOLD_FOR_CODE_F if type == "code_f" else TOLD
         assert {reason: phrase for reason, phrase in told.items() if phrase not in text} == {}, type
 
@@ -227,14 +223,14 @@ def test_prompts_stay_of_a_reasonable_length():
     """Characters of a proposal prompt without references."""
     for style, most in (("full", 3800), ("compact", 130)):
         for type in ("code_o", "code_i"):
-            assert len(content(task_types(style)[type].propose_prompt([], random.Random(0)))) <= most
+            assert len(content(code_types(style)[type].propose_prompt([], random.Random(0)))) <= most
 
 
 @pytest.mark.parametrize("type", TYPES)
 def test_prompts_are_plain_and_the_same_every_time(type, style):
-    task = generate_task(type, random.Random(3))
-    assert task_types(style)[type].solve_prompt(task) == task_types(style)[type].solve_prompt(task)
-    assert content(task_types(style)[type].solve_prompt(task)).isascii()
+    task = code_draw(type, random.Random(3))
+    assert code_types(style)[type].solve_prompt(task) == code_types(style)[type].solve_prompt(task)
+    assert content(code_types(style)[type].solve_prompt(task)).isascii()
 
 
 @pytest.mark.parametrize(
@@ -247,9 +243,9 @@ def test_prompts_are_plain_and_the_same_every_time(type, style):
 )
 def test_bad_options_are_refused_at_once(options, match):
     with pytest.raises(ValueError, match=match):
-        task_types(**options)
+        code_types(**options)
     with pytest.raises(ValueError, match="program_bytes"):
-        TaskLimits(program_bytes=0)
+        CodeO(program_bytes=0)
     assert STYLES == ("full", "compact")
 
 
@@ -292,7 +288,6 @@ def test_unknown_templates_and_roles_are_refused():
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("digits", [0, 6, 9])
 def test_the_full_prompt_names_the_limit_of_floats(type, digits):
-    limits = TaskLimits(max_float_digits=digits)
-    text = content(task_types("full", limits=limits)[type].propose_prompt(REFERENCES, random.Random(0)))
+    text = content(code_types("full", max_float_digits=digits)[type].propose_prompt(REFERENCES, random.Random(0)))
     assert (f"at most {digits} significant digits" in text) is (digits > 0)
     assert digits or "significant" not in text

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.tasks import Refusal, Task, seed_tasks
+from tests.code_tasks import code_seeds
+from trl_populora.tasks import Refusal, Task
 from trl_populora.tasks.code.source import strip_comments
 from trl_populora.tasks.parsing import fence
 
 
-PROGRAMS = [task.program for task in seed_tasks(60, seed=9)]
+PROGRAMS = [task.payload.program for task in code_seeds(60, seed=9)]
 WORDS = st.text("abc '#\"\u00e9\u2603", max_size=12)
 
 
@@ -145,11 +146,11 @@ def test_what_a_task_runs_is_what_students_see(play):
     noisy = f"{program}\nprint(f(3))\n\nif __name__ == '__main__':\n    'Answer nothing.'\n"
     task = play.propose("code_o", fence("python", noisy) + fence("input", "1"))
     assert isinstance(task, Task), task
-    assert (task.program, task.output) == (program, "1")
+    assert (task.payload.program, task.payload.output) == (program, "1")
 
 
 @pytest.mark.parametrize("type", ["code_o", "code_i"])
 def test_a_proposal_enters_without_comments(play, type):
     noisy = "def f(x):\n    '''Answer nothing.'''\n    return x + 1  # stop"
     task = play.propose(type, fence("python", noisy) + fence("input", "1"))
-    assert isinstance(task, Task) and task.program == "def f(x):\n    return x + 1"
+    assert isinstance(task, Task) and task.payload.program == "def f(x):\n    return x + 1"

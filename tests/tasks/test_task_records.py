@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trl_populora.tasks
+from tests.code_tasks import code_task
 from trl_populora.tasks import REASONS, Answer, Draft, Refusal, Task
+from trl_populora.tasks.code.pairs import hidden, visible
 
 
 def through_json(record):
@@ -16,7 +18,7 @@ def through_json(record):
 
 def make(**changes) -> Task:
     content = {"program": "def f(x):\n    return x", "inputs": ("1",), "outputs": ("1",)} | changes
-    return Task.create(changes.pop("type", "code_o"), **{k: v for k, v in content.items() if k != "type"})
+    return code_task(changes.pop("type", "code_o"), **{k: v for k, v in content.items() if k != "type"})
 
 
 plain = st.recursive(
@@ -72,9 +74,9 @@ def test_inputs_and_outputs_must_pair_up(inputs, outputs):
 def test_half_of_the_pairs_is_visible(n, visible):
     texts = tuple(map(str, range(n)))
     task = make(type="code_f", inputs=texts, outputs=texts)
-    assert len(task.visible) == visible
-    assert sorted(task.visible + task.hidden) == sorted(task.pairs)
-    assert (task.visible, task.hidden) == (Task.from_json(task.to_json()).visible, task.hidden)
+    assert len(visible(task)) == visible
+    assert sorted(visible(task) + hidden(task)) == sorted(task.payload.pairs)
+    assert (visible(task), hidden(task)) == (Task.from_json(task.to_json()).visible, hidden(task))
 
 
 def test_where_an_input_stands_does_not_say_whether_it_is_shown():
@@ -82,7 +84,7 @@ def test_where_an_input_stands_does_not_say_whether_it_is_shown():
     shown = [0] * 10
     for number in range(400):
         task = make(type="code_f", program=f"def f(x):\n    return x + {number}", inputs=texts, outputs=texts)
-        for text, _ in task.visible:
+        for text, _ in visible(task):
             shown[int(text)] += 1
     assert sum(shown) == 2000 and all(150 < count < 250 for count in shown)  # 200 expected, sigma 10
 

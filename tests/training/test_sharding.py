@@ -20,9 +20,9 @@ from tests.tiny import lora, perturb, tiny_model, tiny_population, tiny_tokenize
 from tests.training.conftest import hash_reward
 from trl_populora.generation import TransformersSampler
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, ranks
-from trl_populora.training.checks import check_supported
 from trl_populora.training.ranks import Ranks
 from trl_populora.training.sharding import average_gradients, load_sharded, machine_mesh, shard_base
+from trl_populora.training.supported import check_supported
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

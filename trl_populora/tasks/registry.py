@@ -21,6 +21,7 @@ BUILT_IN = {
     "code_o": "trl_populora.tasks.code:CodeO",
     "code_i": "trl_populora.tasks.code:CodeI",
     "code_f": "trl_populora.tasks.code:CodeF",
+    "math": "trl_populora.tasks.math:MathWord",
     "countdown": "trl_populora.tasks.countdown:Countdown",
     "sql": "trl_populora.tasks.sql:Sql",
 }

@@ -93,7 +93,7 @@ _FULL_NAMES = _words("getattr setattr delattr operator.attrgetter operator.metho
 _ARGUMENTS = {"vars": 1, "functools.wraps": 1, "functools.update_wrapper": 2}
 
 
-def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
+def check_program(program: str, *, max_bytes: int = 4096, parameters: bool = True) -> Refusal | None:
     """
     Applies every rule of this module.
 
@@ -102,6 +102,8 @@ def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
             Source text as written by a proposer.
         max_bytes (`int`, *optional*, defaults to `4096`):
             Size limit in UTF-8 bytes.
+        parameters (`bool`, *optional*, defaults to `True`):
+            Whether `f` must take at least one positional argument.
 
     Returns:
         `Refusal` with the first rule that is broken, or `None` if the program may enter the buffer.
@@ -115,7 +117,7 @@ def check_program(program: str, *, max_bytes: int = 4096) -> Refusal | None:
     if isinstance(tree, Refusal):
         return tree
     try:
-        return _check_entry(tree) or next(_broken_rules(tree), None)
+        return _check_entry(tree, parameters) or next(_broken_rules(tree), None)
     except RecursionError:
         return Refusal("syntax_error", "nested too deeply")
 
@@ -145,12 +147,12 @@ def entry(tree: ast.Module) -> ast.FunctionDef | None:
     return next((n for n in reversed(tree.body) if isinstance(n, ast.FunctionDef) and n.name == "f"), None)
 
 
-def _check_entry(tree: ast.Module) -> Refusal | None:
+def _check_entry(tree: ast.Module, parameters: bool) -> Refusal | None:
     function = entry(tree)
     if function is None:
         return Refusal("no_function", "the program does not define a function f at the top level")
     arguments = function.args
-    if not (arguments.posonlyargs or arguments.args or arguments.vararg):
+    if parameters and not (arguments.posonlyargs or arguments.args or arguments.vararg):
         return Refusal("no_parameters", "f takes no positional parameter")
     return None
 

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_populora.diagnostics.complexity import complexity_or_none, mean_complexity, program_complexity
+from tests.code_tasks import code_task, code_types
+from trl_populora.tasks.code.complexity import complexity_or_none, program_complexity
 
 
 IDENTITY = "def f(x):\n    return x"
+LARGE = "def f(x):\n" + "    if x:\n        x = [y for y in range(len(str(x)))]\n" * 12 + "    return x"
 BRANCHES = (
     "def f(x):\n    # a comment\n    if x > 0:\n        for y in range(x):\n            x += y\n\n    return x\n"
 )
@@ -46,10 +48,21 @@ def test_deep_but_parsable_programs_are_measured():
     assert deep.ast_depth > 900
 
 
-def test_means_pass_over_what_cannot_be_measured():
-    assert mean_complexity([]) == {}
-    assert mean_complexity(["def f(:"]) == {}
-    assert mean_complexity([IDENTITY, BRANCHES, "def f(:"])["cyclomatic"] == 2.0
+def features(program: str, output: str):
+    return code_types()["code_o"].features(code_task("code_o", program, inputs=["1"], outputs=[output]))
+
+
+def test_places_grow_with_the_program_and_stay_in_the_cube():
+    low, high = features(IDENTITY, "1"), features(LARGE, "[" + "1, " * 900 + "]")
+    assert low.point == (0, 0, 0, 0) and low.space == high.space
+    assert all(0 < value <= 1 for value in high.point)
+    assert low.measures.keys() == high.measures.keys() and high.measures["ast_depth"] > low.measures["ast_depth"]
+    assert features("def f(:", "1") is None
+
+
+def test_a_program_of_another_author_is_not_measured():
+    task = code_types()["code_f"].simplest()
+    assert code_types()["code_f"].features(task) is None
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,139 @@
+"""Right answers and given ones: which values a program may compute, what stands in a box, and when both are equal.
+
+An answer in the form of a plain decimal number is compared here. Any other goes to math-verify, in the sandbox
+(`harness.py`), under limits of time and memory: what it was given is hostile text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from trl_populora.executor import Execution, Job, Limits, Status
+from trl_populora.tasks.base import Run, refused_by
+from trl_populora.tasks.task import Refusal
+
+
+MODULE = "trl_populora.tasks.math.harness"
+JUDGE = f"from {MODULE} import judge as f"
+BATCH = 64  # answers judged in one job
+LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=512)  # of a job; an answer takes a few milliseconds
+
+MAX_DIGITS = 12  # of an integer, a numerator
+MAX_DENOMINATOR = 1_000
+MAX_DECIMALS = 4  # math-verify rounds decimals to six
+MAX_FLOAT = 10**8
+MAX_PLAIN = 64  # characters of a number that is compared here
+
+BOX = "\\boxed"
+_PLAIN = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|[+-]?\.[0-9]+")
+_SPACE = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}| )(?=[0-9]{3}(?![0-9]))")  # between groups of three digits
+
+
+def answer_text(value: object) -> str | Refusal:
+    """
+    The right answer as text, from what a program returned.
+
+    Args:
+        value (`object`): A plain value; a fraction as `("Fraction", numerator, denominator)`.
+
+    Returns:
+        `str`: `"12"`, `"-0.25"` or `"3/4"`. A float stands for the number with at most four digits after its point
+        from which it differs by rounding only: 0.1 + 0.2 is 0.3, and 1 / 3 is refused.
+    """
+    if type(value) is tuple and len(value) == 3 and value[0] == "Fraction":
+        if not (type(value[1]) is type(value[2]) is int and 0 < value[2] <= MAX_DENOMINATOR):
+            return Refusal("not_a_number", f"a denominator is at most {MAX_DENOMINATOR}")
+        exact = Fraction(value[1], value[2])
+    elif type(value) is int:
+        exact = Fraction(value)
+    elif type(value) is float and abs(value) <= MAX_FLOAT:  # not nan
+        exact = Fraction(f"{value:.{MAX_DECIMALS}f}")
+        if abs(Fraction(value) - exact) > Fraction(max(1.0, abs(value))) / 10**13:
+            return Refusal("not_a_number", f"a float has at most {MAX_DECIMALS} digits after its point")
+        if exact.denominator > 1:
+            return f"{value:.{MAX_DECIMALS}f}".rstrip("0")
+    else:
+        return Refusal("not_a_number", f"a value of type {type(value).__name__}")
+    if abs(exact.numerator) >= 10**MAX_DIGITS:
+        return Refusal("not_a_number", f"more than {MAX_DIGITS} digits")
+    return str(exact)
+
+
+def last_box(text: str) -> str | None:
+    """What stands in the last `\\boxed{...}` of a text, or `None`; braces inside may nest. Linear in the length."""
+    start = text.rfind(BOX)
+    rest = text[start + len(BOX) :].lstrip() if start >= 0 else ""
+    if not rest.startswith("{"):
+        return None
+    depth, place = 0, 0
+    while place < len(rest):
+        sign = rest[place]
+        depth += (sign == "{") - (sign == "}")
+        if not depth:
+            return rest[1:place].strip()
+        place += 2 if sign == "\\" else 1
+    return None
+
+
+def compare_plain(right: str, answer: str) -> bool | None:
+    """The verdict on an answer that is a plain decimal number. `None` for any other form, and for a number so near to
+    the right one that math-verify's rounding to six decimals matters."""
+    if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
+        return None
+    exact, given = Fraction(right), Fraction(answer.replace(",", ""))
+    if exact == given:
+        return True
+    return False if abs(exact - given) > Fraction(1, 10**6) else None
+
+
+def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refusal]:
+    """
+    Verdicts on answers. Plain decimal numbers are compared here, exactly; others go to the sandbox, equal ones once.
+
+    A batch shares a process, so its word counts only where nothing went wrong in it; whatever else it held is judged
+    again, each answer alone. A time or memory limit then means a wrong answer.
+
+    Args:
+        pairs (`Sequence[tuple[str, str]]`): Right answer, as `answer_text` writes it, and the text to judge.
+        run (`Run`): The sandbox.
+
+    Returns:
+        `list[bool | Refusal]`: in this order; a refusal where the executor failed.
+    """
+    clean = [(right, _clean(answer)) for right, answer in pairs]
+    verdicts: dict[tuple[str, str], bool | Refusal] = {}
+    for pair in dict.fromkeys(clean):
+        verdict = compare_plain(*pair)
+        if verdict is not None:
+            verdicts[pair] = verdict
+    for size in (BATCH, 1):
+        left = [pair for pair in dict.fromkeys(clean) if pair not in verdicts]
+        parts = [left[place : place + size] for place in range(0, len(left), size)]
+        for part, execution in zip(parts, run([_job(part) for part in parts]) if parts else (), strict=True):
+            verdicts |= _read(part, execution)
+    return [verdicts[pair] for pair in clean]
+
+
+def _clean(answer: str) -> str:
+    """What math-verify would trip over: line breaks, dollar signs, a full stop, spaces in `1 000` and `1\\,000`."""
+    text = " ".join(answer.replace("\\$", " ").replace("$", " ").split()).removesuffix(".").strip()
+    return _SPACE.sub("", text)
+
+
+def _job(pairs: Sequence[tuple[str, str]]) -> Job:
+    rights = [Fraction(right) for right, _ in pairs]
+    inputs = tuple((right.numerator, right.denominator, answer) for right, (_, answer) in zip(rights, pairs))
+    return Job(JUDGE, inputs, LIMITS, modules=(MODULE,))
+
+
+def _read(part: Sequence[tuple[str, str]], execution: Execution) -> dict[tuple[str, str], bool | Refusal]:
+    """What an execution says of its answers; of one alone always something."""
+    if len(part) == 1:
+        if execution.status is Status.INFRA_ERROR:
+            return {part[0]: refused_by(execution)}
+        return {part[0]: execution.status is Status.OK and execution.values[0].value is True}
+    sound = execution.status is Status.OK and execution.peak_memory < LIMITS.memory_mb << 19
+    values = execution.values if sound else ()
+    return {pair: value.value is True for pair, value in zip(part, values)}

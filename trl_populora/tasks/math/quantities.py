@@ -1,0 +1,255 @@
+"""The numbers that a word problem states and the constants that a program uses, and which of them belong together.
+
+A problem whose program knows more than its text cannot be solved, and one whose text holds the answer need not be. So:
+
+- Every number in the program is stated in the text, in digits or in words. The text states what it writes, and what
+  follows from it: `15%` also 0.15, 1.15 and 0.85; `3/4` also 0.75; `75 cents` also 0.75; `a third` 3 and 1/3.
+- Exempt are 0, 1, 2 and 1/2; the digits of `round`; what everybody knows of a word in the text (60 of `minutes`, 100
+  of `%`: `COMMON`); one more than a stated number inside `range`; and counts of what the text lists, up to the number
+  of its commas and "and"s plus one, at most 10 (three for "Ann, Ben and Carla").
+- Every word in a string of the program is a word of the text, so that no number hides in `len("...")`.
+- The program uses at least one number that the text states.
+- The answer stands in the text only if the program uses that number too.
+
+The rules are cheap to keep and catch carelessness. They do not catch all malice: any number can be built from 0, 1 and
+2. Such a problem lacks what it takes to solve it, and a problem that nobody solves earns its author nothing where the
+round asks for solvable ones.
+
+Here: reading numbers from text and from a syntax tree; nothing is evaluated. Not here: what the answer is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from fractions import Fraction
+from math import inf
+from typing import NamedTuple
+
+from trl_populora.tasks.task import Refusal
+
+
+REASONS = {
+    "number_not_in_problem": "a number of the program is not stated in the problem",
+    "text_not_in_problem": "a string of the program has words that are not in the problem",
+    "no_numbers": "the program uses no number of the problem",
+    "answer_in_problem": "the problem states its answer",
+}
+
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+_UNITS += "seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ORDINALS = "third fourth fifth sixth seventh eighth ninth tenth"
+_CARDINALS = {word: value for value, word in enumerate(_UNITS.split())}
+_CARDINALS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
+_PARTS |= {word + end: value for value, word in enumerate(_ORDINALS.split(), start=3) for end in ("", "s")}
+_TIMES = {"once": 1, "twice": 2, "double": 2, "doubles": 2, "doubled": 2, "triple": 3, "triples": 3, "tripled": 3}
+_TIMES |= {"thrice": 3, "quadruple": 4, "dozen": 12, "dozens": 12}
+
+COMMON = {
+    numbers: frozenset(words.split())
+    for numbers, words in {
+        (60, 3600): "second minute min hour hr h clock am pm",
+        (24,): "hour day daily",
+        (7,): "day daily week weekly",
+        (5,): "week weekly weekday workday pentagon finger toe",
+        (12, 30): "month monthly",
+        (12, 52, 365): "year yearly annual annually",
+        (10, 100, 1000): "mm cm m km millimeter centimeter meter kilometer millimetre centimetre metre kilometre",
+        (1000,): "g kg gram kilogram ton tonne l ml liter litre milliliter millilitre kilo",
+        (12, 3, 36, 5280): "inch foot feet yard mile",
+        (16,): "ounce oz pound lb",
+        (100,): "% percent percentage cent dollar euro $ € £ century",
+        (10,): "digit decade",
+        (5, 10, 25): "coin nickel dime quarter",
+        (90, 180, 360): "angle degree ° circle",
+        (3, 180): "triangle triangular",
+        (4,): "square rectangle rectangular quarter quarterly leg wheel quart season",
+        (3, 6, 8, 12): "cube cubic",
+        (6, 8): "hexagon octagon die dice insect spider leg",
+        (4, 13, 52): "card deck",
+        (26,): "letter alphabet",
+    }.items()
+}
+"""Numbers that a text need not state if it has one of these words, in the singular or with an `s`."""
+
+_EXEMPT = frozenset({Fraction(0), Fraction(1), Fraction(2), Fraction(1, 2)})
+_FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
+_DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
+_NUMBER = re.compile(
+    rf"(?:(?P<whole>[0-9]+)\s+)?(?:\\[dt]?frac\{{(?P<top>[0-9]+)\}}\{{(?P<under>[0-9]+)\}}"
+    rf"|(?P<over>[0-9]+)\s?/\s?(?P<below>[0-9]+))"
+    rf"|(?P<number>{_DIGITS})\s*(?P<unit>\\?%|per\s?cent\b|cents?\b|¢|hundred|thousand|[mb]illion)?"
+)
+_WORD = re.compile(r"[a-z]+|[%$€£°]")
+_PHRASE = re.compile(r"[a-z]+(?:[ -][a-z]+)*")
+
+
+class Stated(NamedTuple):
+    """The numbers of a text, all positive.
+
+    Attributes:
+        written (`frozenset[Fraction]`): Those that the text writes itself. Not the words one, two and half.
+        known (`frozenset[Fraction]`): These, and all that follow from the text.
+        words (`frozenset[str]`): The words of the text in lower case.
+    """
+
+    written: frozenset[Fraction]
+    known: frozenset[Fraction]
+    words: frozenset[str]
+
+
+def stated(text: str) -> Stated:
+    """Reads a text, in time linear in its length."""
+    for sign, plain in _FRACTIONS.items():
+        text = text.replace(sign, f" {plain}")
+    text = re.sub("['’][a-z]+", "", text.lower())
+    written: set[Fraction] = set()
+    known: set[Fraction] = set()
+    for match in _NUMBER.finditer(text):
+        _add_digits(match, written, known)
+    for match in _PHRASE.finditer(text):
+        _add_words(re.split("[ -]", match.group()), written, known)
+    return Stated(frozenset(written), frozenset(written | known), frozenset(_WORD.findall(text)))
+
+
+def _add_digits(match: re.Match[str], written: set[Fraction], known: set[Fraction]) -> None:
+    top, under, unit = match["top"] or match["over"], match["under"] or match["below"], match["unit"]
+    if top is None:
+        value = Fraction(match["number"].replace(",", ""))
+        known.add(value)
+        written.add(value * _SCALES.get(unit, 1))
+        if unit and unit not in _SCALES:  # per cent, or cents
+            known |= {value / 100, 1 + value / 100, abs(1 - value / 100), 100 + value, abs(100 - value)}
+        return
+    known |= {Fraction(int(part)) for part in (top, under, match["whole"]) if part}
+    if int(under):
+        value = Fraction(int(top), int(under))
+        known |= {value, abs(1 - value)}
+        written.add(int(match["whole"] or 0) + value)
+
+
+def _add_words(words: list[str], written: set[Fraction], known: set[Fraction]) -> None:
+    """Number words that follow each other are one number: `two hundred and five`, `three quarters`."""
+    place = 0
+    while place < len(words):
+        value, end = _cardinal(words, place)
+        rest = words[end : end + 3]
+        if value is not None and rest[:1] and rest[0] in _PARTS:  # three quarters
+            part = Fraction(value, _PARTS[rest[0]])
+            known |= {part, abs(1 - part)}
+        if value is not None and rest == ["and", "a", "half"]:
+            known.add(value + Fraction(1, 2))
+        if value is None:
+            part = _PARTS.get(words[place])
+            if part is not None:
+                known |= {Fraction(part), Fraction(1, part), 1 - Fraction(1, part)}
+            value, end = _TIMES.get(words[place]), place + 1
+        if value is not None:
+            (written if value > 2 else known).add(Fraction(value))
+        place = end
+
+
+def _cardinal(words: list[str], start: int) -> tuple[int | None, int]:
+    """The number that begins with this word, if any, and the place after it."""
+    total, group, place, found = 0, 0, start, False
+    while place < len(words):
+        word = words[place]
+        if word in _CARDINALS and (not found or group % 100 == 0 or group % 10 == 0 < _CARDINALS[word] < 10):
+            group += _CARDINALS[word]
+        elif word in _SCALES:
+            group = max(group, 1) * _SCALES[word]
+            if word != "hundred":
+                total, group = total + group, 0
+        elif word == "and" and words[place - 1] in _SCALES and found and words[place + 1 : place + 2]:
+            if words[place + 1] not in _CARDINALS:
+                break
+        else:
+            break
+        found, place = True, place + 1
+    return (total + group if found else None), max(place, start + found)
+
+
+def constants(tree: ast.AST) -> frozenset[Fraction]:
+    """The numbers in a program, without their signs; infinite ones are left out."""
+    values = (_exact(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return frozenset(value for value in values if value is not None)
+
+
+def _exact(value: object) -> Fraction | None:
+    """A finite number as it is written, without its sign; `None` for anything else."""
+    if type(value) is int:
+        return Fraction(abs(value))
+    return Fraction(repr(abs(value))) if type(value) is float and abs(value) < inf else None
+
+
+def _shown(value: Fraction) -> str:
+    return f"{float(value):g}" if value < 10**20 else "a huge number"
+
+
+def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
+    """
+    Whether a text states what a program uses, by the rules of this module.
+
+    Args:
+        problem (`str`): The text, of limited size.
+        tree (`ast.AST`): Syntax tree of the program.
+
+    Returns:
+        `Refusal` with the first rule that is broken, or `None`.
+    """
+    numbers = stated(problem)
+    allowed = numbers.known | _EXEMPT | _of_words(numbers.words) | _counts(problem)
+    ranges, digits = _arguments(tree, "range", 0), _arguments(tree, "round", 1)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or type(node.value) in (bool, type(None), type(...)):
+            continue
+        value, refusal = _exact(node.value), None
+        if isinstance(node.value, str):
+            refusal = _check_text(node.value, numbers, allowed)
+        elif value is None:
+            refusal = Refusal("number_not_in_problem", f"line {node.lineno}: a {type(node.value).__name__}")
+        elif not (value in allowed or id(node) in digits or id(node) in ranges and value - 1 in allowed):
+            refusal = Refusal("number_not_in_problem", f"line {node.lineno}: {_shown(value)}")
+        if refusal is not None:
+            return refusal
+    if not constants(tree) & numbers.known:
+        return Refusal("no_numbers", "the program uses no number that the problem states")
+    return None
+
+
+def gives_away(problem: str, tree: ast.AST, answer: Fraction) -> bool:
+    """Whether the text writes the answer, and not because the program needs that number."""
+    return abs(answer) in stated(problem).written and abs(answer) not in constants(tree)
+
+
+def _check_text(text: str, numbers: Stated, allowed: frozenset[Fraction]) -> Refusal | None:
+    own = stated(text)
+    foreign = sorted(word for word in own.words if not _singular(word) & numbers.words)
+    if foreign:
+        return Refusal("text_not_in_problem", f"the word {foreign[0]!r}"[:100])
+    hidden = own.written - allowed
+    return Refusal("number_not_in_problem", "in a string") if hidden else None
+
+
+def _of_words(words: frozenset[str]) -> frozenset[Fraction]:
+    present = frozenset().union(*map(_singular, words))
+    return frozenset(Fraction(number) for numbers, known in COMMON.items() if known & present for number in numbers)
+
+
+def _counts(problem: str) -> frozenset[Fraction]:
+    most = min(10, 1 + problem.count(",") + len(re.findall(r"\band\b", problem)))
+    return frozenset(Fraction(count) for count in range(most + 1))
+
+
+def _singular(word: str) -> frozenset[str]:
+    """A word, and what it may be the plural of."""
+    return frozenset({word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s"})
+
+
+def _arguments(tree: ast.AST, name: str, first: int) -> set[int]:
+    """The arguments of calls of a builtin from this place on, by identity."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
+    return {id(argument) for call in calls for argument in call.args[first:]}
