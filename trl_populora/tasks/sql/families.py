@@ -47,7 +47,7 @@ class World(NamedTuple):
 
 THEMES = (
     Theme("people", "name", _NAMES, "city", _PLACES[:4], "age", 70, "orders", "person_id", "amount"),
-    Theme("products", "item", _ITEMS, "kind", ("kitchen", "office", "bath"), "price", 60, "sales", "product_id", "sold"),
+    Theme("products", "item", _ITEMS, "kind", ("kitchen", "office"), "price", 60, "sales", "product_id", "sold"),
     Theme("books", "title", _TITLES, "genre", ("novel", "poetry", "travel"), "pages", 400, "loans", "book_id", "days"),
     Theme("players", "name", _NAMES, "team", ("red", "blue", "green"), "points", 40, "games", "player_id", "goals"),
     Theme("ships", "ship", _TITLES, "port", _PLACES[4:], "cargo", 90, "trips", "ship_id", "miles"),
@@ -75,13 +75,13 @@ def _world(rng: random.Random, rows: tuple[int, int] = (4, 7), *, nulls: bool = 
 
 
 def _condition(rng: random.Random, world: World) -> str:
-    theme = world.theme
+    t = world.theme
     return rng.choice(
         [
-            f"{theme.number} {rng.choice(['>', '>=', '<', '<=', '<>'])} {world.number}",
-            f"{theme.group} {rng.choice(['=', '<>'])} '{world.group}'",
-            f"{theme.label} LIKE '%{rng.choice('aeio')}%'",
-            f"{theme.number} BETWEEN {world.number // 2} AND {world.number}",
+            f"{t.number} {rng.choice(['>', '>=', '<', '<=', '<>'])} {world.number}",
+            f"{t.group} {rng.choice(['=', '<>'])} '{world.group}'",
+            f"{t.label} LIKE '%{rng.choice('aeio')}%'",
+            f"{t.number} BETWEEN {world.number // 2} AND {world.number}",
         ]
     )
 
@@ -96,142 +96,163 @@ def where(rng: random.Random) -> tuple[str, str]:
 
 def order_by(rng: random.Random) -> tuple[str, str]:
     world = _world(rng)
-    theme, start = world.theme, rng.randint(0, 2)
-    by = rng.choice([f"{theme.number} DESC, id", f"{theme.number}, id DESC", f"{theme.group}, {theme.number}, id"])
+    t, start = world.theme, rng.randint(0, 2)
+    by = rng.choice([f"{t.number} DESC, id", f"{t.number}, id DESC", f"{t.group}, {t.number}, id"])
     offset = f" OFFSET {start}" if start else ""
-    return world.things, f"SELECT {theme.label} FROM {theme.table} ORDER BY {by} LIMIT {rng.randint(1, 3)}{offset}"
+    return world.things, f"SELECT {t.label} FROM {t.table} ORDER BY {by} LIMIT {rng.randint(1, 3)}{offset}"
 
 
 def aggregate(rng: random.Random) -> tuple[str, str]:
     world = _world(rng)
-    theme = world.theme
+    t = world.theme
     what = rng.choice(
-        ["count(*)", f"sum({theme.number})", f"max({theme.number}) - min({theme.number})", f"count(DISTINCT {theme.group})"]
+        [
+            "count(*)",
+            f"sum({t.number})",
+            f"max({t.number}) - min({t.number})",
+            f"count(DISTINCT {t.group})",
+        ]
     )
-    return world.things, f"SELECT {what} FROM {theme.table} WHERE {_condition(rng, world)}"
+    return world.things, f"SELECT {what} FROM {t.table} WHERE {_condition(rng, world)}"
 
 
 def group_by(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (5, 8))
-    theme = world.theme
+    t = world.theme
     what = rng.choice(
-        ["count(*)", f"sum({theme.number})", f"max({theme.number})", f"round(avg({theme.number}), 1)", f"min({theme.label})"]
+        [
+            "count(*)",
+            f"sum({t.number})",
+            f"max({t.number})",
+            f"round(avg({t.number}), 1)",
+            f"min({t.label})",
+        ]
     )
-    having = rng.choice(["", " HAVING count(*) > 1", f" HAVING sum({theme.number}) > {world.number}"])
-    return world.things, f"SELECT {theme.group}, {what} FROM {theme.table} GROUP BY {theme.group}{having}"
+    having = rng.choice(["", " HAVING count(*) > 1", f" HAVING sum({t.number}) > {world.number}"])
+    return world.things, f"SELECT {t.group}, {what} FROM {t.table} GROUP BY {t.group}{having}"
 
 
 def case(rng: random.Random) -> tuple[str, str]:
     world = _world(rng)
-    theme = world.theme
+    t = world.theme
     value = (
-        f"CASE WHEN {_condition(rng, world)} THEN 'yes' WHEN {theme.number} % {rng.randint(2, 4)} = 0 THEN 'maybe' "
+        f"CASE WHEN {_condition(rng, world)} THEN 'yes' WHEN {t.number} % {rng.randint(2, 4)} = 0 THEN 'maybe' "
         "ELSE 'no' END"
     )
     if rng.random() < 0.5:
-        return world.things, f"SELECT {theme.label}, {value} FROM {theme.table}"
-    return world.things, f"SELECT {value} AS answer, count(*) FROM {theme.table} GROUP BY answer"
+        return world.things, f"SELECT {t.label}, {value} FROM {t.table}"
+    return world.things, f"SELECT {value} AS answer, count(*) FROM {t.table} GROUP BY answer"
 
 
 def nulls(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, nulls=True)
-    theme = world.theme
+    t = world.theme
     queries = [
-        f"SELECT count(*), count({theme.number}), sum({theme.number}) FROM {theme.table}",
-        f"SELECT {theme.label} FROM {theme.table} WHERE NOT ({theme.number} > {world.number})",
-        f"SELECT {theme.label}, coalesce({theme.number}, 0) + 1 FROM {theme.table} WHERE {theme.number} IS NULL OR id > 2",
-        f"SELECT {theme.label}, {theme.number} FROM {theme.table} ORDER BY {theme.number} DESC, id",
+        f"SELECT count(*), count({t.number}), sum({t.number}) FROM {t.table}",
+        f"SELECT {t.label} FROM {t.table} WHERE NOT ({t.number} > {world.number})",
+        f"SELECT {t.label}, coalesce({t.number}, 0) + 1 FROM {t.table} WHERE {t.number} IS NULL OR id > 2",
+        f"SELECT {t.label}, {t.number} FROM {t.table} ORDER BY {t.number} DESC, id",
     ]
     return world.things, rng.choice(queries)
 
 
 def inner_join(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (3, 5), events=rng.randint(4, 7))
-    theme = world.theme
-    source = f"{theme.table} AS t JOIN {theme.events} AS e ON e.{theme.link} = t.id"
+    t = world.theme
+    source = f"{t.table} AS t JOIN {t.events} AS e ON e.{t.link} = t.id"
     queries = [
-        f"SELECT t.{theme.label}, e.{theme.amount} FROM {source} WHERE e.{theme.amount} > {rng.randint(4, 12)}",
-        f"SELECT t.{theme.label}, sum(e.{theme.amount}) FROM {source} GROUP BY t.id, t.{theme.label}",
-        f"SELECT t.{theme.group}, count(*) FROM {source} GROUP BY t.{theme.group}",
-        f"SELECT DISTINCT t.{theme.label} FROM {source} WHERE t.{theme.number} > e.{theme.amount}",
+        f"SELECT t.{t.label}, e.{t.amount} FROM {source} WHERE e.{t.amount} > {rng.randint(4, 12)}",
+        f"SELECT t.{t.label}, sum(e.{t.amount}) FROM {source} GROUP BY t.id, t.{t.label}",
+        f"SELECT t.{t.group}, count(*) FROM {source} GROUP BY t.{t.group}",
+        f"SELECT DISTINCT t.{t.label} FROM {source} WHERE t.{t.number} > e.{t.amount}",
     ]
     return world.both, rng.choice(queries)
 
 
 def left_join(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (3, 5), events=rng.randint(3, 6))
-    theme = world.theme
-    source = f"{theme.table} AS t LEFT JOIN {theme.events} AS e ON e.{theme.link} = t.id"
+    t = world.theme
+    source = f"{t.table} AS t LEFT JOIN {t.events} AS e ON e.{t.link} = t.id"
     least = rng.randint(3, 10)
     queries = [
-        f"SELECT t.{theme.label}, count(e.{theme.amount}) FROM {source} GROUP BY t.id, t.{theme.label}",
-        f"SELECT t.{theme.label} FROM {source} WHERE e.{theme.amount} IS NULL",
-        f"SELECT t.{theme.label}, sum(e.{theme.amount}) FROM {source} AND e.{theme.amount} > {least} GROUP BY t.id",
-        f"SELECT count(*), count(e.{theme.amount}), max(t.{theme.number}) FROM {source} AND t.{theme.number} > {world.number}",
+        f"SELECT t.{t.label}, count(e.{t.amount}) FROM {source} GROUP BY t.id, t.{t.label}",
+        f"SELECT t.{t.label} FROM {source} WHERE e.{t.amount} IS NULL",
+        f"SELECT t.{t.label}, sum(e.{t.amount}) FROM {source} AND e.{t.amount} > {least} GROUP BY t.id",
+        f"SELECT count(*), count(e.{t.amount}), max(t.{t.number}) FROM {source} AND t.{t.number} > {world.number}",
     ]
     return world.both, rng.choice(queries)
 
 
 def subquery(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (4, 6), events=rng.randint(4, 6))
-    theme = world.theme
-    inner = f"SELECT {theme.link} FROM {theme.events} WHERE {theme.amount} > {rng.randint(5, 12)}"
+    t = world.theme
+    inner = f"SELECT {t.link} FROM {t.events} WHERE {t.amount} > {rng.randint(5, 12)}"
     single = [
-        f"SELECT {theme.label} FROM {theme.table} WHERE {theme.number} > (SELECT avg({theme.number}) FROM {theme.table})",
-        f"SELECT {theme.label} FROM {theme.table} AS t WHERE {theme.number} = (SELECT max({theme.number}) FROM "
-        f"{theme.table} WHERE {theme.group} = t.{theme.group})",
+        f"SELECT {t.label} FROM {t.table} WHERE {t.number} > (SELECT avg({t.number}) FROM {t.table})",
+        f"SELECT {t.label} FROM {t.table} AS t WHERE {t.number} = (SELECT max({t.number}) FROM "
+        f"{t.table} WHERE {t.group} = t.{t.group})",
     ]
     double = [
-        f"SELECT {theme.label} FROM {theme.table} WHERE id {rng.choice(['IN', 'NOT IN'])} ({inner})",
-        f"SELECT {theme.label}, (SELECT count(*) FROM {theme.events} WHERE {theme.link} = t.id) FROM {theme.table} AS t",
-        f"SELECT {theme.label} FROM {theme.table} AS t WHERE NOT EXISTS ({inner} AND {theme.link} = t.id)",
+        f"SELECT {t.label} FROM {t.table} WHERE id {rng.choice(['IN', 'NOT IN'])} ({inner})",
+        f"SELECT {t.label}, (SELECT count(*) FROM {t.events} WHERE {t.link} = t.id) FROM {t.table} AS t",
+        f"SELECT {t.label} FROM {t.table} AS t WHERE NOT EXISTS ({inner} AND {t.link} = t.id)",
     ]
     return (world.things, rng.choice(single)) if rng.random() < 0.4 else (world.both, rng.choice(double))
 
 
 def set_operation(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (4, 6), events=rng.randint(3, 6))
-    theme = world.theme
+    t = world.theme
     operator = rng.choice(["UNION", "UNION ALL", "EXCEPT", "INTERSECT"])
-    first = f"SELECT id FROM {theme.table} WHERE {_condition(rng, world)}"
-    return world.both, f"{first} {operator} SELECT {theme.link} FROM {theme.events}"
+    first = f"SELECT id FROM {t.table} WHERE {_condition(rng, world)}"
+    return world.both, f"{first} {operator} SELECT {t.link} FROM {t.events}"
 
 
 def with_query(rng: random.Random) -> tuple[str, str]:
     world = _world(rng, (4, 6), events=rng.randint(5, 8))
-    theme = world.theme
-    sums = f"WITH s(id, total) AS (SELECT {theme.link}, sum({theme.amount}) FROM {theme.events} GROUP BY {theme.link})"
+    t = world.theme
+    sums = f"WITH s(id, total) AS (SELECT {t.link}, sum({t.amount}) FROM {t.events} GROUP BY {t.link})"
     queries = [
-        f"{sums} SELECT t.{theme.label}, s.total FROM {theme.table} AS t JOIN s ON s.id = t.id WHERE s.total > "
+        f"{sums} SELECT t.{t.label}, s.total FROM {t.table} AS t JOIN s ON s.id = t.id WHERE s.total > "
         f"(SELECT avg(total) FROM s)",
-        f"{sums} SELECT {theme.label} FROM {theme.table} WHERE {theme.number} > (SELECT max(total) FROM s)",
-        f"{sums} SELECT t.{theme.group}, sum(coalesce(s.total, 0)) FROM {theme.table} AS t LEFT JOIN s ON s.id = t.id "
-        f"GROUP BY t.{theme.group}",
+        f"{sums} SELECT {t.label} FROM {t.table} WHERE {t.number} > (SELECT max(total) FROM s)",
+        f"{sums} SELECT t.{t.group}, sum(coalesce(s.total, 0)) FROM {t.table} AS t LEFT JOIN s ON s.id = t.id "
+        f"GROUP BY t.{t.group}",
     ]
     return world.both, rng.choice(queries)
 
 
 def window(rng: random.Random) -> tuple[str, str]:
     world = _world(rng)
-    theme = world.theme
+    t = world.theme
     value = rng.choice(
         [
-            f"rank() OVER (ORDER BY {theme.number} DESC)",
-            f"dense_rank() OVER (ORDER BY {theme.group})",
-            f"sum({theme.number}) OVER (ORDER BY id)",
-            f"sum({theme.number}) OVER (PARTITION BY {theme.group} ORDER BY id)",
-            f"{theme.number} - lag({theme.number}) OVER (ORDER BY id)",
-            f"row_number() OVER (PARTITION BY {theme.group} ORDER BY {theme.number}, id)",
-            f"max({theme.number}) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+            f"rank() OVER (ORDER BY {t.number} DESC)",
+            f"dense_rank() OVER (ORDER BY {t.group})",
+            f"sum({t.number}) OVER (ORDER BY id)",
+            f"sum({t.number}) OVER (PARTITION BY {t.group} ORDER BY id)",
+            f"{t.number} - lag({t.number}) OVER (ORDER BY id)",
+            f"row_number() OVER (PARTITION BY {t.group} ORDER BY {t.number}, id)",
+            f"max({t.number}) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
         ]
     )
-    return world.things, f"SELECT {theme.label}, {value} FROM {theme.table}"
+    return world.things, f"SELECT {t.label}, {value} FROM {t.table}"
 
 
 FAMILIES: dict[str, Callable[[random.Random], tuple[str, str]]] = {
     family.__name__: family
     for family in (
-        where, order_by, aggregate, case, group_by, nulls, inner_join, left_join, subquery, set_operation, with_query,
+        where,
+        order_by,
+        aggregate,
+        case,
+        group_by,
+        nulls,
+        inner_join,
+        left_join,
+        subquery,
+        set_operation,
+        with_query,
         window,
     )  # fmt: skip
 }

@@ -22,8 +22,8 @@ KEYWORDS = frozenset(
     "join key last left like limit match materialized natural no not nothing notnull null nulls of offset on or order "
     "others outer over partition plan pragma preceding primary query raise range recursive references regexp reindex "
     "release rename replace restrict returning right rollback row rows savepoint select set table temp temporary then "
-    "ties to transaction trigger true unbounded union unique update using vacuum values view virtual when where window "
-    "with without within".split()
+    "ties to transaction trigger true unbounded union unique update using vacuum values view virtual when where "
+    "window with without within".split()
 )
 CAST_TYPES = frozenset({"integer", "int", "real", "float", "text", "numeric"})
 MEANINGFUL = KEYWORDS | FUNCTIONS | CAST_TYPES | {"binary", "nocase", "rtrim", "rowid", "oid", "_rowid_"}
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^']|'')*')"
     r"|(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.]))"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?!['A-Za-z0-9_]))"
-    r"|(?P<sign>\|\||<=|>=|<>|!=|==|[-+*/%<>=(),.;])"
+    r"|(?P<sign>\|\||<=|>=|<>|!=|==|/(?!\*)|[-+*%<>=(),.;])"
 )
 
 

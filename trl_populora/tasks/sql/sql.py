@@ -1,13 +1,13 @@
 """`sql`: small tables and a query; the student works out the result. SQLite, in the sandbox, gives the right one.
 
-Of the two forms of such a task this is the one that is harder to cheat. In the other, the student writes a query for a
-shown result and a question, and is judged on hidden rows. There the prompt does not settle the answer: many queries fit
-the visible rows, so a teacher, who earns by failures, wins with a question that says too little, and a student wins
-with a wrong query that the hidden rows do not tell from the right one. Here the prompt settles the answer: tables and
-query have one result, nothing is hidden, nothing of a student ever runs, and a list of constants is the answer only if
+Of the two forms of such a task this is the one that is harder to cheat. In the other, the student writes a query for
+a shown result and a question, and is judged on hidden rows. There the prompt does not settle the answer: many queries
+fit the visible rows. So a teacher, who earns by failures, wins with a question that says too little, and a student
+wins with a wrong query that the hidden rows do not tell from the right one. Here the prompt settles the answer: tables
+and query have one result. Nothing is hidden, nothing of a student ever runs, and a list of constants is right only if
 it is the result. What is left to a teacher is a query that is no fair question, and those are refused by what they do,
-not by how they are written: results that depend on the order of rows, on time or on chance, that no table changes, that
-cannot be written down, or that take too many steps (`trials.py`, `harness.py`).
+not by how they are written: results that depend on the order of rows, on time or on chance, that no table changes,
+that cannot be written down, or that take too many steps (`trials.py`, `harness.py`).
 
 The teacher writes tables in a format without SQL in it (`tables.py`) and one query (`query.py`). A result is compared
 as a multiset of rows, or as a sequence where the query orders its whole result.
@@ -15,8 +15,6 @@ as a multiset of rows, or as a sequence where the query orders its whole result.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -27,28 +25,16 @@ from trl_populora.executor import Execution, Job, Status
 from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in
 from trl_populora.tasks.sql.families import FAMILIES
-from trl_populora.tasks.sql.harness import FUNCTIONS, MODULE, PROGRAM, run_query
-from trl_populora.tasks.sql.query import Token, is_ordered, measure, normal_tokens, number_names, read_query
-from trl_populora.tasks.sql.tables import (
-    MAX_COLUMNS,
-    MAX_DECIMALS,
-    MAX_DIGITS,
-    Row,
-    Table,
-    read_tables,
-    same_cell,
-    sorted_rows,
-    split_row,
-    write_rows,
-    write_tables,
-)
+from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
+from trl_populora.tasks.sql.keys import task_key
+from trl_populora.tasks.sql.prompts import propose_prompt, solve_prompt, task_text
+from trl_populora.tasks.sql.query import is_ordered, measure, read_query
+from trl_populora.tasks.sql.tables import Row, Table, read_tables, same_rows, split_row, write_rows, write_tables
 from trl_populora.tasks.sql.trials import judge_trials, trials
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
-from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
 MAX_DRAWS = 100  # of a seed task before its settings count as too narrow
-EXAMPLE = "people(id INTEGER, name TEXT, height REAL)\n1 | Ann | 1.72\n2 | Bob | NULL"
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ class Sql(TaskType):
         result_bytes (`int`, *optional*, defaults to `512`): Size of a result.
         max_tables (`int`, *optional*, defaults to `4`): Tables of a task.
         max_rows (`int`, *optional*, defaults to `40`): Rows of all tables together.
-        max_steps (`int`, *optional*, defaults to `5000`):
+        max_steps (`int`, *optional*, defaults to `2000`):
             Instructions of SQLite's virtual machine that a query may take. It bounds the work of whoever has to find
             the result by thought: a loop over thousands of numbers is no question about SQL.
     """
@@ -118,7 +104,7 @@ class Sql(TaskType):
     result_bytes: int = 512
     max_tables: int = 4
     max_rows: int = 40
-    max_steps: int = 5000
+    max_steps: int = 2000
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,53 +116,7 @@ class Sql(TaskType):
 
     def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[Message]:
         chosen = rng.sample(list(references), min(self.max_references, len(references)))
-        shown = "\n\n".join(_task_text(task) for task in chosen)
-        if self.style == "compact":
-            ask = "Write new tables with rows in a ```tables block, and an SQL query on them in a ```query block."
-            return user(paragraphs(ask, shown or fence("tables", EXAMPLE)))
-        return user(
-            paragraphs(
-                "Invent a puzzle about SQL: one or more small tables with rows, and one query on them. The solver sees "
-                "tables and query and must work out the result without a computer. SQLite runs the query to get the "
-                "right result, so do not give it yourself.",
-                "Make the result hard to work out, but possible by careful reasoning: joins, groups, subqueries, "
-                "NULL, window functions, rows that only just fall in or out.",
-                "A table is a line with its name and typed columns, then one line per row. A blank line ends it:",
-                fence("tables", EXAMPLE),
-                self._rules(),
-                shown
-                and "These puzzles exist already. Write one that is new, different in its idea, and not easier:",
-                shown,
-                "First write a short plan: what makes the result hard to find. "
-                + REASONING_NOTE
-                + " Then give exactly these two blocks:",
-                fence("tables", "..."),
-                fence("query", "SELECT ..."),
-            )
-        )
-
-    def _rules(self) -> str:
-        return "\n".join(
-            [
-                "Rules:",
-                f"- At most {self.max_tables} tables, {self.max_rows} rows in all and {MAX_COLUMNS} columns in each. "
-                "Columns are INTEGER, REAL or TEXT. A cell is such a value or NULL, never empty; text holds no bar.",
-                "- One statement that starts with SELECT or WITH. Names are plain words without quotes. There are no "
-                "parameters. CAST knows INTEGER, REAL, TEXT and NUMERIC.",
-                f"- It may call only these functions: {', '.join(sorted(FUNCTIONS))}. Dates are texts such as "
-                "2024-05-31; compare them, or take parts of them by substr.",
-                "- The result is not empty and depends on the rows of every table. It does not depend on the order "
-                "in which rows are stored: LIMIT needs an ORDER BY, an ORDER BY of the whole leaves no ties open, "
-                "and a column beside an aggregate is one that is grouped by.",
-                f"- Numbers have at most {MAX_DIGITS} digits before and {MAX_DECIMALS} after the point: round "
-                "averages and quotients. Text in the result is not empty and has no bar, quote or space at its ends.",
-                f"- The query takes at most {self.max_steps} instructions of SQLite's virtual machine.",
-                f"- The tables have at most {self.tables_bytes} bytes, the query {self.query_bytes}, the result "
-                f"{self.result_bytes}. Anything larger is refused. Comments in the query are taken out.",
-                MARKS_RULE,
-                "- It is not an earlier puzzle with other names or another layout.",
-            ]
-        )
+        return propose_prompt(self, "\n\n".join(task_text(task) for task in chosen))
 
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)
@@ -192,7 +132,7 @@ class Sql(TaskType):
         proposed = self._read(texts["tables"] or "", texts["query"] or "")
         if isinstance(proposed, Refusal):
             return proposed
-        key = _key(proposed.tables, proposed.query)
+        key = task_key(proposed.tables, proposed.query)
         if any(self.key(task.payload) == key for task in references):
             return Refusal("duplicate", "repeats a reference")
         return Draft(key, proposed)
@@ -248,27 +188,12 @@ class Sql(TaskType):
         return refusal or SqlTask(write_tables(proposed.tables), proposed.query, proposed.ordered, rows)
 
     def propose_completion(self, task: Task) -> str:
-        return _task_text(task)
+        return task_text(task)
 
     # Solving ---------------------------------------------------------------------------------------------------
 
     def solve_prompt(self, task: Task) -> list[Message]:
-        order = "in the order of the query" if task.payload.ordered else "in any order"
-        if self.style == "compact":
-            ask = f"What does the query return? Answer in a ```result block, one line per row, {order}."
-            return user(paragraphs(ask, _task_text(task)))
-        return user(
-            paragraphs(
-                "Work out what this SQL query returns in SQLite. A table is a line with its name and typed columns, "
-                "then one line per row; a bar stands between cells.",
-                _task_text(task),
-                f"Give the rows of the result {order}, one line per row, with a bar between cells: no line of column "
-                "names. Equal rows stand as often as the query returns them. Write NULL for NULL, and numbers as "
-                "decimal numbers.",
-                REASONING_NOTE + " Give your answer in this form:",
-                fence("result", "... | ..."),
-            )
-        )
+        return solve_prompt(self, task)
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
         blocks = completion_fences(completion)
@@ -280,7 +205,10 @@ class Sql(TaskType):
         return Answer(tuple(split_row(line) for line in text.split("\n") if line.strip()))
 
     def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
-        return [_is_right(task.payload, answer.value) for task, answer in zip(tasks, answers, strict=True)]
+        return [
+            same_rows(task.payload.result, answer.value, ordered=task.payload.ordered)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
 
     def solve_completion(self, task: Task) -> str:
         return fence("result", write_rows(task.payload.result))
@@ -325,45 +253,4 @@ class Sql(TaskType):
         return Features(measures, self.id, tuple(min(1.0, max(0.0, x)) for x in point))
 
     def key(self, payload: SqlTask) -> str:
-        return _key(read_tables(payload.tables), payload.query)
-
-
-def _task_text(task: Task) -> str:
-    return f"{fence('tables', task.payload.tables)}\n{fence('query', task.payload.query)}"
-
-
-def _key(tables: Sequence[Table], query: str) -> str:
-    """Equal for tasks that differ in names, layout, case, comments, order of tables or order of rows only."""
-    tokens = read_query(query)[1]
-    first = {token.text: place for place, token in reversed(list(enumerate(tokens)))}
-    tables = sorted(tables, key=lambda table: first.get(table.name, len(tokens)))
-    names = number_names([*tokens, *(Token("word", name) for table in tables for name, _ in table.columns)])
-    known = [
-        [
-            names.get(table.name, table.name),
-            [[names.get(name, name), kind] for name, kind in table.columns],
-            sorted_rows(table.rows),
-        ]
-        for table in tables
-    ]
-    content = json.dumps([normal_tokens(tokens, names), known])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
-
-
-def _is_right(task: SqlTask, rows: Sequence[Sequence[str]]) -> bool:
-    """Whether these texts are the rows of the result: as a sequence if order matters, else as a multiset."""
-    if len(rows) != len(task.result):
-        return False
-    if task.ordered:
-        return all(_same_row(right, row) for right, row in zip(task.result, rows, strict=True))
-    left = list(rows)
-    for right in reversed(task.result):  # text first: 5 fits more answers than '5' does
-        found = next((i for i, row in enumerate(left) if _same_row(right, row)), None)
-        if found is None:
-            return False
-        del left[found]
-    return True
-
-
-def _same_row(right: Row, row: Sequence[str]) -> bool:
-    return len(right) == len(row) and all(same_cell(cell, text) for cell, text in zip(right, row, strict=True))
+        return task_key(read_tables(payload.tables), payload.query)

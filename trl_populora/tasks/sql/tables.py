@@ -101,10 +101,10 @@ def check_cell(cell: object) -> Cell:
             raise ValueError("a text that reads NULL cannot be told from NULL")
         return cell
     if type(cell) not in (int, float) or not abs(cell) < 10**MAX_DIGITS:
-        raise ValueError(f"numbers have at most {MAX_DIGITS} digits before the point; this is a {type(cell).__name__}")
+        raise ValueError(f"a number has at most {MAX_DIGITS} digits before its point, got {str(cell)[:40]}")
     settled = settle(cell)
     if type(settled) is float and settled != round(settled, MAX_DECIMALS):
-        raise ValueError(f"numbers have at most {MAX_DECIMALS} digits after the point, got {settled!r}")
+        raise ValueError(f"a number has at most {MAX_DECIMALS} digits after its point, got {settled!r}")
     return settled
 
 
@@ -125,9 +125,30 @@ def same_cell(cell: Cell, text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None and Fraction(text) == Fraction(repr(cell))
 
 
+def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: bool) -> bool:
+    """Whether these texts are the rows of a result: as a sequence if order matters, else as a multiset."""
+    if len(rows) != len(result):
+        return False
+    if ordered:
+        return all(_same_row(right, row) for right, row in zip(result, rows, strict=True))
+    left = list(rows)
+    for right in reversed(result):  # text first: 5 fits more answers than '5' does
+        found = next((i for i, row in enumerate(left) if _same_row(right, row)), None)
+        if found is None:
+            return False
+        del left[found]
+    return True
+
+
 def sorted_rows(rows: Sequence[Row]) -> list[Row]:
     """Rows in one fixed order: NULL, then numbers, then text, from the first column on."""
-    return sorted(rows, key=lambda row: [(_rank(cell), cell or 0 if not isinstance(cell, str) else cell) for cell in row])
+    return sorted(
+        rows, key=lambda row: [(_rank(cell), cell or 0 if not isinstance(cell, str) else cell) for cell in row]
+    )
+
+
+def _same_row(right: Row, row: Sequence[str]) -> bool:
+    return len(right) == len(row) and all(same_cell(cell, text) for cell, text in zip(right, row, strict=True))
 
 
 def _rank(cell: Cell) -> int:
