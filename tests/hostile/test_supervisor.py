@@ -353,10 +353,3 @@ def test_a_refused_module_and_a_lost_server_are_told_apart():
         server.start()
     assert not server.alive
     assert not issubclass(ServerLost, RuntimeError)
-
-
-def test_many_jobs_in_bounded_memory():
-    jobs = (Job(f"def f(x): return x + {index}" + " " * 60_000, ((1,),)) for index in range(600))
-    with Executor(2) as executor:
-        results = list(executor.stream(jobs))
-    assert [result.values[0].value for result in results] == [index + 1 for index in range(600)]

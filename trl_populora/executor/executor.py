@@ -7,13 +7,12 @@ import os
 import sys
 import threading
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
 from . import levels
-from .pool import Batch, Pool, Statistics
+from .pool import Batch, Pool
 from .records import Execution, Job, Limits, Status
 from .server import ServerLost
 from .worker import Worker
@@ -39,8 +38,7 @@ class Executor:
 
     Args:
         workers (`int`, *optional*):
-            Programs run at the same time; by default the number of cores this process may use. As many more may run
-            while others do nothing but wait or loop.
+            Programs run at the same time; by default the number of cores this process may use.
         limits (`Limits`, *optional*):
             Limits of jobs that bring none of their own. A program may use all of `memory_mb`.
         accept_unsafe (`bool`, *optional*, defaults to `False`):
@@ -82,7 +80,7 @@ class Executor:
         self._owner = os.getpid()
         self._changing = threading.RLock()  # a signal handler may close while a server starts
         self._pool: Pool | None = None
-        self._statistics = Statistics()
+        self._counts = dict.fromkeys(Status, 0)
 
     @property
     def isolation(self) -> str:
@@ -97,12 +95,7 @@ class Executor:
     @property
     def counts(self) -> dict[Status, int]:
         """Executions so far by status, of this process."""
-        return dict(self._statistics.counts)
-
-    @property
-    def busy_seconds(self) -> float:
-        """Wall seconds so far during which there was a job to run."""
-        return self._statistics.busy_seconds
+        return dict(self._counts)
 
     def run(
         self,
@@ -122,7 +115,7 @@ class Executor:
 
         Args:
             jobs (`Sequence[Job]`):
-                Any number; only the jobs in flight take memory beyond their own. See `stream` for more than fit.
+                Any number; only the jobs in flight take memory beyond their own.
 
         Returns:
             `list[Execution]`: in the order of the jobs. No program can make this raise.
@@ -171,38 +164,6 @@ class Executor:
             raise
         return batch.future
 
-    def stream(self, jobs: Iterable[Job], *, ahead: int | None = None) -> Iterator[Execution]:
-        """
-        Run jobs as they come and yield their executions in the same order, in bounded memory.
-
-        Args:
-            jobs (`Iterable[Job]`):
-                Read only as far as needed to keep the workers busy, so a generator that reads a file of any size will
-                do.
-            ahead (`int`, *optional*):
-                Jobs that may be under way or wait for the consumer; 16 for each worker by default.
-
-        Yields:
-            `Execution`
-
-        Raises:
-            `ValueError`: for `ahead` below one.
-        """
-        ahead = 16 * self.workers if ahead is None else ahead
-        if ahead < 1:
-            raise ValueError(f"ahead is {ahead}; choose at least 1.")
-        waiting: deque[Future[list[Execution]]] = deque()
-        try:
-            for job in jobs:
-                waiting.append(self.submit([job]))
-                if len(waiting) == ahead:
-                    yield waiting.popleft().result()[0]
-            while waiting:
-                yield waiting.popleft().result()[0]
-        finally:
-            for future in waiting:
-                future.cancel()
-
     def close(self) -> None:
         """End all fork servers and what they run, and cancel jobs that have not begun. The next call starts anew."""
         if self._owner == os.getpid():
@@ -250,7 +211,7 @@ class Executor:
                 raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
             limits, modules = self.limits, self._modules
-            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._statistics)
+            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._counts)
             try:
                 pool.start()
                 self._pool = pool

@@ -85,10 +85,15 @@ class Worker:
         for server in self._servers.values():
             server.close()
 
-    def run(self, job: Job, when_slow: Callable[[], None]) -> Execution:
-        """Run one job; `when_slow` is called whenever a child takes long. Raises `RuntimeError` once closed."""
+    def run(self, job: Job) -> Execution:
+        """
+        Run one job.
+
+        Raises:
+            `RuntimeError`: once closed, or if a module of the job cannot be imported.
+        """
         limits = job.limits or self._limits
-        first = self._run(0, job, job.inputs, limits, when_slow)
+        first = self._run(0, job, job.inputs, limits)
         if not job.deterministic or not first.values:
             return first
         if first.status in (Status.CPU_TIMEOUT, Status.WALL_TIMEOUT, Status.INFRA_ERROR):
@@ -101,7 +106,7 @@ class Worker:
             order = _another_order(job, kind)
             inputs = tuple(job.inputs[index] for index in order)
             parts = [part for part in (inputs[:middle], inputs[middle:]) if part] if kind == 1 else [inputs]
-            again = [self._run(kind, job, part, limits, when_slow) for part in parts]
+            again = [self._run(kind, job, part, limits) for part in parts]
             first = _compare(first, again, order)
             if first.status in (Status.NONDETERMINISTIC, Status.INFRA_ERROR):
                 break
@@ -116,7 +121,7 @@ class Worker:
             server = self._servers[kind, modules] = Server(KINDS[kind] | self._settings | preload)
         return server
 
-    def _run(self, kind: int, job: Job, inputs: tuple, limits: Limits, when_slow: Callable) -> Execution:
+    def _run(self, kind: int, job: Job, inputs: tuple, limits: Limits) -> Execution:
         source = job.program.encode("utf-8", "surrogatepass")
         numbers = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.result_bytes)
         # Format 2 has no shared references: each call gets its own copy of its arguments.
@@ -130,7 +135,7 @@ class Worker:
                 raise RuntimeError("The executor was closed while this job ran.")
             try:
                 most = verdict.max_report_bytes(len(inputs), limits)
-                end = server.execute(payload, limits.wall_seconds, most, when_slow)
+                end = server.execute(payload, limits.wall_seconds, most)
             except ServerLost:
                 continue
             execution = verdict.judge(end, len(inputs), limits)

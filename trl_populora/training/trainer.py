@@ -21,7 +21,7 @@ from trl import GRPOTrainer
 from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..population import Population
-from ..self_play.rewards import advantages, role_rewards
+from ..self_play.rewards import role_rewards, role_task_advantages
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
@@ -289,11 +289,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """Rewards whitened over the tokens of a member, role and task type (AZR's TRR++), for this rank's rows."""
         strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
         own = output["completion_mask"].sum(1).tolist()
-        values = advantages(
+        values = role_task_advantages(
             self._total_rewards().numpy(),
             strata,
-            mode="role_task",
-            strata=strata,
             weights=gather_object(own),
             scale=self.scale_rewards != "none",
         )
