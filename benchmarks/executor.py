@@ -24,7 +24,7 @@ from pathlib import Path
 
 from trl_populora.executor import Executor, Job, Limits, Status, literals
 from trl_populora.executor.executor import MODULES
-from trl_populora.tasks import seed_tasks
+from trl_populora.tasks.code import CodeO
 
 
 # What every user of os.fork would do. The server does without two things that it finds here: OpenSSL in `hashlib`, and
@@ -132,7 +132,7 @@ def step(scale: float, rounds: int) -> dict:
     """Seconds for 64 proposals and 1,024 attempts on two cores: ours, which checks a proposal in four servers, and a
     pool of reused processes, which runs it twice."""
     os.sched_setaffinity(0, CORES[:2])
-    tasks = list(seed_tasks(64, seed=0, type="code_o"))
+    tasks = [task.payload for task in CodeO().seeds(64)]
     programs = [(task.program, literals.parse_arguments(task.input)) for task in tasks]
     proposals = [Job(program, (arguments,), deterministic=True) for program, arguments in programs]
     attempts = [Job(program, (arguments,)) for program, arguments in programs] * 16

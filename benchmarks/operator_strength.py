@@ -29,7 +29,7 @@ from trl_populora.integrations.base_models import resolve_base
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.integrations.lightning.supervised import collate, completion_loss, encode, model_forward
 from trl_populora.population import Factor, Factors, Population
-from trl_populora.tasks import task_types
+from trl_populora.tasks import make_task_types
 
 
 FAMILIES = "add each keep total extreme reverse cut branch order count join repeat pick".split()
@@ -51,7 +51,7 @@ class Bench:
         self.rows, self.learning_rate = rows, learning_rate
         self.population = self._founders(path, shared_init=False)
         self.sharing = self._founders(path, shared_init=True)
-        self.types = task_types("compact", num_function_inputs=4, num_references=1)
+        self.types = make_task_types(style="compact", num_references=1, kwargs={"code_f": {"num_inputs": 4}})
         self.exam = self.batch(random.Random("exam"), 32)
         self.forward = model_forward(self.population.model)
 

@@ -18,6 +18,7 @@ from trl_populora.tasks import Referee
 
 
 TYPES = code_types("compact", num_function_inputs=4)
+TWO = {name: TYPES[name] for name in ("code_o", "code_i")}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_grade_refuses_what_it_cannot_judge(tasks):
 
 
 def test_metric_of_the_evaluate_library(executor, tasks):
-    metric = TaskAccuracy(executor, num_function_inputs=4)
+    metric = TaskAccuracy(executor)
     references = [json.dumps(task.to_json()) for task in tasks]
     predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
     predictions[0] = "nothing"
@@ -90,11 +91,11 @@ def test_every_member_is_asked_every_task_and_the_base_alone(executor, tasks):
 
 
 def test_held_out_tasks_are_not_those_excluded():
-    first = held_out_tasks(["code_o", "code_i"], 5)
+    first = held_out_tasks(TWO, 5)
     assert [task.type for task in first] == ["code_o"] * 5 + ["code_i"] * 5
-    assert first == held_out_tasks(["code_o", "code_i"], 5)
+    assert first == held_out_tasks(TWO, 5)
     exclude = {task.id for task in first[:3]}
-    second = held_out_tasks(["code_o", "code_i"], 5, exclude=exclude)
+    second = held_out_tasks(TWO, 5, exclude=exclude)
     assert len({task.id for task in second}) == 10 and not exclude & {task.id for task in second}
     assert second[:2] == first[3:5]
 
@@ -135,7 +136,7 @@ class Failing:
 
 def test_what_the_executor_failed_to_judge_is_run_again_and_then_neither_right_nor_wrong(executor, tasks):
     gold = [TYPES[task.type].solve_completion(task) for task in tasks]
-    program = tasks[3].program  # of code_i: the answer is run through it
+    program = tasks[3].payload.program  # of code_i: the answer is run through it
     once, always = (Failing(executor, lambda job: job.program == program, times=times) for times in (1, 2))
     assert all(verdict.solved for verdict in grade(tasks, gold, task_types=TYPES, run_many=once.run_many))
     grades = grade(tasks, gold, task_types=TYPES, run_many=always.run_many)
@@ -153,7 +154,7 @@ def test_spared_answers_are_counted_and_in_no_mean(executor, tasks):
     def evaluate(run_many, names=("good", "bad")):
         return evaluate_members(names, sampler, tasks, task_types=TYPES, run_many=run_many, base=False)
 
-    scores = evaluate(Failing(executor, lambda job: job.program == tasks[3].program, times=9).run_many)
+    scores = evaluate(Failing(executor, lambda job: job.program == tasks[3].payload.program, times=9).run_many)
     assert (scores["good"].pass_at_1, scores["good"].spared, scores["good"].well_formed) == (1, 1, 1)
     assert (scores["bad"].pass_at_1, scores["bad"].spared) == (0, 0)  # nothing of its was run
     assert scores["mean"].pass_at_1 == pytest.approx((8 * 0.5 + 0) / 9)  # of task 3 only the bad answer is judged
@@ -193,7 +194,7 @@ def test_round_and_evaluation_have_one_referee(executor, tasks):
     texts, asked = [right, wrong, refused, right], [tasks[3], tasks[3], tasks[3], tasks[4]]
 
     def run_many(jobs):
-        own = Failing(executor, lambda job: job.program == tasks[4].program, times=9)
+        own = Failing(executor, lambda job: job.program == tasks[4].payload.program, times=9)
         return own.run_many(jobs)
 
     texts[3] = TYPES["code_i"].solve_completion(tasks[4])

@@ -53,7 +53,7 @@ def test_wrong_answers_are_well_formed_and_wrong():
     for task in tasks("code_o", 300):
         answer = TYPES["code_o"].parse_answer(task, wrong_answer(TYPES["code_o"].solve_completion(task)))
         assert not isinstance(answer, Refusal), task.payload.output
-        assert not TYPES["code_o"].judge(task, answer, None), task.payload.output
+        assert not TYPES["code_o"].judge([task], [answer], list)[0], task.payload.output
 
 
 @pytest.mark.parametrize("type_id", ["code_i", "code_f"])

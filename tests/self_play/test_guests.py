@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.self_play.script import G, scripted, self_play
-from trl_populora.self_play import Guest, Guests, RoundRecord, RoundSettings
+from trl_populora.self_play import Crossing, Guest, Guests, RoundRecord, RoundSettings
 from trl_populora.self_play.pairing import deal
 
 
@@ -27,13 +27,13 @@ def play(executor, probability, *, guests=GUESTS, valid=0.7, solved=0.4, round=0
     prompts = math.lcm(sizes.get("teachers", 2), sizes.get("students", 2)) // sizes.get("teachers", 2)
     game = self_play(executor, settings=settings(probability, prompts), **sizes)
     sampler = scripted(game, valid=valid, solved=solved, guest_teacher="guest_0")
-    return game, sampler, game.play(sampler, round=round, step=round, guests=guests)
+    return game, sampler, game.play(sampler, round=round, step=round, crossing=Crossing(guests))
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
 def test_without_crossing_guests_change_nothing(executor, probability):
     guests = GUESTS if probability == 0.0 else None
-    game, sampler, played = play(executor, probability, guests=guests)
+    game, sampler, played = play(executor, probability, crossing=Crossing(guests))
     other, plain, expected = play(executor, 0.0, guests=None)
     assert sampler.calls == plain.calls
     assert played.record == expected.record and played.rows == expected.rows
@@ -108,7 +108,7 @@ def test_infrastructure_errors_of_guests_do_not_count(executor):
 
     game.run_many = failing
     sampler = scripted(game, solved=1.0, guest_teacher="guest_0")
-    record = game.play(sampler, round=0, step=0, guests=GUESTS).record
+    record = game.play(sampler, round=0, step=0, crossing=Crossing(GUESTS)).record
     assert all(p.valid and p.reward is None for p in record.proposals)
 
 

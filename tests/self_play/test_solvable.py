@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.code_tasks import code_buffer, code_seeds
+from tests.code_tasks import code_buffer, code_seeds, code_types
 from tests.self_play.script import G, scripted, self_play
 from trl_populora.diagnostics import task_metrics
 from trl_populora.executor import Status
@@ -163,7 +163,7 @@ def test_waiting_rewards_go_into_a_checkpoint(executor):
     play_on(game, sampler, 2)
     state = json.loads(json.dumps(game.late.state_dict()))
     other, _ = game_of(executor, rounds=2)
-    other.late.load_state_dict(state)
+    other.late.load_state_dict(state, code_types())
     assert other.late.state_dict() == state and other.late.unsolved == game.late.unsolved
     for side in (game, other):
         side.late.note({task.id for task in side.late.unsolved[:1]})
@@ -176,7 +176,7 @@ def test_rows_that_would_wait_no_longer_are_dropped(executor, lower):
     game, sampler = game_of(executor, rounds=3)
     play_on(game, sampler, 3)
     other, own = game_of(executor, rounds=lower)
-    other.late.load_state_dict(game.late.state_dict())
+    other.late.load_state_dict(game.late.state_dict(), code_types())
     assert [one["round"] for one in other.late.state_dict()] == [2][:lower]
     assert bool(other.late.unsolved) == bool(lower)
     record = other.play(own, round=3, step=3).record
@@ -204,7 +204,7 @@ def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor
     small, sampler = game_of(executor, rounds=1)
     large, more = game_of(executor, teachers=4, students=4, rounds=1)
     small.play(sampler, round=0, step=0)
-    large.late.load_state_dict(small.late.state_dict())
+    large.late.load_state_dict(small.late.state_dict(), code_types())
     played = large.play(more, round=1, step=1)
     taught = [row for row in played.rows if row.role == "teacher"]
     assert len(taught) == 4 * G and {row.reward for row in taught} == {None} and played.record.late_proposals == ()
@@ -213,7 +213,6 @@ def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor
 def test_records_and_rows_tell_the_kinds_apart(executor):
     game, sampler = game_of(executor, rounds=1)
     record = play_on(game, sampler, 2)[1].record
-    assert RoundRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
     kinds = Counter(row["kind"] for row in record.rows())
     assert kinds["learned"] == len(record.proposals) + len(record.attempts)
     assert (kinds["extra"], kinds["late"]) == (len(record.extra_attempts), len(record.late_proposals))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.code_tasks import code_buffer, code_seeds, code_task
-from trl_populora.tasks import Task
+from tests.code_tasks import code_buffer, code_seeds, code_task, code_types
+from trl_populora.tasks import Task, TaskBuffer
 from trl_populora.tasks.code.keys import task_key
 
 
@@ -76,7 +76,6 @@ def test_references_are_different_tasks_of_the_type(rng):
     assert len(set(shown)) == 6
     assert set(shown) <= set(range(8))
     assert numbers(buffer.references("code_i", 6, rng)) == [9]
-    assert buffer.references("code_e", 6, rng) == []
 
 
 def test_code_f_builds_on_the_programs_of_the_other_types(rng):
@@ -84,8 +83,14 @@ def test_code_f_builds_on_the_programs_of_the_other_types(rng):
     buffer = code_buffer(tasks=[task(1), task(2, type="code_i"), induction])
     assert {t.type for _ in range(50) for t in buffer.references("code_f", 1, rng)} == {"code_o", "code_i"}
     assert code_buffer(tasks=[induction]).references("code_f", 1, rng) == [induction]
-    own = code_buffer(tasks=[task(1), induction], reference_types={})
-    assert own.references("code_f", 1, rng) == [induction]
+
+
+def test_a_buffer_holds_tasks_of_its_types_only(rng):
+    types = {"code_o": code_types()["code_o"]}
+    with pytest.raises(ValueError, match="cannot hold a code_i task"):
+        TaskBuffer(types, tasks=[task(1, type="code_i")])
+    with pytest.raises(ValueError, match="cannot hold a code_i task"):
+        TaskBuffer(types).load_state_dict(code_buffer(tasks=[task(1, type="code_i")]).state_dict())
 
 
 def test_state_survives_json_in_order_and_continues_identically():
@@ -130,7 +135,7 @@ def test_seeds_and_the_last_tasks_of_a_type_stay_in_play(rng):
 
 
 def test_what_a_full_buffer_forgets_it_no_longer_knows():
-    keys = [task_key("code_o", task(n).program, task(n).inputs) for n in range(4)]
+    keys = [task_key("code_o", task(n).payload.program, task(n).payload.inputs) for n in range(4)]
     buffer = code_buffer(2, [task(n) for n in range(3)])
     buffer.count(task(0), solved=True)
     assert [buffer.knows(key) for key in keys] == [False, True, True, False]

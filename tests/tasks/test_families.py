@@ -105,8 +105,8 @@ def test_seed_sets_are_distinct_and_repeatable(type):
 
 
 def test_seed_sets_do_not_depend_on_the_hash_seed():
-    code = "from trl_populora.tasks import seed_tasks\n"
-    code += "print([t.id for y in ('code_o', 'code_f') for t in code_seeds(150, type=y)])"
+    code = "from trl_populora.tasks import make_task_types\n"
+    code += "print([t.id for y in make_task_types().values() for t in y.seeds(150)])"
     run = [sys.executable, "-c", code]
     outputs = {subprocess.check_output(run, env=os.environ | {"PYTHONHASHSEED": seed}) for seed in "12"}
     assert len(outputs) == 1

@@ -89,7 +89,7 @@ def test_references_come_with_input_and_output_in_an_order_that_the_generator_de
 
 def test_code_f_proposers_see_the_program_of_the_first_reference_alone(style):
     text = content(code_types(style)["code_f"].propose_prompt(REFERENCES, random.Random(0)))
-    assert REFERENCES[0].program in text
+    assert REFERENCES[0].payload.program in text
     assert not any(f"```python\n{task.payload.program}\n" in text for task in REFERENCES[1:])
 
 

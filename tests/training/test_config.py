@@ -41,7 +41,7 @@ def test_the_dial_sets_the_batch(config):
         ({"solvable_rounds": -1}, "solvable_rounds=-1 must not be negative"),
         ({"solvable_rounds": 2}, "solvable_rounds=2 with teacher_reward='adversarial'.*'solvable'"),
         ({"max_unsolved_tries": -1}, "max_unsolved_tries=-1"),
-        ({"task_kwargs": {"limits": {"max_float_digits": -1}}}, "task_kwargs.limits: max_float_digits .*, got -1"),
+        ({"task_kwargs": {"code_o": {"max_float_digits": -1}}}, "task_kwargs.code_o: max_float_digits .*, got -1"),
         ({"answer_share": 0.0}, "answer_share=0.0"),
         ({"answer_share": 1.5}, "answer_share=1.5"),
         ({"answer_share": 0.1}, "answer_share=0.1 of max_completion_length=8.*at least one token"),

@@ -9,12 +9,13 @@ import yaml
 
 from tests.training.ways_in import ALWAYS, NAMES, by_command_line, by_recipe, construct, everything, typed, values_for
 from trl_populora import train
+from trl_populora.tasks import DEFAULT_TYPES, task_type_class
 from trl_populora.training import config
 from trl_populora.training.conform import from_mapping
-from trl_populora.training.nested import NESTED, TASKS
+from trl_populora.training.nested import COMMON, NESTED, Nested
 
 
-NESTS = NESTED | {f"task_kwargs.{name}": nested for name, nested in TASKS.items()}
+NESTS = NESTED | {f"task_kwargs.{name}": Nested(task_type_class(name), without=COMMON) for name in DEFAULT_TYPES}
 INSIDE = [
     (path, nested.record, field.name)
     for path, nested in NESTS.items()

@@ -51,7 +51,7 @@ VALUES = {
     "evolution_kwargs": [{"fraction": 0.5, "operators": ["gaussian"]}],
     "executor_kwargs": [{"workers": 3}],
     "reward_kwargs": [{"wrong": 0}],
-    "task_kwargs": [{"code_f": {"num_inputs": 4}, "limits": {"max_float_digits": 0}}],
+    "task_kwargs": [{"code_f": {"num_inputs": 4}, "code_o": {"max_float_digits": 0}}],
     "vllm_importance_sampling_clip_max": [2, 2.5],
     "vllm_importance_sampling_cap": [2, 2.5],
     "log_completions_hub_repo": [],

@@ -53,7 +53,7 @@ def choose(wanted: str | None, members, role: str) -> str:
 
 def propose(opened, types, name: str, teacher: str, *, sampler, executor, options, rng):
     """Draw proposals, tell what became of each, and return the first task, or `None`."""
-    from ..tasks import Referee, Refusal, Task, families_of
+    from ..tasks import Referee, Refusal, Task, families_of, is_spared
 
     task_type = types[name]
     shown = next((one for one in task_type.reference_types if one in types), name)
@@ -67,7 +67,9 @@ def propose(opened, types, name: str, teacher: str, *, sampler, executor, option
     drafts = referee.parse(of_type, [completion.text for completion in written], [references] * len(written))
     outcomes = referee.verify(of_type, drafts)
     for number, (completion, outcome) in enumerate(zip(written, outcomes, strict=True), start=1):
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, Refusal) and is_spared(outcome):
+            print(f"  proposal {number}: spared, the executor failed")
+        elif isinstance(outcome, Refusal):
             print(f"  proposal {number}: refused, {outcome.reason} {outcome.detail}".rstrip())
         else:
             print(f"  proposal {number}: valid")

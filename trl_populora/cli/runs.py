@@ -85,6 +85,9 @@ def make_task_types(run: Run) -> dict:
     """Task types in play in the run, worded as there."""
     from ..tasks import DEFAULT_TYPES, make_task_types
 
+    recorded = _read_json(run.folder, "self_play.json").get("source", {}).get("task_types")
+    if recorded is not None:
+        return make_task_types(**recorded)
     return make_task_types(
         run.setting("task_types", DEFAULT_TYPES),
         style=run.setting("prompt_style", "full"),

@@ -4,7 +4,7 @@ No tensors and no optimisation live here: a round reads and writes plain data, a
 """
 
 from .evidence import Outcome
-from .guests import Guest, Guests
+from .guests import Crossing, Guest, Guests
 from .late import Row
 from .lengths import TokenLimits
 from .ratings import Match, Rating, Ratings
@@ -18,6 +18,7 @@ from .settings import RoundSettings
 __all__ = [
     "Attempt",
     "Completion",
+    "Crossing",
     "Guest",
     "Guests",
     "Match",

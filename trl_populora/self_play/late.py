@@ -1,6 +1,6 @@
 """Rewards that wait: with `solvable_rounds` a teacher is paid only when it is known whether anybody solves its tasks.
 
-Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`round.py`).
+Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`matching.py`).
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -96,7 +96,6 @@ class Attempt:
         completion (`str`): Text as generated.
         group (`int`): The attempts of one student at one task share a group.
         solved (`bool`): Whether the answer was judged right.
-        answer_text (`str`, *optional*, defaults to `""`): The part of the completion that was read as the answer.
         refusal (`Refusal`, *optional*): Why no answer could be read; such an attempt is never solved.
         opponent (`str`, *optional*):
             Teacher that this attempt is a game against; `None` for a task filled in from the buffer, which is no game
@@ -112,7 +111,6 @@ class Attempt:
     completion: str
     group: int
     solved: bool = False
-    answer_text: str = ""
     refusal: Refusal | None = None
     opponent: str | None = None
     reward: float | None = None

@@ -78,7 +78,7 @@ class TaskBuffer:
 
     def add(self, task: Task) -> bool:
         """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
-        return self._add(task, self._type_of(task.type).key(task.payload))
+        return self._add(task, self._type(task.type).key(task.payload))
 
     def knows(self, key: str) -> bool:
         """Whether a task with this [`TaskType.key`] is here, in play or not."""
@@ -160,19 +160,19 @@ class TaskBuffer:
         """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
         self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
-            task = self._type_of(record["type"]).read_task(record)
+            task = self._type(record["type"]).read_task(record)
             self._add(task, key)
             if any(tries):
                 self._set_tries(task, Tries(*tries))
 
+    def _type(self, name: str) -> TaskType:
+        if name not in self.types:
+            raise ValueError(f"a buffer of {list(self.types)} cannot hold a {name} task: give it that type")
+        return self.types[name]
+
     def _sources(self, type: str) -> list[Task]:
         types = self.types[type].reference_types or (type,)
         return [task for name in types for task in self.in_play(name)] or self.in_play(type)
-
-    def _type_of(self, type: str) -> TaskType:
-        if type not in self.types:
-            raise ValueError(f"a buffer of {list(self.types)} cannot hold a task of type {type!r}; give it that type")
-        return self.types[type]
 
     def _add(self, task: Task, key: str) -> bool:
         if task in self:

@@ -144,7 +144,8 @@ def recorded(types: Sequence[TaskType]) -> tuple[list[str], dict[str, dict[str, 
         by_id = one.id in known and task_type_class(one.id) is type(one)
         names.append(one.id if by_id else f"{type(one).__module__}:{type(one).__qualname__}")
         own = {field.name: getattr(one, field.name) for field in fields(one) if field.init}
-        own = {name: value for name, value in own.items() if value != getattr(type(one), name, None)}
+        common = ("style", "num_references")  # always written: a run has its own for types that it makes
+        own = {n: value for n, value in own.items() if n in common or value != getattr(type(one), n, None)}
         try:
             kwargs[one.id] = json.loads(json.dumps(own))
         except (TypeError, ValueError):

@@ -16,12 +16,12 @@ from trl_populora.executor import Status
 
 
 REASONS: dict[str, str] = {
+    **{status.value: "the program ended so in the sandbox" for status in Status if status is not Status.OK},
     "too_large": "over a size limit; nothing is ever truncated to fit",
     "reserved_text": "contains a fence, a reasoning tag or a chat-template token",
     "duplicate": "repeats a task of the buffer, or one of the same teacher and round, under the key of its type",
     "answer_too_long": "the right answer takes too large a share of a completion",
     "prompt_too_long": "the task does not fit into a solver's prompt",
-    **{status.value: "the program ended so in the sandbox" for status in Status if status is not Status.OK},
 }
 """What text is refused for whatever its type: short name -> what it means. `infra_error` alone is nobody's fault."""
 

@@ -1,6 +1,6 @@
 """What a population's trainer is made of (population, sampler, source of rows, datasets), and what it refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from trl.trainer.utils import create_model_from_path
 
 from ..generation import TransformersSampler
 from ..population import Population
+from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .ranks import Ranks
@@ -195,7 +196,14 @@ def make_sampler(args: PopulationSelfPlayConfig, population: Population, tokeniz
     )
 
 
-def make_source(args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
+def make_source(
+    args: PopulationSelfPlayConfig,
+    population: Population,
+    sampler,
+    ranks: Ranks,
+    task_types: Sequence[str | TaskType] | None,
+):
     """Where rows come from: the members themselves, or a dataset."""
-    source = SelfPlaySource if args.num_teachers else DatasetSource
-    return source(args, population, sampler, ranks)
+    if args.num_teachers:
+        return SelfPlaySource(args, population, sampler, ranks, task_types)
+    return DatasetSource(args, population, sampler, ranks)

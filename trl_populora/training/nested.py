@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
-from ..tasks import DEFAULT_TYPES, known_task_types, make_task_types, task_type_class
+from ..tasks import known_task_types, task_type_class
 from .conform import check_keys, from_mapping, to_mapping
 
 
@@ -29,6 +29,10 @@ NESTED = {
 """Setting -> what it stands for."""
 
 
+COMMON = ("style", "num_references")
+"""Fields of every task type that a run sets for all of them."""
+
+
 def complete(args: Any) -> None:
     """Give every nested setting all its keys, in place.
 
@@ -41,25 +45,19 @@ def complete(args: Any) -> None:
 
 
 def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
-    """Settings of every type in play, by id, and of others that are given."""
-    if not args.task_types:
-        raise ValueError(f"task_types=[] must name at least one type, such as those of the default: {DEFAULT_TYPES}.")
-    given = args.task_kwargs or {}
+    """Settings of every type in play by id, and of others that are given. A type may have its own `COMMON` ones."""
     kinds = {kind.id: kind for kind in map(task_type_class, args.task_types)}
-    known = known_task_types()
-    check_keys(given, {**kinds, **known}, setting="task_kwargs")
+    if not kinds or len(kinds) < len(args.task_types):
+        raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
+    given = args.task_kwargs or {}
+    check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
     kinds |= {name: task_type_class(name) for name in given if name not in kinds}
-    common = ("style", "num_references")  # those of the run, unless a type has its own
-    args_of = {
-        name: _complete(
-            Nested(kind, without=tuple(one for one in common if one not in (given.get(name) or {}))),
-            given.get(name),
-            setting=f"task_kwargs.{name}",
-        )
-        for name, kind in kinds.items()
-    }
-    make_task_types(args.task_types, kwargs=args_of)  # each only once
-    return {name: values for name, values in args_of.items() if values}
+    whole = {}
+    for name, kind in kinds.items():
+        own = given.get(name)
+        without = tuple(one for one in COMMON if one not in (own or {}))
+        whole[name] = _complete(Nested(kind, without), own, setting=f"task_kwargs.{name}")
+    return whole
 
 
 def _complete(nested: Nested, given: Mapping[str, Any] | None, *, setting: str) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..population import Population
-from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
-from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types
+from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 
@@ -29,6 +29,7 @@ class SelfPlaySource:
         population ([`Population`]): Members.
         sampler (`Sampler`): Draws completions.
         ranks ([`Ranks`]): Processes that share the work.
+        task_types (`Sequence[str | TaskType]`, *optional*): Types in play instead of those of the settings.
 
     Attributes:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
@@ -40,13 +41,18 @@ class SelfPlaySource:
 
     columns = COLUMNS
 
-    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
+    def __init__(
+        self,
+        args: PopulationSelfPlayConfig,
+        population: Population,
+        sampler,
+        ranks: Ranks,
+        task_types: Sequence[str | TaskType] | None = None,
+    ):
         self.population, self.sampler, self.ranks = population, sampler, ranks
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
-        self.task_types = make_task_types(
-            args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=args.task_kwargs
-        )
+        self.task_types = types_in_play(args, task_types)
         lengths = _token_limits(args, sampler)
         self.buffer = TaskBuffer(self.task_types, args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
         families = families_of(self.task_types, args.seed_families)
@@ -90,11 +96,11 @@ class SelfPlaySource:
         Returns:
             `list[dict]` and `list[str]`: This rank's rows as reward functions see them, and the adapter of each.
         """
-        guests = self._invite(round)
+        crossing = Crossing(self._invite(round))
         self.sampler.sync()
         population = self.population
         versions = {name: population[population.adapter_of(name)].version for name in population.teachers}
-        self.played = self.self_play.play(self._sample, round=round, step=step, guests=guests, versions=versions)
+        self.played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
@@ -141,7 +147,9 @@ class SelfPlaySource:
         return list(self.played.record.rows())
 
     def state_dict(self) -> dict[str, Any]:
+        names, kwargs = recorded(list(self.task_types.values()))
         return {
+            "task_types": {"names": names, "kwargs": kwargs},  # for the commands that open a run
             "ratings": self.ratings.state_dict(),
             "buffer": self.buffer.state_dict(),
             "observer": self.observer.state_dict(),
@@ -180,6 +188,19 @@ class SelfPlaySource:
         executions = self.ranks.share(jobs, lambda own, places: self.executor.run_many(own))
         self.execution_counts.update(execution.status.value for execution in executions)
         return executions
+
+
+def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType] | None) -> dict[str, TaskType]:
+    """Types by id. Those that are given take the place of `args.task_types`, where the run's files find them."""
+    types = make_task_types(
+        args.task_types if given is None else given,
+        style=args.prompt_style,
+        num_references=args.num_references,
+        kwargs=args.task_kwargs,
+    )
+    if given is not None:
+        args.task_types, args.task_kwargs = recorded(list(types.values()))
+    return types
 
 
 def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:

@@ -8,7 +8,7 @@ adapter, and each member has its own optimizer group, gradient scale and clippin
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -22,6 +22,7 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..population import Population
 from ..self_play.rewards import role_rewards, role_task_advantages
+from ..tasks import TaskType
 from .batching import deal
 from .callbacks import RoundCallback
 from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
@@ -72,6 +73,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             Prompts, for `num_teachers=0` only. Every member is evaluated on every prompt.
         peft_config ([`~peft.LoraConfig`], *optional*):
             Template of every member's adapter; made from `lora_r`, `lora_alpha` and `lora_target_modules` if unset.
+        task_types (`Sequence[str | TaskType]`, *optional*):
+            Task types in play, in place of `args.task_types`: names as there, or types that you made, as in
+            `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
 
@@ -108,8 +112,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         rollout_func=None,
         environment_factory=None,
         *,
+        task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
     ):
+        if task_types is not None and not getattr(args, "num_teachers", 0):
+            raise ValueError("task_types needs teachers: pass a PopulationSelfPlayConfig with some, or leave it out.")
         if not isinstance(args, PopulationSelfPlayConfig):
             if on_round is not None:
                 raise ValueError("on_round needs a population: pass a PopulationSelfPlayConfig, or leave it out.")
@@ -166,7 +173,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             leave_unwrapped(self.model, self.accelerator)
         self.ranks = Ranks(self.accelerator)
         sampler = make_sampler(args, population, self._tokenizer, self.accelerator)
-        self.source = make_source(args, population, sampler, self.ranks)
+        self.source = make_source(args, population, sampler, self.ranks, task_types)
         self.rollout_func = self.source.rollout
         self.ratings, self.lineage = self.source.ratings, Lineage()
         self.guard = Guard(population)

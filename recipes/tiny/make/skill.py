@@ -5,16 +5,12 @@ Used to check the tiny base. The benchmarks by which results are compared live i
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from trl_populora.evaluation import grade
-from trl_populora.executor import Execution, Job
 from trl_populora.self_play.sampling import Sampler
-from trl_populora.tasks import Refusal, Task, TaskBuffer, TaskType
-
-
-RunMany = Callable[[Sequence[Job]], list[Execution]]
+from trl_populora.tasks import Referee, Refusal, Run, Task, TaskBuffer, TaskType
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def measure_proposing(
     member: str | None,
     task_types: Mapping[str, TaskType],
     references: TaskBuffer,
-    run_many: RunMany,
+    run_many: Run,
     *,
     proposals: int = 64,
     seed: int = 0,
@@ -66,19 +62,18 @@ def measure_proposing(
             shown.append(references.references(task_type.id, max(1, task_type.max_references), rng))
     prompts = [task_type.propose_prompt(known, rng) for task_type, known in zip(types, shown, strict=True)]
     texts = [completion.text for completion in sampler(prompts, [member] * len(prompts), seed=seed)]
-    drafts = [kind.parse_proposal(text, known) for kind, text, known in zip(types, texts, shown, strict=True)]
-    jobs = {i: types[i].proposal_job(draft) for i, draft in enumerate(drafts) if not isinstance(draft, Refusal)}
-    executions = dict(zip(jobs, run_many(list(jobs.values())), strict=True))
+    referee, names = Referee(task_types, run_many), [task_type.id for task_type in types]
+    verified = referee.verify(names, referee.parse(names, texts, shown))
     outcomes = {name: [] for name in task_types}
-    for i, draft in enumerate(drafts):
-        outcome = types[i].finish_proposal(draft, executions[i], author="probe") if i in executions else draft
-        outcomes[types[i].id].append((outcome, shown[i]))
+    for name, one, known in zip(names, verified, shown, strict=True):
+        outcome = one if isinstance(one, Refusal) else Task.create(name, one, author="probe")
+        outcomes[name].append((outcome, known))
     return {name: _summary(found) for name, found in outcomes.items()}
 
 
 def _summary(outcomes: Sequence[tuple[Task | Refusal, list[Task]]]) -> Proposing:
     valid = [(outcome, shown) for outcome, shown in outcomes if isinstance(outcome, Task)]
-    new = [task for task, shown in valid if task.program not in {reference.program for reference in shown}]
+    new = [task for task, shown in valid if task.payload.program not in {one.payload.program for one in shown}]
     reasons = Counter(outcome.reason for outcome, _ in outcomes if isinstance(outcome, Refusal))
     return Proposing(
         valid=len(valid) / len(outcomes),
@@ -93,7 +88,7 @@ def measure_solving(
     member: str | None,
     task_types: Mapping[str, TaskType],
     tasks: Sequence[Task],
-    run_many: RunMany,
+    run_many: Run,
     *,
     seed: int = 0,
 ) -> dict[str, float]:

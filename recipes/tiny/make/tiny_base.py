@@ -27,10 +27,10 @@ from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.lightning import Row, causal_lm_loss, collate
 from trl_populora.integrations.lightning.warm_start import learning_rate_factor
 from trl_populora.population import Population
-from trl_populora.tasks import TaskBuffer, seed_tasks, task_types
+from trl_populora.tasks import TaskBuffer, make_task_types
 
 from .skill import measure_proposing, measure_solving
-from .tiny_rows import HELD_OUT_FAMILIES, NUM_FUNCTION_INPUTS, TRAINED_FAMILIES, TinyExamples
+from .tiny_rows import HELD_OUT_FAMILIES, TASK_KWARGS, TRAINED_FAMILIES, TinyExamples
 
 
 logger = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ def measure(folder: Path, *, tasks: int = 256, proposals: int = 128) -> dict:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
     population = Population(AutoModelForCausalLM.from_pretrained(folder), lora, num_teachers=1, num_students=1)
-    types = task_types("compact", num_function_inputs=NUM_FUNCTION_INPUTS)
+    types = make_task_types(style="compact", kwargs=TASK_KWARGS)
     greedy, sampled = (
         TransformersSampler(population, tokenizer, max_completion_length=96, temperature=t, batch_size=128)
         for t in (0.0, 1.0)
@@ -210,8 +210,8 @@ def measure(folder: Path, *, tasks: int = 256, proposals: int = 128) -> dict:
     with Executor() as executor:
         for name, families in (("trained", TRAINED_FAMILIES), ("held_out", HELD_OUT_FAMILIES)):
             drawn = {"seed": MEASURING_SEED, "families": families}
-            held_out = held_out_tasks(types, tasks, num_function_inputs=NUM_FUNCTION_INPUTS, **drawn)
-            known = TaskBuffer(tasks=(task for kind in types for task in seed_tasks(type=kind, **drawn)))
+            held_out = held_out_tasks(types, tasks, **drawn)
+            known = TaskBuffer(types, tasks=(task for kind in types.values() for task in kind.seeds(256, **drawn)))
             arguments = (types, held_out, executor.run_many)
             written = measure_proposing(sampled, None, types, known, executor.run_many, proposals=proposals)
             results[name] = {

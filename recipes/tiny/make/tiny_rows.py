@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from trl_populora.integrations.lightning import Example, Row, encode
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.tasks import task_types
+from trl_populora.tasks import make_task_types
 
 
 # Pinned by name: families added later stay unseen. The other easy families are held out on purpose.
@@ -19,6 +19,7 @@ TRAINED_FAMILIES = tuple("add each keep total extreme reverse cut branch order c
 HELD_OUT_FAMILIES = ("two", "span", "yes_no", "letter_case")
 
 NUM_FUNCTION_INPUTS = 4
+TASK_KWARGS = {"code_f": {"num_inputs": NUM_FUNCTION_INPUTS}}
 SHARES = {
     ("solve", "code_o"): 0.50,
     ("solve", "code_i"): 0.13,
@@ -45,7 +46,7 @@ class TinyExamples:
         self.invalid_proposals, self.trivial_proposals = invalid_proposals, trivial_proposals
         self.spoilt = wrong_answers + invalid_proposals + trivial_proposals > 0
         self.rng = random.Random(f"{seed}/{self.spoilt}")
-        types = task_types("compact", num_function_inputs=NUM_FUNCTION_INPUTS)
+        types = make_task_types(style="compact", kwargs=TASK_KWARGS)
         self.seeds = SeedExamples(types, rng=self.rng, families=TRAINED_FAMILIES, references=512, seed=seed)
 
     def draw(self) -> Example:

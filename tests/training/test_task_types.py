@@ -1,0 +1,72 @@
+"""Task types in the trainer: given by name or made by the user, recorded, and made again by the commands."""
+
+import json
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from tests.adding import Adding
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from trl_populora.cli.runs import make_task_types, open_run
+from trl_populora.tasks import make_task_types as make
+from trl_populora.training import PopulationSelfPlayTrainer
+
+
+@dataclass(frozen=True)
+class Weighed(Adding):
+    id = "weighed"
+
+    by: object = None
+
+
+def trainer_with(config, task_types, **overrides):
+    return PopulationSelfPlayTrainer(
+        tiny_model(),
+        args=config(**overrides),
+        processing_class=tiny_tokenizer(),
+        peft_config=lora(),
+        task_types=task_types,
+    )
+
+
+def saved(trainer):
+    try:
+        trainer.train()
+        trainer.save_model()
+    finally:
+        trainer.close()
+    return open_run(trainer.args.output_dir, base="tiny")
+
+
+def test_types_of_a_user_train_and_can_be_made_again_from_the_run(config):
+    trainer = trainer_with(config, [Adding(largest=7), "code_o"], max_steps=2)
+    assert trainer.args.task_types == ["tests.adding:Adding", "code_o"]
+    assert trainer.args.task_kwargs["adding"]["largest"] == 7
+    assert {task.type for name in ("adding", "code_o") for task in trainer.source.buffer.tasks(name)} == {
+        "adding",
+        "code_o",
+    }
+    types = trainer.source.task_types
+    opened = saved(trainer)
+    assert make_task_types(opened) == types == {"adding": Adding(largest=7), "code_o": types["code_o"]}
+    assert types["code_o"].style == "compact"
+
+
+def test_names_in_the_settings_make_the_same_types(config):
+    args = config(task_types=["tests.adding:Adding"], task_kwargs={"adding": {"largest": 7}})
+    assert args.task_kwargs["adding"] == {"largest": 7}
+    assert make(args.task_types, kwargs=args.task_kwargs)["adding"] == Adding(largest=7)
+
+
+def test_what_cannot_be_written_down_is_said_when_the_run_is_opened(config):
+    opened = saved(trainer_with(config, [Weighed(by=object())], max_steps=1))
+    with open(os.path.join(opened.folder, "self_play.json"), encoding="utf-8") as file:
+        assert json.load(file)["source"]["task_types"]["kwargs"] == {"weighed": None}
+    with pytest.raises(ValueError, match=r"could not be recorded. Make it there again: task_types=\[Weighed\(...\)\]"):
+        make_task_types(opened)
+
+
+def test_types_without_teachers_are_refused(config):
+    with pytest.raises(ValueError, match="task_types needs teachers"):
+        trainer_with(config, [Adding()], num_teachers=0)

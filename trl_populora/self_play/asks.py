@@ -1,0 +1,80 @@
+"""What is asked of members in a round: the noun, the prompts that ask for proposals, and drawing the completions."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..tasks import Task, TaskBuffer, TaskType
+from .lengths import TokenLimits
+from .pairing import scheduled_type
+from .sampling import Completion, Message, Sampler
+from .settings import RoundSettings
+
+
+class Ask(NamedTuple):
+    """One prompt for one player.
+
+    Attributes:
+        player (`str`): Who it is to the sampler. name (`str`): Who it is in the record, if that differs.
+        type ([`TaskType`]): Type of the task to write, or of `task`.
+        prompt (`list[Message]`): Chat messages.
+        references (`Sequence[Task]`): What a proposer is shown. task (`Task`): What a solver has to solve.
+        opponent (`str` or `None`): Who wrote the task, if this attempt is a game.
+        slot (`int` or `None`): Proposal that a solver was given, or whose prompt a guest answers.
+        learns (`bool`): Whether the player may learn from it.
+    """
+
+    player: str
+    type: TaskType
+    prompt: list[Message]
+    references: Sequence[Task] = ()
+    task: Task | None = None
+    opponent: str | None = None
+    slot: int | None = None
+    name: str = ""
+    learns: bool = True
+
+    @property
+    def member(self) -> str:
+        return self.name or self.player
+
+
+def proposal_asks(
+    teachers: Sequence[str],
+    task_types: Mapping[str, TaskType],
+    buffer: TaskBuffer,
+    *,
+    round: int,
+    settings: RoundSettings,
+    lengths: TokenLimits | None,
+) -> Iterator[Ask]:
+    """G asks per teacher and prompt, by the schedule of types that all teachers share."""
+    types, P = list(task_types), settings.prompts_per_teacher
+    for teacher in teachers:
+        for p in range(P):
+            rng = random.Random(settings.seed_for(round, f"ask:{teacher}:{p}"))
+            task_type = task_types[scheduled_type(types, round=round, prompt=p, prompts_per_teacher=P)]
+            most = max(settings.num_references, task_type.min_references)
+            references = buffer.references(task_type.id, most, rng)
+            if lengths is None:
+                prompt = task_type.propose_prompt(references, rng)
+            else:
+                prompt, references = lengths.fit(task_type, references, buffer, rng)
+            yield from [Ask(teacher, task_type, prompt, references)] * settings.num_generations
+
+
+def solve_ask(player: str, task_type: TaskType, task: Task, **rest: object) -> Ask:
+    """The prompt that asks for a solution of a task."""
+    return Ask(player, task_type, task_type.solve_prompt(task), task=task, **rest)
+
+
+def draw(sampler: Sampler, asks: Sequence[Ask], seed: int) -> list[Completion]:
+    """One completion for each ask.
+
+    Raises:
+        ValueError: If the sampler returns another number of them.
+    """
+    written = sampler([ask.prompt for ask in asks], [ask.player for ask in asks], seed=seed)
+    if len(written) != len(asks):
+        raise ValueError(f"The sampler returned {len(written)} completions for {len(asks)} prompts.")
+    return written

@@ -1,0 +1,114 @@
+"""Who solves what: a round's pairings, the students' tasks, and extra attempts at tasks that nobody has solved."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..tasks import Task, TaskBuffer, TaskType
+from .asks import Ask, solve_ask
+from .pairing import Pairing, deal, pair
+from .ratings import Ratings
+from .records import Attempt, Proposal
+from .settings import RoundSettings
+
+
+def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: float) -> list[Pairing]:
+    """The round's pairings, some crossed. A teacher's prompts are dealt out among its students."""
+    rng = np.random.default_rng(settings.seed_for(round, "pair"))
+    pairs = pair(ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
+    return deal(
+        pairs,
+        ratings.teachers,
+        prompts=settings.prompts_per_teacher,
+        completions=settings.num_generations,
+        crossing=crossing,
+        rng=random.Random(settings.seed_for(round, "deal")),
+    )
+
+
+class Matchmaker:
+    """Gives students their tasks.
+
+    Args:
+        task_types (`Mapping[str, TaskType]`): Types in play. buffer ([`TaskBuffer`]): Stock of tasks.
+        settings ([`RoundSettings`]): Shape of a round.
+        students (`Sequence[str]`): Names of the students.
+        waiting (`Sequence[Task]`): Tasks of earlier rounds that nobody has solved, oldest first.
+        round (`int`): Number of the round.
+    """
+
+    def __init__(
+        self,
+        task_types: Mapping[str, TaskType],
+        buffer: TaskBuffer,
+        settings: RoundSettings,
+        students: Sequence[str],
+        *,
+        waiting: Sequence[Task],
+        round: int,
+    ):
+        self.task_types, self.buffer, self.settings = task_types, buffer, settings
+        self.students, self.round = students, round
+        playable = {task.id for name in {task.type for task in waiting} for task in buffer.in_play(name)}
+        # Without those that the buffer has given up.
+        self.open = [task for task in waiting if task.id in playable or task not in buffer]
+
+    def games(
+        self, proposals: Sequence[Proposal], pairings: Sequence[Pairing], instead: Mapping[int, int]
+    ) -> Iterator[Ask]:
+        """G attempts of every student at each of its tasks: what was proposed to it, or buffered tasks.
+
+        `instead` maps slots to other proposals that are given there.
+        """
+        slots: dict[str, list[int]] = {student: [] for student in self.students}
+        for pairing in pairings:
+            slots[pairing.student] += [instead.get(slot, slot) for slot in pairing.slots]
+        retry = list(self.open)
+        for student, own in slots.items():
+            for game in self._games_of(student, own, proposals, retry):
+                yield from [game] * self.settings.num_generations
+
+    def extra_games(
+        self, proposals: Sequence[Proposal], games: Sequence[Ask], attempts: Sequence[Attempt]
+    ) -> list[Ask]:
+        """Attempts at tasks that nobody has solved yet, dealt in turn to the students that have not tried them.
+
+        They only tell a hard task from an impossible one: members' rows stay as many, and nobody learns from these.
+        """
+        n = self.settings.extra_attempts
+        tried, solved = defaultdict(set), set()
+        for game, attempt in zip(games, attempts, strict=True):
+            tried[game.task.id].add(game.player)
+            if attempt.solved:
+                solved.add(game.task.id)
+        tasks = [*self.open, *(proposal.task for proposal in proposals if proposal.learned and proposal.valid)]
+        asks: list[Ask] = []
+        for i, task in enumerate({task.id: task for task in tasks if task.id not in solved}.values()):
+            students = [name for name in self.students if name not in tried[task.id]] or self.students
+            ask = solve_ask("", self.task_types[task.type], task, learns=False)
+            turn = (self.round + i) * n
+            asks += [ask._replace(player=students[(turn + k) % len(students)]) for k in range(n)]
+        return asks
+
+    def _games_of(
+        self, student: str, slots: list[int], proposals: Sequence[Proposal], retry: list[Task]
+    ) -> Iterator[Ask]:
+        """A student's tasks. Empty slots take tasks of `retry` first, and out of it, then others of the buffer."""
+        wanted: dict[str, int] = defaultdict(int)
+        for i in slots:
+            wanted[proposals[i].type] += proposals[i].task is None
+        rng = random.Random(self.settings.seed_for(self.round, f"fill:{student}"))
+        taken = {proposals[i].task.id for i in slots if proposals[i].task is not None}
+        fill = {}
+        for name, n in wanted.items():
+            again = [task for task in retry if task.type == name and task.id not in taken][:n]
+            retry[:] = [task for task in retry if task not in again]
+            others = self.buffer.fill(name, n - len(again), rng, exclude=taken | {task.id for task in again})
+            fill[name] = others + again
+        for i in slots:
+            task, opponent = proposals[i].task, proposals[i].member
+            if task is None:
+                task, opponent = fill[proposals[i].type].pop(), None
+            yield solve_ask(student, self.task_types[task.type], task, opponent=opponent, slot=i)

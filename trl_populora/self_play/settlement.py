@@ -1,0 +1,122 @@
+"""What came of a round: attempts, rewards of both roles, who learns from which rows, and outcomes for the ratings."""
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..tasks import INFRASTRUCTURE, Referee
+from .asks import Ask
+from .evidence import Outcome
+from .late import Row
+from .pairing import Pairing
+from .records import Attempt, Proposal
+from .rewards import RewardSettings, student_reward, teacher_reward
+from .sampling import Completion
+from .settings import RoundSettings
+
+
+def judge(
+    games: Sequence[Ask], answers: Sequence[Completion], *, referee: Referee, rewards: RewardSettings, group_size: int
+) -> list[Attempt]:
+    """What became of each answer. `group_size` answers of a student to one task share a group."""
+    verdicts = referee.judge([game.task for game in games], [completion.text for completion in answers])
+    attempts = []
+    for i, (game, completion, verdict) in enumerate(zip(games, answers, verdicts, strict=True)):
+        reward = student_reward(verdict.solved, well_formed=not verdict.refused, settings=rewards)
+        attempts.append(
+            Attempt(
+                game.member,
+                game.task,
+                completion.text,
+                group=i // group_size,
+                solved=verdict.solved,
+                refusal=verdict.refusal,
+                opponent=game.opponent,
+                reward=reward if game.learns and not verdict.spared else None,
+                tokens=len(completion.ids),
+                prompt_tokens=len(completion.prompt_ids),
+                learned=game.learns,
+            )
+        )
+    return attempts
+
+
+def choose(
+    attempts: Sequence[Attempt], students: Sequence[str], settings: RoundSettings, *, round: int
+) -> list[Attempt]:
+    """With `balance_rows`, P tasks of each student to learn from, drawn without a look at what came of them.
+
+    A teacher writes P groups of G rows; a student then learns from as many.
+    """
+    if not settings.balance_rows:
+        return list(attempts)
+    groups: dict[str, dict[int, None]] = {student: {} for student in students}
+    for attempt in attempts:
+        if attempt.learned:
+            groups[attempt.member][attempt.group] = None
+    chosen = set()
+    for student, own_groups in groups.items():
+        rng = random.Random(settings.seed_for(round, f"learn:{student}"))
+        chosen.update(rng.sample(list(own_groups), settings.prompts_per_teacher))
+    return [replace(one, learned=one.learned and one.group in chosen) for one in attempts]
+
+
+def solved_by_slot(games: Sequence[Ask], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
+    """Slot -> outcome of every attempt there at which the executor did not fail."""
+    solved: dict[int, list[bool]] = defaultdict(list)
+    for game, attempt in zip(games, attempts, strict=True):
+        if attempt.refusal != INFRASTRUCTURE:
+            solved[game.slot].append(attempt.solved)
+    return solved
+
+
+def reward_teachers(
+    proposals: Sequence[Proposal],
+    solved: Mapping[int, list[bool]],
+    solvable: Collection[str],
+    rewards: RewardSettings,
+) -> tuple[Proposal, ...]:
+    """Reward members' proposals by the solve rate of the student that each was given to.
+
+    `solvable` holds the ids of tasks that somebody solved in this round.
+    """
+    rewarded = []
+    for i, proposal in enumerate(proposals):
+        if proposal.refusal != INFRASTRUCTURE and (proposal.task is None or solved.get(i)):
+            solve_rate = None if proposal.task is None else float(np.mean(solved[i]))
+            elsewhere = proposal.task is not None and proposal.task.id in solvable
+            reward = teacher_reward(solve_rate, solved_elsewhere=elsewhere, settings=rewards)
+            proposal = replace(proposal, reward=reward, solve_rate=solve_rate)
+        rewarded.append(proposal)
+    return tuple(rewarded)
+
+
+def outcomes(
+    proposals: Sequence[Proposal], pairings: Sequence[Pairing], solved: Mapping[int, list[bool]], *, stake: int
+) -> Iterator[Outcome]:
+    """What members' ratings go by: crossed pairings are not rated, and filled-in tasks are no games.
+
+    A proposal that is not valid forfeits `stake` attempts.
+    """
+    for pairing in pairings:
+        for slot in () if pairing.crossed else pairing.slots:
+            proposal, wins = proposals[slot], solved.get(slot, [])
+            about = {"type": proposal.type, "prompt": proposal.group}
+            if proposal.task is not None:
+                yield Outcome(pairing.teacher, pairing.student, len(wins), sum(wins), **about)
+            elif proposal.refusal != INFRASTRUCTURE:
+                yield Outcome(pairing.teacher, pairing.student, stake, 0, **about, forfeit=True)
+
+
+def rows(
+    role: str, asks: Sequence[Ask], written: Sequence[Completion], items: Sequence[Proposal | Attempt]
+) -> list[Row]:
+    """The rows of one role to learn from, in the order of their prompts."""
+    return [
+        Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
+        for ask, completion, item in zip(asks, written, items, strict=True)
+        if item.learned
+    ]
