@@ -66,6 +66,8 @@ def scripted(game, *, valid=1.0, solved=0.5, seed=0, guest_teacher=None):
                 if task.payload.program == source.payload.program:
                     return task_type.propose_completion(task)
             return "no blocks here"
+        if task_type.id not in TYPES:
+            return task_type.propose_completion(task_type.generate(rng))
         task = code_draw(task_type.id, rng)
         family_of[task.payload.program] = task.author.removeprefix("seed:")
         return task_type.propose_completion(task)

@@ -285,6 +285,7 @@ LONG = 100_000
 HOSTILE = {
     "fractions": r"\frac{1}{" * 10_000 + "2" + "}" * 10_000,
     "fractions above": r"\frac{" * 40 + "1" + "}{2}" * 40,
+    "fewer fractions": r"\frac{" * 5 + "1" + "}{2}" * 5,
     "a tower": "10^{10^{10}}",
     "a tower of fives": "5^{5^{5^{5^5}}}",
     "a tower in a box of another": r"\dfrac{5^{\left(5^{\left(5^{\left(5^5\right)}\right)} - 4\right)} - 5}{16}",
@@ -331,6 +332,11 @@ def test_no_hostile_answer_is_right_or_spoils_another(run):
     assert set(honest) == {True} and set(verdicts[2 : 3 * len(HOSTILE) : 3]) == {False}
 
 
+def test_nests_of_brackets_are_no_numbers():
+    texts = [r"\frac{" * 11 + "1" + "}{2}" * 11, "{" * 11 + "7" + "}" * 11, "([{" * 4 + "7" + "}])" * 4]
+    assert judge_pairs([("7", text) for text in texts], nothing_runs) == [False] * 3
+
+
 def test_equal_answers_run_once_and_plain_ones_not_at_all():
     jobs = []
 
@@ -352,7 +358,7 @@ def test_a_batch_that_went_wrong_is_judged_again_one_by_one(run, monkeypatch):
         sizes.append([len(job.inputs) for job in jobs])
         return run(jobs)
 
-    pairs = [("1/2", HOSTILE["fractions above"])]
+    pairs = [("1/2", HOSTILE["sum"])]
     pairs += [("1/2", rf"\frac{{{n}}}{{{2 * n + n % 2}}}") for n in range(1, 14)]
     verdicts = judge_pairs(pairs, watched)
     assert verdicts == [False, *(n % 2 == 0 for n in range(1, 14))]

@@ -25,6 +25,7 @@ MAX_DENOMINATOR = 1_000
 MAX_DECIMALS = 4  # math-verify rounds decimals to six
 MAX_FLOAT = 10**8
 MAX_PLAIN = 64  # characters of a number that is compared here
+MAX_BRACKETS = 10  # opened in an answer: math-verify's parser takes exponential time in their depth
 
 BOX = "\\boxed"
 _PLAIN = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|[+-]?\.[0-9]+")
@@ -78,8 +79,10 @@ def last_box(text: str) -> str | None:
 
 
 def compare_plain(right: str, answer: str) -> bool | None:
-    """The verdict on an answer that is a plain decimal number. `None` for any other form, and for a number so near to
-    the right one that math-verify's rounding to six decimals matters."""
+    """The verdict on an answer that is a plain decimal number, or so full of brackets that it is none. `None` for any
+    other form, and for a number so near to the right one that math-verify's rounding to six decimals matters."""
+    if sum(map(answer.count, "([{")) > MAX_BRACKETS:
+        return False
     if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
         return None
     exact, given = Fraction(right), Fraction(answer.replace(",", ""))

@@ -76,7 +76,7 @@ def judge(numerator: int, denominator: int, answer: str) -> bool:
         `bool`: what `verify(right, answer)` says, and for a percentage what it says of one of its two readings.
     """
     right = Rational(numerator, denominator)
-    found = parse(f"${answer}$", (LatexExtractionConfig(),), fallback_mode="no_fallback", parsing_timeout=None)
+    found = parse(f"${answer}$", (LatexExtractionConfig(),), fallback_mode="no_fallback", parsing_timeout=0)
     readings = [reading for value in found for reading in _readings(value)]
     return any(verify(right, reading, timeout_seconds=None) for reading in readings)
 
