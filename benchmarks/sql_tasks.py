@@ -3,8 +3,8 @@
     python benchmarks/sql_tasks.py            # about a minute
     python benchmarks/sql_tasks.py --json     # prints the numbers as JSON in the last line
 
-Wall milliseconds are of the whole way through the executor, with all runs of a deterministic job. Its CPU is that of the
-first run or of the repetitions, whichever is more. Medians over the rounds.
+Wall milliseconds are of the whole way through the executor, with all runs of a deterministic job. Its CPU is that of
+the first run or of the repetitions, whichever is more. Medians over the rounds.
 """
 
 import argparse
@@ -12,12 +12,14 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Sequence
 
 from trl_populora.executor import Executor, Job
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.harness import MODULE
 from trl_populora.tasks.sql.tables import read_tables
 from trl_populora.tasks.sql.trials import trials
+from trl_populora.tasks.task import Answer, Draft
 
 
 def main() -> None:
@@ -46,7 +48,7 @@ def measure(rounds: int, count: int) -> dict[str, float]:
         executor.run_many([Job("def f(): return 1", ((),), deterministic=True, modules=(MODULE,))])
         start = time.perf_counter() - begin
 
-        def run(jobs: list[Job]) -> list:
+        def run(jobs: Sequence[Job]) -> list:
             executions = executor.run_many(jobs)
             note("verify, CPU of a run, ms", sum(execution.seconds for execution in executions))
             return executions
@@ -55,7 +57,8 @@ def measure(rounds: int, count: int) -> dict[str, float]:
             begin = time.process_time()
             tasks = kind.seeds(count, seed=round)
             note("draw a seed task, CPU, ms", time.process_time() - begin)
-            drafts = [kind.parse_proposal(kind.propose_completion(task), []) for task in tasks]
+            read = [kind.parse_proposal(kind.propose_completion(task), []) for task in tasks]
+            drafts = [draft for draft in read if isinstance(draft, Draft)]
             wall, own = time.perf_counter(), time.process_time()
             payloads = kind.verify(drafts, run)
             note("verify, wall, ms", time.perf_counter() - wall)
@@ -66,10 +69,11 @@ def measure(rounds: int, count: int) -> dict[str, float]:
             executor.run_many(nothing)
             note("a deterministic job that does nothing, wall, ms", time.perf_counter() - wall)
             begin = time.process_time()
-            answers = [kind.parse_answer(task, kind.solve_completion(task)) for task in tasks]
-            assert all(kind.judge(tasks, answers, run))
+            read = [kind.parse_answer(task, kind.solve_completion(task)) for task in tasks]
+            assert all(kind.judge(tasks, [answer for answer in read if isinstance(answer, Answer)], run))
             note("judge an answer, CPU, ms", time.process_time() - begin)
-            note("runs of the query for a proposal", sum(len(trials(read_tables(t.payload.tables))) for t in tasks) / 1000)
+            runs = sum(len(trials(read_tables(task.payload.tables))) for task in tasks)
+            note("trials of a proposal", runs / 1000)
     return {"start of the fork servers, s": start} | {name: statistics.median(each) for name, each in spent.items()}
 
 

@@ -66,8 +66,7 @@ def solved(task, text):
         ),
         ("SELECT count(*) FROM t, u", False, ((9,),)),
         (
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) "
-            "SELECT i, b FROM n JOIN t ON t.a = n.i JOIN u USING (a) WHERE c IS NULL",
+            "WITH n(i) AS (SELECT a + 1 FROM t) SELECT i, b FROM n JOIN t ON t.a = n.i JOIN u USING (a)",
             False,
             ((3, "y"),),
         ),
@@ -89,6 +88,8 @@ NOT_ALLOWED = [
     "SELECT count(*) FROM pragma_database_list, t, u", "SELECT count(*) FROM t, u, json_each('[1]')",
     "SELECT * FROM json_each('[1]'), t, u",
     "SELECT * FROM pragma_table_info('t'), u", "SELECT * FROM pragma_database_list, t, u",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT i FROM n, t, u",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n, t, u",
     "WITH x AS (SELECT 1) INSERT INTO t SELECT 1, 'x'", "WITH x AS (SELECT 1) DELETE FROM t",
     "WITH x AS (SELECT 1) UPDATE t SET a = 1", "SELECT b FROM t WHERE b MATCH 'x'", "SELECT * FROM dbstat, t, u",
 ]  # fmt: skip
@@ -130,10 +131,7 @@ def test_sqlite_refuses_what_is_not_on_the_lists(query, run):
         ("SELECT replace(replace(b, 'y', '" + "y" * 300 + "'), 'y', '" + "y" * 300 + "') FROM t, u", "sql_error"),
         ("SELECT " + "(" * 300 + "t.a" + ")" * 300 + " FROM t, u", "sql_error"),
         ("SELECT " + "+ " * 300 + "t.a FROM t, u", "sql_error"),
-        (
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n, t, u",
-            "too_many_steps",
-        ),
+        ("SELECT count(*) FROM t AS q, t AS r, t AS s, t AS t, u AS u, u AS v, u AS w", "too_many_steps"),
         ("SELECT count(*) FROM " + ", ".join(f"t AS t{i}" for i in range(40)) + ", u", "too_many_steps"),
         ("SELECT t.* , u.* FROM t, u, t AS v, u AS w, t AS x", "too_large"),
         ("PRAGMA table_info(t)", "not_a_query"),

@@ -94,7 +94,7 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() in FUNCTIONS
         else:
-            allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE)
+            allowed = action == sqlite3.SQLITE_SELECT  # no recursion: a loop is a program, for other types
         if not allowed:
             denied.append(" ".join(name for name in (first, second) if name) or "the statement")
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

@@ -56,8 +56,8 @@ def _rules(limits: Sql) -> str:
             "Rules:",
             f"- At most {limits.max_tables} tables, {limits.max_rows} rows in all and {MAX_COLUMNS} columns in each. "
             "Columns are INTEGER, REAL or TEXT. A cell is such a value or NULL, never empty; text holds no bar.",
-            "- One statement that starts with SELECT or WITH. Names are plain words without quotes. There are no "
-            "parameters. CAST knows INTEGER, REAL, TEXT and NUMERIC.",
+            "- One statement that starts with SELECT or WITH, without recursion. Names are plain words, not quoted. "
+            "There are no parameters. CAST knows INTEGER, REAL, TEXT and NUMERIC.",
             f"- It may call only these functions: {', '.join(sorted(FUNCTIONS))}. Dates are texts such as "
             "2024-05-31; compare them, or take parts of them by substr.",
             "- The result is not empty and depends on the rows of every table. It does not depend on the order "

@@ -36,7 +36,7 @@ NOT_NAMES = (KEYWORDS - set("action first groups key last match plan query range
 CLAUSES = {
     "where": "where", "group": "group", "having": "having", "order": "order", "limit": "limit", "offset": "limit",
     "distinct": "distinct", "case": "case", "union": "set", "intersect": "set", "except": "set", "over": "window",
-    "with": "with", "recursive": "recursive", "exists": "exists", "in": "in",
+    "with": "with", "exists": "exists", "in": "in",
 }  # fmt: skip
 """Word -> the clause that it shows."""
 

@@ -76,7 +76,7 @@ class Sql(TaskType):
         max_rows (`int`, *optional*, defaults to `40`): Rows of all tables together.
         max_steps (`int`, *optional*, defaults to `2000`):
             Instructions of SQLite's virtual machine that a query may take. It bounds the work of whoever has to find
-            the result by thought: a loop over thousands of numbers is no question about SQL.
+            the result by thought.
     """
 
     id: ClassVar[str] = "sql"
@@ -87,7 +87,7 @@ class Sql(TaskType):
         "no_query": "no query block, or an empty one",
         "not_a_query": "a query that is not one SELECT of plain words, numbers, texts and signs",
         "sql_error": "SQLite refuses the query",
-        "not_allowed": "the query reads something else than its tables, or calls a function that is not allowed",
+        "not_allowed": "the query reads something else than its tables, recurses, or calls a function off the list",
         "too_many_steps": "the query takes too many steps",
         "empty_result": "the result has no rows",
         "row_order": "the result depends on the order in which rows are stored",
@@ -245,12 +245,16 @@ class Sql(TaskType):
         measures = {"tables": len(tables), "rows": sum(len(table.rows) for table in tables), **measure(tokens)}
         # From the simplest task to a page of SQL (our choice).
         point = (
-            (math.log(len(tokens)) - math.log(4)) / math.log(60),
-            (measures["tables"] - 1 + measures["joins"]) / 6,
-            measures["clauses"] / 8,
-            measures["nesting"] / 4,
+            _share(math.log(len(tokens) / 4) / math.log(60)),
+            _share((measures["tables"] - 1 + measures["joins"]) / 6),
+            _share(measures["clauses"] / 8),
+            _share(measures["nesting"] / 4),
         )
-        return Features(measures, self.id, tuple(min(1.0, max(0.0, x)) for x in point))
+        return Features(measures, self.id, point)
 
     def key(self, payload: SqlTask) -> str:
         return task_key(read_tables(payload.tables), payload.query)
+
+
+def _share(value: float) -> float:
+    return min(1.0, max(0.0, value))

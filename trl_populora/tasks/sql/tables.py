@@ -100,7 +100,7 @@ def check_cell(cell: object) -> Cell:
         if cell.upper() == "NULL":
             raise ValueError("a text that reads NULL cannot be told from NULL")
         return cell
-    if type(cell) not in (int, float) or not abs(cell) < 10**MAX_DIGITS:
+    if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not abs(cell) < 10**MAX_DIGITS:
         raise ValueError(f"a number has at most {MAX_DIGITS} digits before its point, got {str(cell)[:40]}")
     settled = settle(cell)
     if type(settled) is float and settled != round(settled, MAX_DECIMALS):
