@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .evolution import OPERATORS
     from .executor import Executor, Limits
+    from .generation import Sampler
     from .population import Member, Population
     from .self_play import Rating, Ratings
     from .tasks import Task, TaskType, make_task_types
@@ -28,6 +29,7 @@ _ROOMS = {
     "PopulationSelfPlayTrainer": "training",
     "Rating": "self_play",
     "Ratings": "self_play",
+    "Sampler": "generation",
     "Task": "tasks",
     "TaskType": "tasks",
     "make_task_types": "tasks",
@@ -43,6 +45,7 @@ __all__ = [
     "PopulationSelfPlayTrainer",
     "Rating",
     "Ratings",
+    "Sampler",
     "Task",
     "TaskType",
     "__version__",

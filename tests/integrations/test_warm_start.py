@@ -144,11 +144,11 @@ def test_examples_are_valid_proposals_and_right_answers(style, tokenizer):
             answer = kind.parse_answer(task, example.completion)
             assert not isinstance(answer, Refusal)
             if type_id == "code_o":
-                assert kind.judge(task, answer, None)
+                assert kind.judge([task], [answer], list) == [True]
             example, task = drawn("propose")
             draft = kind.parse_proposal(example.completion, [task] if type_id == "code_f" else [])
             assert not isinstance(draft, Refusal), draft
-            assert draft.program == task.payload.program
+            assert draft.content.program == task.payload.program
             text = example.messages[-1]["content"]
             shown.append((task.payload.program in text) == (type_id == "code_f") or type_id != "code_f")
             assert "def f" in text  # a reference, or the program that a code_f proposal is about

@@ -78,7 +78,7 @@ def propose(opened, types, name: str, teacher: str, *, sampler, executor, option
         print(f"\nNone of {options.proposals} proposals is valid; try --seed or --proposals.")
         return None
     show(f"{teacher} proposed", chosen[1])
-    show("a right answer", task_type.solve_completion(chosen[0]))
+    show("verified", task_type.describe(chosen[0]))
     return chosen[0]
 
 

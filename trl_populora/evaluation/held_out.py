@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..self_play.sampling import Sampler
+from ..self_play.sampling import SampleFunc
 from ..tasks import Run, Task, TaskType, Verdict, families_of
 from .grading import grade
 
@@ -59,7 +59,7 @@ def held_out_tasks(
 
 def evaluate_members(
     members: Sequence[str],
-    sampler: Sampler,
+    sampler: SampleFunc,
     tasks: Sequence[Task],
     *,
     task_types: Mapping[str, TaskType],
@@ -70,7 +70,7 @@ def evaluate_members(
 
     Args:
         members (`Sequence[str]`): Names, as the sampler knows them.
-        sampler ([`Sampler`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
+        sampler ([`SampleFunc`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
         tasks (`Sequence[Task]`): At least one.
         task_types (`Mapping[str, TaskType]`): Types by id; they word the prompts.
         run_many (`Run`): Runs programs: `Executor.run_many`.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..tasks import Task, TaskBuffer, TaskType
 from .lengths import TokenLimits
 from .pairing import scheduled_type
-from .sampling import Completion, Message, Sampler
+from .sampling import Completion, Message, SampleFunc
 from .settings import RoundSettings
 
 
@@ -68,7 +68,7 @@ def solve_ask(player: str, task_type: TaskType, task: Task, **rest: object) -> A
     return Ask(player, task_type, task_type.solve_prompt(task), task=task, **rest)
 
 
-def draw(sampler: Sampler, asks: Sequence[Ask], seed: int) -> list[Completion]:
+def draw(sampler: SampleFunc, asks: Sequence[Ask], seed: int) -> list[Completion]:
     """One completion for each ask.
 
     Raises:

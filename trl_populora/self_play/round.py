@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
 from .asks import Ask, draw, proposal_asks
-from .evidence import Outcome
 from .guests import Crossing
 from .late import LateRewards, Row
 from .lengths import TokenLimits
 from .matching import Matchmaker, pair_up
-from .pairing import check_deal
+from .pairing import Pairing, check_deal
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
-from .sampling import Sampler
+from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
-from .settlement import choose, judge, outcomes, reward_teachers, rows, solved_by_slot
+from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
 from .verification import verify
 
 
@@ -78,7 +77,7 @@ class SelfPlay:
 
     def play(
         self,
-        sampler: Sampler,
+        sampler: SampleFunc,
         *,
         round: int,
         step: int,
@@ -122,32 +121,44 @@ class SelfPlay:
         if settings.extra_attempts:
             with clock("extra"):
                 extra = self._try(sampler, matchmaker.extra_games(proposals, games, attempts), referee, round)
-        tried = [one for one in (*attempts, *extra) if one.refusal != INFRASTRUCTURE]
-        solvable = {one.task.id for one in tried if one.solved}
-        self.late.note(solvable)
-        solved = solved_by_slot(games, attempts)
-        rewarded = reward_teachers(proposals[:own], solved, solvable, settings.rewards)
-        results = list(outcomes(proposals, pairings, solved, stake=G))
-        self._remember(results, rewarded, tried)
-        record = RoundRecord(
-            round,
-            step,
-            rewarded,
-            tuple(attempts[:learning]),
-            tally(results),
-            proposals[own:],
-            tuple(attempts[learning:]),
-            tuple(extra),
+        wrote, answered = _Phase(asks, written, proposals, own), _Phase(games, answers, attempts, learning)
+        record = self._settle(RoundRecord(round, step, extra_attempts=tuple(extra)), wrote, answered, pairings)
+        learned = answered.rows("student", record.attempts)
+        taught, late = self.late.exchange(
+            round, wrote.rows("teacher", record.proposals), record.proposals, versions or {}
         )
-        taught = rows("teacher", asks[:own], written[:own], rewarded)
-        learned = rows("student", games[:learning], answers[:learning], record.attempts)
-        taught, late = self.late.exchange(round, taught, record.proposals, versions or {})
         if self.late.rounds:
             waiting = tuple(replace(one, learned=False) for one in record.proposals)
             record = replace(record, proposals=waiting, late_proposals=late)
         return PlayedRound(record, taught + learned, clock.seconds)
 
-    def _try(self, sampler: Sampler, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
+    def _settle(
+        self, record: RoundRecord, wrote: "_Phase", answered: "_Phase", pairings: Sequence[Pairing]
+    ) -> RoundRecord:
+        """Reward teachers, update ratings, buffer and waiting rewards, and complete the record."""
+        proposals, attempts, own = wrote.items, answered.items, wrote.own
+        tried = [one for one in (*attempts, *record.extra_attempts) if one.refusal != INFRASTRUCTURE]
+        solvable = {one.task.id for one in tried if one.solved}
+        self.late.note(solvable)
+        solved = solved_by_slot(answered.asks, attempts)
+        rewarded = reward_teachers(proposals[:own], solved, solvable, self.settings.rewards)
+        results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
+        self.ratings.update(results)
+        for proposal in rewarded:
+            if proposal.task is not None:
+                self.buffer.add(proposal.task)
+        for one in tried:
+            self.buffer.count(one.task, solved=one.solved)
+        return replace(
+            record,
+            proposals=rewarded,
+            attempts=tuple(attempts[: answered.own]),
+            matches=tally(results),
+            guest_proposals=tuple(proposals[own:]),
+            guest_attempts=tuple(attempts[answered.own :]),
+        )
+
+    def _try(self, sampler: SampleFunc, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
         """Extra attempts."""
         if not games:
             return []
@@ -155,14 +166,22 @@ class SelfPlay:
         size = self.settings.extra_attempts
         return judge(games, answers, referee=referee, rewards=self.settings.rewards, group_size=size)
 
-    def _remember(self, results: list[Outcome], proposals: Sequence[Proposal], tried: Sequence[Attempt]) -> None:
-        """Ratings, new tasks of the buffer, and the attempts at its tasks."""
-        self.ratings.update(results)
-        for proposal in proposals:
-            if proposal.task is not None:
-                self.buffer.add(proposal.task)
-        for one in tried:
-            self.buffer.count(one.task, solved=one.solved)
+
+class _Phase(NamedTuple):
+    """What was asked, written, and became of it; the first `own` are members'."""
+
+    asks: Sequence[Ask]
+    written: Sequence[Completion]
+    items: Sequence[Proposal | Attempt]
+    own: int
+
+    def rows(self, role: str, settled: Sequence[Proposal | Attempt]) -> list[Row]:
+        """The rows of one role to learn from, in the order of their prompts."""
+        return [
+            Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
+            for ask, completion, item in zip(self.asks[: self.own], self.written[: self.own], settled, strict=True)
+            if item.learned
+        ]
 
 
 class _Clock:

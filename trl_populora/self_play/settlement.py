@@ -10,7 +10,6 @@ import numpy as np
 from ..tasks import INFRASTRUCTURE, Referee
 from .asks import Ask
 from .evidence import Outcome
-from .late import Row
 from .pairing import Pairing
 from .records import Attempt, Proposal
 from .rewards import RewardSettings, student_reward, teacher_reward
@@ -109,14 +108,3 @@ def outcomes(
                 yield Outcome(pairing.teacher, pairing.student, len(wins), sum(wins), **about)
             elif proposal.refusal != INFRASTRUCTURE:
                 yield Outcome(pairing.teacher, pairing.student, stake, 0, **about, forfeit=True)
-
-
-def rows(
-    role: str, asks: Sequence[Ask], written: Sequence[Completion], items: Sequence[Proposal | Attempt]
-) -> list[Row]:
-    """The rows of one role to learn from, in the order of their prompts."""
-    return [
-        Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-        for ask, completion, item in zip(asks, written, items, strict=True)
-        if item.learned
-    ]

@@ -154,6 +154,10 @@ class TaskType(ABC):
         """A key that payloads share only if they are the same task; by default only equal payloads do."""
         return content_id(self.id, payload)
 
+    def describe(self, task: Task) -> str:
+        """What was found to be right about a task, for people; a right answer, by default."""
+        return self.solve_completion(task)
+
     def size(self, task: Task) -> int:
         """How long a task is as a reference, in any unit: the shortest is shown where prompts must be short."""
         return sum(len(message["content"]) for message in self.solve_prompt(task))

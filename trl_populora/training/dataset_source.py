@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import Sampler as IndexSampler
 
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary, mean
+from ..generation import Sampler
 from ..population import Population
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
@@ -29,14 +30,14 @@ class DatasetSource:
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
         population ([`Population`]): Members, students only.
-        sampler (`Sampler`): Draws completions.
+        sampler ([`Sampler`]): Draws completions.
         ranks ([`Ranks`]): Processes that share the work.
     """
 
     columns: dict[str, type] = {}
     hall = None  # of champions: nobody plays here
 
-    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
+    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks):
         self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks
         self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
         self._members: list[str] = []
@@ -146,7 +147,7 @@ class DatasetSource:
         """Nothing to end."""
 
 
-class PromptSampler(Sampler[int]):
+class PromptSampler(IndexSampler[int]):
     """TRL's order of prompts, but a function of (seed, epoch): a resumed run sees what it would have seen.
 
     Args:

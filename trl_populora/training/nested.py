@@ -55,7 +55,7 @@ def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
     whole = {}
     for name, kind in kinds.items():
         own = given.get(name)
-        without = tuple(one for one in COMMON if one not in (own or {}))
+        without = tuple(one for one in COMMON if not isinstance(own, Mapping) or one not in own)
         whole[name] = _complete(Nested(kind, without), own, setting=f"task_kwargs.{name}")
     return whole
 

@@ -10,6 +10,7 @@ from typing import Any
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
+from ..generation import Sampler
 from ..population import Population
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
@@ -27,7 +28,7 @@ class SelfPlaySource:
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
         population ([`Population`]): Members.
-        sampler (`Sampler`): Draws completions.
+        sampler ([`Sampler`]): Draws completions.
         ranks ([`Ranks`]): Processes that share the work.
         task_types (`Sequence[str | TaskType]`, *optional*): Types in play instead of those of the settings.
 
@@ -35,7 +36,7 @@ class SelfPlaySource:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
         self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
-        sampler (`Sampler`): Draws completions. observer ([`Observer`]): Sums rounds up.
+        sampler ([`Sampler`]): Draws completions. observer ([`Observer`]): Sums rounds up.
         hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
     """
 
@@ -45,7 +46,7 @@ class SelfPlaySource:
         self,
         args: PopulationSelfPlayConfig,
         population: Population,
-        sampler,
+        sampler: Sampler,
         ranks: Ranks,
         task_types: Sequence[str | TaskType] | None = None,
     ):
@@ -209,7 +210,7 @@ def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: 
     return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
 
 
-def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
+def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:
     """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
 
     Raises:

@@ -20,6 +20,7 @@ from trl import GRPOTrainer
 
 from ..diagnostics import RoundSummary
 from ..evolution import Lineage
+from ..generation import Sampler, SamplerFactory
 from ..population import Population
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import TaskType
@@ -31,7 +32,6 @@ from .construction import (
     make_datasets,
     make_population,
     make_reward_functions,
-    make_sampler,
     make_source,
     plain_settings,
     refuse_arguments,
@@ -41,6 +41,7 @@ from .guard import Guard
 from .ranks import Ranks
 from .resize import adopt, adopt_optimizer
 from .run_folder import RunFolder
+from .samplers import check_sampler, make_sampler
 from .sharding import average_gradients, leave_unwrapped
 from .state import load_hall, load_state, read_state, save_state
 from .supported import TOKEN_LOSSES
@@ -78,6 +79,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
+        sampler (`type[Sampler]` or `Callable`, *optional*):
+            Who draws completions, in place of `use_vllm`: a subclass of [`Sampler`], or a function `(population,
+            tokenizer, accelerator, args) -> Sampler` (docs/samplers.md). Default: the training model itself.
 
     The other arguments are those of [`~trl.GRPOTrainer`]. A population takes no tools, environments, rollout function
     or optimizer.
@@ -114,9 +118,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         *,
         task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
+        sampler: type[Sampler] | SamplerFactory | None = None,
     ):
         if task_types is not None and not getattr(args, "num_teachers", 0):
             raise ValueError("task_types needs teachers: pass a PopulationSelfPlayConfig with some, or leave it out.")
+        check_sampler(sampler, args)
         if not isinstance(args, PopulationSelfPlayConfig):
             if on_round is not None:
                 raise ValueError("on_round needs a population: pass a PopulationSelfPlayConfig, or leave it out.")
@@ -164,7 +170,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
                 callbacks,
                 optimizers,
             )
-        self.beta, self.use_vllm = args.beta, args.use_vllm
+        self.beta = args.beta
         self.population, self.on_round = population, on_round
         self.base_model_name = population.base_model.config._name_or_path
         self.ref_model = population.base_model if args.beta else None
@@ -172,8 +178,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if args.shard_base:
             leave_unwrapped(self.model, self.accelerator)
         self.ranks = Ranks(self.accelerator)
-        sampler = make_sampler(args, population, self._tokenizer, self.accelerator)
-        self.source = make_source(args, population, sampler, self.ranks, task_types)
+        drawing = make_sampler(sampler, args, population, self._tokenizer, self.accelerator)
+        self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
+        self.source = make_source(args, population, drawing, self.ranks, task_types)
         self.rollout_func = self.source.rollout
         self.ratings, self.lineage = self.source.ratings, Lineage()
         self.guard = Guard(population)

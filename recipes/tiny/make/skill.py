@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from trl_populora.evaluation import grade
-from trl_populora.self_play.sampling import Sampler
+from trl_populora.self_play.sampling import SampleFunc
 from trl_populora.tasks import Referee, Refusal, Run, Task, TaskBuffer, TaskType
 
 
@@ -34,7 +34,7 @@ class Proposing:
 
 
 def measure_proposing(
-    sampler: Sampler,
+    sampler: SampleFunc,
     member: str | None,
     task_types: Mapping[str, TaskType],
     references: TaskBuffer,
@@ -46,7 +46,7 @@ def measure_proposing(
     """Proposals of one member (`None`: the base), each to references of its own.
 
     Args:
-        sampler ([`Sampler`]): How members sample, usually at temperature 1.
+        sampler ([`SampleFunc`]): How members sample, usually at temperature 1.
         references ([`TaskBuffer`]): What proposal prompts draw on.
         proposals (`int`): Proposals per task type.
         seed (`int`): Seed of references and sampling.
@@ -84,7 +84,7 @@ def _summary(outcomes: Sequence[tuple[Task | Refusal, list[Task]]]) -> Proposing
 
 
 def measure_solving(
-    sampler: Sampler,
+    sampler: SampleFunc,
     member: str | None,
     task_types: Mapping[str, TaskType],
     tasks: Sequence[Task],

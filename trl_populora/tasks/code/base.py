@@ -182,6 +182,9 @@ class CodeType(TaskType):
     def key(self, payload: CodePayload) -> str:
         return task_key(self.id, payload.program, payload.inputs)
 
+    def describe(self, task: Task) -> str:
+        return "\n".join(f"f({given}) = {result}" for given, result in task.payload.pairs)
+
     def size(self, task: Task) -> int:
         return len(task.payload.program)
 
