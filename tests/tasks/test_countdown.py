@@ -9,7 +9,7 @@ import pytest
 
 from trl_populora.tasks.countdown import FAMILY_SIZES, MAX_DEPTH, Countdown, read_expression
 from trl_populora.tasks.parsing import fence
-from trl_populora.tasks.task import Answer, Draft, Refusal
+from trl_populora.tasks.task import Answer, Draft, Refusal, Task
 
 
 def nothing_runs(jobs):
@@ -22,9 +22,8 @@ def propose(text, references=(), **settings):
     return draft if isinstance(draft, Refusal) else kind.verify([draft], nothing_runs)[0]
 
 
-def task_of(text, **settings):
-    kind = Countdown(**settings)
-    return kind._task(read_expression(text), "test")
+def task_of(text):
+    return Task.create("countdown", Countdown().puzzle(read_expression(text)))
 
 
 def solved(task, text):

@@ -123,17 +123,16 @@ class Countdown(TaskType):
         expression = _read(completion)
         if isinstance(expression, Refusal):
             return expression
-        refusal = self.check_puzzle(expression)
-        if refusal is not None:
-            return refusal
-        puzzle = _puzzle(expression)
+        puzzle = self.puzzle(expression)
+        if isinstance(puzzle, Refusal):
+            return puzzle
         key = self.key(puzzle)
         if any(self.key(task.payload) == key for task in references):
             return Refusal("duplicate", "repeats a reference")
         return Draft(key, puzzle)
 
-    def check_puzzle(self, expression: Expression) -> Refusal | None:
-        """Why an expression makes no puzzle under these settings, or `None` if it does."""
+    def puzzle(self, expression: Expression) -> CountdownPuzzle | Refusal:
+        """The puzzle that an expression is the solution of, or why it is none under these settings."""
         count, value = len(expression.numbers), expression.value
         if not self.min_numbers <= count <= self.max_numbers:
             return Refusal("number_count", f"{count} numbers; {self.min_numbers} to {self.max_numbers} are wanted")
@@ -144,7 +143,7 @@ class Countdown(TaskType):
             return Refusal("target_range", f"the value is {'undefined' if value is None else value}; {wanted}")
         if value in expression.parts:
             return Refusal("trivial", f"a part of the expression has the value {value} already")
-        return None
+        return CountdownPuzzle(tuple(sorted(expression.numbers)), int(value), expression.text)
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
         return [draft.content for draft in drafts]  # all was decided when they were parsed
@@ -190,12 +189,14 @@ class Countdown(TaskType):
             raise ValueError(f"families must hold one of {allowed}, which these settings allow, got {families}")
         while True:
             family = rng.choice(chosen)
-            expression = self._draw(rng, FAMILY_SIZES[family])
-            if self.check_puzzle(expression) is None:
-                return self._task(expression, family)
+            puzzle = self.puzzle(self._draw(rng, FAMILY_SIZES[family]))
+            if isinstance(puzzle, CountdownPuzzle):
+                return Task.create(self.id, puzzle, author=f"seed:{family}")
 
     def simplest(self) -> Task:
-        return self._task(read_expression(" + ".join(map(str, range(1, self.min_numbers + 1)))), "simplest")
+        numbers = tuple(range(1, self.min_numbers + 1))
+        puzzle = CountdownPuzzle(numbers, sum(numbers), " + ".join(map(str, numbers)))
+        return Task.create(self.id, puzzle, author="seed:simplest")
 
     def features(self, task: Task) -> Features | None:
         try:
@@ -205,20 +206,13 @@ class Countdown(TaskType):
         products = sum(character in "*/" for character in solution.text)
         detours = sum(part is None or part.denominator != 1 or part < 0 for part in solution.parts)
         count, most = len(solution.numbers), max(FAMILY_SIZES.values())
-        place = (
-            (count - 2) / (most - 2),
-            (solution.depth - 1) / (most - 2),
-            products / max(1, count - 1),
-            math.log(max(1, task.payload.target)) / math.log(1000),
-        )
+        size = min(1.0, math.log(max(1, task.payload.target)) / math.log(1000))
+        point = ((count - 2) / (most - 2), (solution.depth - 1) / (most - 2), products / (count - 1), size)
         measures = {"numbers": count, "depth": solution.depth, "products": products, "detours": detours}
-        return Features(measures, self.id, tuple(min(1.0, max(0.0, x)) for x in place))
+        return Features(measures, self.id, point)
 
     def key(self, payload: CountdownPuzzle) -> str:
         return f"{self.id} {' '.join(map(str, payload.numbers))} = {payload.target}"
-
-    def _task(self, expression: Expression, family: str) -> Task:
-        return Task.create(self.id, _puzzle(expression), author=f"seed:{family}")
 
     def _draw(self, rng: random.Random, count: int) -> Expression:
         """Joins random numbers two by two until one expression is left. Values on the way are whole and above 0."""
@@ -226,17 +220,13 @@ class Countdown(TaskType):
         pool = [_number(rng.randint(1, limit)) for limit in rng.choices(limits, k=count)]
         while len(pool) > 1:
             rng.shuffle(pool)
-            small, large = sorted((pool.pop(), pool.pop()), key=lambda expression: expression.value)
-            a, b = large.value, small.value
+            small, large = sorted((pool.pop(), pool.pop()), key=lambda one: one.value or 0)
+            a, b = large.value or 0, small.value or 0  # there is always a value
             possible = "+" + "-" * (a > b)
             if b > 1:
                 possible += "*" * (a * b <= self.largest_target) + "/" * (a % b == 0)
             pool.append(_join(large, rng.choice(possible), small))
         return pool[0]
-
-
-def _puzzle(expression: Expression) -> CountdownPuzzle:
-    return CountdownPuzzle(tuple(sorted(expression.numbers)), int(expression.value), expression.text)
 
 
 def read_expression(text: str) -> Expression:

@@ -60,14 +60,12 @@ def check_declaration(task_type: TaskType) -> None:
     """The class attributes, and that settings are checked."""
     cls = type(task_type)
     assert isinstance(task_type, TaskType), f"{cls.__qualname__} is no TaskType"
-    frozen = dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and "__dataclass_params__" in vars(cls)
-    assert frozen, f"{cls.__qualname__} must be decorated with @dataclass(frozen=True)"
+    assert _is_frozen(cls), f"{cls.__qualname__} must be decorated with @dataclass(frozen=True)"
     named = isinstance(task_type.id, str) and re.fullmatch("[a-z][a-z0-9_]*", task_type.id)
     assert named, f"id must be lower-case letters, digits and _, for names of files and metrics; got {task_type.id!r}"
     kind = task_type.payload
     assert isinstance(kind, type) and issubclass(kind, Payload), f"payload must be a subclass of Payload, got {kind!r}"
-    frozen = "__dataclass_params__" in vars(kind) and kind.__dataclass_params__.frozen
-    assert frozen, f"{kind.__qualname__} must be decorated with @dataclass(frozen=True)"
+    assert _is_frozen(kind), f"{kind.__qualname__} must be decorated with @dataclass(frozen=True)"
     for name, meaning in task_type.reasons.items():
         assert name and meaning and isinstance(meaning, str), f"reasons[{name!r}] must say what it means"
     try:
@@ -174,7 +172,7 @@ def check_proposals(task_type: TaskType, tasks: Sequence[Task], run: Run) -> Non
 
 def check_answers(task_type: TaskType, tasks: Sequence[Task], run: Run) -> None:
     """The right answer is right, those to other tasks are not all right, in a batch as alone."""
-    answers = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
+    answers = _answers(task_type, tasks)
     judged = task_type.judge(tasks, answers, run)
     for task, result in zip(tasks, judged, strict=True):
         assert result is True, f"the right answer to {task!r} was judged {result!r}"
@@ -191,7 +189,7 @@ def check_failing_executor(task_type: TaskType, tasks: Sequence[Task]) -> None:
     for task, result in zip(tasks, task_type.verify(_drafts(task_type, tasks), no_execution), strict=True):
         spared = isinstance(result, Refusal) and is_spared(result)
         assert spared or result == task.payload, f"verify with a failing executor gave {result!r} for {task!r}"
-    answers = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
+    answers = _answers(task_type, tasks)
     for task, result in zip(tasks, task_type.judge(tasks, answers, no_execution), strict=True):
         spared = isinstance(result, Refusal) and is_spared(result)
         assert spared or result is True, f"judge with a failing executor gave {result!r} for the answer to {task!r}"
@@ -216,11 +214,23 @@ def check_hostile_text(task_type: TaskType, tasks: Sequence[Task], run: Run) -> 
             assert result is not True, f"{ascii(text[:60])} is judged a right answer to {task!r}"
 
 
+def _is_frozen(cls: type) -> bool:
+    """Whether a class itself, not only a parent, is a frozen dataclass."""
+    parameters = vars(cls).get("__dataclass_params__")
+    return parameters is not None and parameters.frozen
+
+
 def _drafts(task_type: TaskType, tasks: Sequence[Task]) -> list[Draft]:
-    return [
-        task_type.parse_proposal(task_type.propose_completion(task), references_of(task_type, task, tasks))
-        for task in tasks
-    ]
+    """The drafts of seed tasks; that none is refused was checked before."""
+    shown = [references_of(task_type, task, tasks) for task in tasks]
+    read = [task_type.parse_proposal(task_type.propose_completion(t), s) for t, s in zip(tasks, shown, strict=True)]
+    return [draft for draft in read if isinstance(draft, Draft)]
+
+
+def _answers(task_type: TaskType, tasks: Sequence[Task]) -> list[Answer]:
+    """The right answers to seed tasks; that none is refused was checked before."""
+    read = [task_type.parse_answer(task, task_type.solve_completion(task)) for task in tasks]
+    return [answer for answer in read if isinstance(answer, Answer)]
 
 
 def _check_messages(name: str, messages: Any) -> None:
