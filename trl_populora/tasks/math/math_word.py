@@ -215,10 +215,8 @@ class MathWord(TaskType):
         answer = answer_text(execution.values[0].value)
         if isinstance(answer, Refusal):
             return answer
-        tree = parse(draft.program)
-        if isinstance(tree, Refusal):
-            return tree
-        if gives_away(draft.problem, tree, Fraction(answer)):
+        tree = parse(draft.program)  # it did before
+        if not isinstance(tree, Refusal) and gives_away(draft.problem, tree, Fraction(answer)):
             return Refusal("answer_in_problem", answer)
         return WordProblem(draft.problem, draft.program, answer)
 
