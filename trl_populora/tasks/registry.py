@@ -23,6 +23,7 @@ BUILT_IN = {
     "code_f": "trl_populora.tasks.code:CodeF",
     "math": "trl_populora.tasks.math:MathWord",
     "countdown": "trl_populora.tasks.countdown:Countdown",
+    "sql": "trl_populora.tasks.sql:Sql",
 }
 """Types that come with the package: id -> class."""
 DEFAULT_TYPES = ("code_o", "code_i", "code_f")

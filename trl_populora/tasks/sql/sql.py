@@ -1,0 +1,260 @@
+"""`sql`: small tables and a query; the student works out the result. SQLite, in the sandbox, gives the right one.
+
+Of the two forms of such a task this is the one that is harder to cheat. In the other, the student writes a query for
+a shown result and a question, and is judged on hidden rows. There the prompt does not settle the answer: many queries
+fit the visible rows. So a teacher, who earns by failures, wins with a question that says too little, and a student
+wins with a wrong query that the hidden rows do not tell from the right one. Here the prompt settles the answer: tables
+and query have one result. Nothing is hidden, nothing of a student ever runs, and a list of constants is right only if
+it is the result. What is left to a teacher is a query that is no fair question, and those are refused by what they do,
+not by how they are written: results that depend on the order of rows, on time or on chance, that no table changes,
+that cannot be written down, or that take too many steps (`trials.py`, `harness.py`).
+
+The teacher writes tables in a format without SQL in it (`tables.py`) and one query (`query.py`). A result is compared
+as a multiset of rows, or as a sequence where the query orders its whole result.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from trl_populora.executor import Execution, Job, Status
+from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
+from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in
+from trl_populora.tasks.sql.families import FAMILIES
+from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
+from trl_populora.tasks.sql.keys import task_key
+from trl_populora.tasks.sql.prompts import propose_prompt, solve_prompt, task_text
+from trl_populora.tasks.sql.query import is_ordered, measure, read_query
+from trl_populora.tasks.sql.tables import Row, Table, read_tables, same_rows, split_row, write_rows, write_tables
+from trl_populora.tasks.sql.trials import judge_trials, trials
+from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
+
+
+MAX_DRAWS = 100  # of a seed task before its settings count as too narrow
+
+
+@dataclass(frozen=True)
+class SqlTask(Payload):
+    """
+    Tables, a query and its result.
+
+    Args:
+        tables (`str`): The tables in their normal form.
+        query (`str`): One SELECT statement, without comments.
+        ordered (`bool`): Whether the order of the result's rows matters.
+        result (`tuple[tuple[int | float | str | None, ...], ...]`): The rows that SQLite returned.
+    """
+
+    tables: str
+    query: str
+    ordered: bool
+    result: tuple[Row, ...]
+
+
+class Proposed(NamedTuple):
+    """A proposal that was read: what the executor needs."""
+
+    tables: tuple[Table, ...]
+    query: str
+    ordered: bool
+
+
+@dataclass(frozen=True)
+class Sql(TaskType):
+    """
+    Results of SQL queries. Sizes are UTF-8 bytes; what exceeds a limit is refused, never cut.
+
+    Args:
+        tables_bytes (`int`, *optional*, defaults to `2048`): Size of all tables.
+        query_bytes (`int`, *optional*, defaults to `1024`): Size of a query.
+        result_bytes (`int`, *optional*, defaults to `512`): Size of a result.
+        max_tables (`int`, *optional*, defaults to `4`): Tables of a task.
+        max_rows (`int`, *optional*, defaults to `40`): Rows of all tables together.
+        max_steps (`int`, *optional*, defaults to `2000`):
+            Instructions of SQLite's virtual machine that a query may take. It bounds the work of whoever has to find
+            the result by thought.
+    """
+
+    id: ClassVar[str] = "sql"
+    payload: ClassVar[type[Payload]] = SqlTask
+    reasons: ClassVar[Mapping[str, str]] = {
+        "no_tables": "no tables block, or an empty one",
+        "not_tables": "tables that are not in their format, or with values that a cell cannot hold",
+        "no_query": "no query block, or an empty one",
+        "not_a_query": "a query that is not one SELECT of plain words, numbers, texts and signs",
+        "sql_error": "SQLite refuses the query",
+        "not_allowed": "the query reads something else than its tables, recurses, or calls a function off the list",
+        "too_many_steps": "the query takes too many steps",
+        "empty_result": "the result has no rows",
+        "row_order": "the result depends on the order in which rows are stored",
+        "idle_table": "a table does not matter to the result",
+        "constant_result": "no change of the tables changes the result",
+        "unclear_value": "a value of the result cannot be written down plainly, or has too many digits",
+        "no_answer": "no result block, or an empty one",
+    }
+    families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
+    easy_families: ClassVar[tuple[str, ...]] = ("where", "order_by", "aggregate")
+
+    tables_bytes: int = 2048
+    query_bytes: int = 1024
+    result_bytes: int = 512
+    max_tables: int = 4
+    max_rows: int = 40
+    max_steps: int = 2000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("tables_bytes", "query_bytes", "result_bytes", "max_tables", "max_rows", "max_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    # Proposing -------------------------------------------------------------------------------------------------
+
+    def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[Message]:
+        chosen = rng.sample(list(references), min(self.max_references, len(references)))
+        return propose_prompt(self, "\n\n".join(task_text(task) for task in chosen))
+
+    def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        texts = {"tables": last_body(blocks, "tables"), "query": last_body(blocks, "query")}
+        for name, text in texts.items():
+            if not text:
+                return Refusal(f"no_{name}", f"no ```{name} block, or an empty one")
+            refusal = self._check_text(name, text)
+            if refusal is not None:
+                return refusal
+        proposed = self._read(texts["tables"] or "", texts["query"] or "")
+        if isinstance(proposed, Refusal):
+            return proposed
+        key = task_key(proposed.tables, proposed.query)
+        if any(self.key(task.payload) == key for task in references):
+            return Refusal("duplicate", "repeats a reference")
+        return Draft(key, proposed)
+
+    def _read(self, tables_text: str, query_text: str) -> Proposed | Refusal:
+        """Tables and query by every rule that needs no execution."""
+        try:
+            tables = read_tables(tables_text)
+        except ValueError as error:
+            return Refusal("not_tables", str(error))
+        num_rows = sum(len(table.rows) for table in tables)
+        for what, count, most in (("tables", len(tables), self.max_tables), ("rows", num_rows, self.max_rows)):
+            if count > most:
+                return Refusal("too_large", f"{count} {what}, at most {most} are allowed")
+        try:
+            query, tokens = read_query(query_text)
+        except ValueError as error:
+            return Refusal("not_a_query", str(error))
+        # Once more: the normal form of tables may be longer, and a text without its comments may hold a marker.
+        refusal = self._check_text("tables", write_tables(tables)) or self._check_text("query", query)
+        return refusal or Proposed(tables, query, is_ordered(tokens))
+
+    def _check_text(self, name: str, text: str) -> Refusal | None:
+        size, most = num_bytes(text), getattr(self, f"{name}_bytes")
+        if size > most:
+            return Refusal("too_large", f"the {name} block has {size} bytes, at most {most} are allowed")
+        marker = reserved_in(text)
+        return None if marker is None else Refusal("reserved_text", f"the {name} block contains {marker!r}")
+
+    def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
+        jobs = [Job(PROGRAM, self._inputs(one.content), deterministic=True, modules=(MODULE,)) for one in drafts]
+        return [self._finish(one.content, execution) for one, execution in zip(drafts, run(jobs), strict=True)]
+
+    def _inputs(self, proposed: Proposed) -> tuple[tuple, ...]:
+        """Arguments of the harness, one call a trial."""
+        return tuple(
+            (tuple(map(tuple, trial.tables)), proposed.query, trial.reverse, self.max_steps)
+            for trial in trials(proposed.tables)
+        )
+
+    def _finish(self, proposed: Proposed, execution: Execution) -> Payload | Refusal:
+        if execution.status is not Status.OK:
+            return refused_by(execution)
+        return self._settle(proposed, [value.value for value in execution.values])
+
+    def _settle(self, proposed: Proposed, outcomes: Sequence) -> SqlTask | Refusal:
+        """The payload, from the outcomes of all trials, or why it is not valid."""
+        kinds = [trial.kind for trial in trials(proposed.tables)]
+        rows = judge_trials(kinds, proposed.tables, outcomes, ordered=proposed.ordered)
+        if isinstance(rows, Refusal):
+            return rows
+        refusal = self._check_text("result", write_rows(rows))
+        return refusal or SqlTask(write_tables(proposed.tables), proposed.query, proposed.ordered, rows)
+
+    def propose_completion(self, task: Task) -> str:
+        return task_text(task)
+
+    # Solving ---------------------------------------------------------------------------------------------------
+
+    def solve_prompt(self, task: Task) -> list[Message]:
+        return solve_prompt(self, task)
+
+    def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        text = last_body(blocks, "result")
+        if not text:
+            return Refusal("no_answer", "no ```result block, or an empty one")
+        return Answer(tuple(split_row(line) for line in text.split("\n") if line.strip()))
+
+    def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
+        return [
+            same_rows(task.payload.result, answer.value, ordered=task.payload.ordered)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
+
+    def solve_completion(self, task: Task) -> str:
+        return fence("result", write_rows(task.payload.result))
+
+    # Stock -----------------------------------------------------------------------------------------------------
+
+    def generate(self, rng: random.Random, *, families: Sequence[str] | None = None) -> Task:
+        names = self.check_families(families)
+        for _ in range(MAX_DRAWS):
+            name = rng.choice(names)
+            payload = self._run_trusted(*FAMILIES[name](rng))
+            if isinstance(payload, SqlTask):
+                return Task.create(self.id, payload, author=f"seed:{name}")
+        raise ValueError(f"found no {self.id} task of families {list(names)} within the limits; raise the limits")
+
+    def simplest(self) -> Task:
+        payload = self._run_trusted("numbers(a INTEGER)\n1\n2", "SELECT a FROM numbers WHERE a > 1")
+        if isinstance(payload, Refusal):
+            raise ValueError(f"the limits of {self.id} allow no task: {payload.detail}")
+        return Task.create(self.id, payload, author="seed:simplest")
+
+    def _run_trusted(self, tables: str, query: str) -> SqlTask | Refusal:
+        """A task of this package's own, whose query may run here. Under the same rules as any other."""
+        proposed = self._read(tables, query)
+        if isinstance(proposed, Refusal):
+            return proposed
+        return self._settle(proposed, [run_query(*arguments) for arguments in self._inputs(proposed)])
+
+    def features(self, task: Task) -> Features | None:
+        try:
+            tables, (_, tokens) = read_tables(task.payload.tables), read_query(task.payload.query)
+        except ValueError:
+            return None
+        measures = {"tables": len(tables), "rows": sum(len(table.rows) for table in tables), **measure(tokens)}
+        # From the simplest task to a page of SQL (our choice).
+        point = (
+            _share(math.log(len(tokens) / 4) / math.log(60)),
+            _share((measures["tables"] - 1 + measures["joins"]) / 6),
+            _share(measures["clauses"] / 8),
+            _share(measures["nesting"] / 4),
+        )
+        return Features(measures, self.id, point)
+
+    def key(self, payload: SqlTask) -> str:
+        return task_key(read_tables(payload.tables), payload.query)
+
+
+def _share(value: float) -> float:
+    return min(1.0, max(0.0, value))

@@ -1,0 +1,199 @@
+"""Tables and results as text, and the values in them.
+
+One table is a line with its name and typed columns, then one line a row; a blank line ends it:
+
+    people(id INTEGER, name TEXT, height REAL)
+    1 | Ann | 1.72
+    2 | Bob | NULL
+
+A result is rows without that first line. The format has no SQL in it: whatever a table says is data, each value has
+the type of its column, and there is one normal form. Not here: queries (`query.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from trl_populora.tasks.sql.query import NOT_NAMES
+
+
+Cell = int | float | str | None
+Row = tuple[Cell, ...]
+
+TYPES = {"INTEGER": "INTEGER", "INT": "INTEGER", "REAL": "REAL", "FLOAT": "REAL", "TEXT": "TEXT"}
+MAX_DIGITS, MAX_DECIMALS = 9, 3  # of a number, before and after its point
+MAX_COLUMNS = 8  # of a table
+_HEADER = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,30}) ?\(([^()]*)\)")
+_COLUMN = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,30}) +([A-Za-z]+)")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?")
+
+
+class Table(NamedTuple):
+    """One table. Cells have the type of their column, or are `None`."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]  # name and type, `INTEGER`, `REAL` or `TEXT`
+    rows: tuple[Row, ...]
+
+
+def read_tables(text: str) -> tuple[Table, ...]:
+    """Parses tables. Raises `ValueError` that says what is wrong."""
+    blocks: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.strip():
+            blocks[-1].append(line.strip())
+        elif blocks[-1]:
+            blocks.append([])
+    tables = tuple(_read_table(lines) for lines in blocks if lines)
+    _check_names([table.name for table in tables], "tables")
+    return tables
+
+
+def write_tables(tables: Sequence[Table]) -> str:
+    """The normal form of tables; [`read_tables`] reads it back."""
+    blocks = []
+    for name, columns, rows in tables:
+        declared = ", ".join(f"{column} {kind}" for column, kind in columns)
+        blocks.append(f"{name}({declared})\n{write_rows(rows)}")
+    return "\n\n".join(blocks)
+
+
+def write_rows(rows: Sequence[Row]) -> str:
+    return "\n".join(" | ".join(write_cell(cell) for cell in row) for row in rows)
+
+
+def write_cell(cell: Cell) -> str:
+    return "NULL" if cell is None else cell if isinstance(cell, str) else repr(cell)
+
+
+def split_row(line: str) -> tuple[str, ...]:
+    """The texts of the cells of a line, with or without a bar at both ends."""
+    line = line.strip()
+    if len(line) > 1 and line[0] == line[-1] == "|":
+        line = line[1:-1]
+    return tuple(cell.strip() for cell in line.split("|"))
+
+
+def check_cell(cell: object) -> Cell:
+    """
+    A value as tables and results may hold it.
+
+    Returns:
+        `Cell`: the value. A float stands for the number with at most three digits after its point from which it
+        differs by rounding only: 0.1 + 0.2 is 0.3.
+
+    Raises:
+        ValueError: For text that cannot be written into a cell, a number with too many digits, and anything else.
+    """
+    if cell is None:
+        return None
+    if type(cell) is str:
+        if not cell.isprintable() or "|" in cell or cell != cell.strip() or cell[:1] in ("", "'", '"'):
+            raise ValueError(
+                "text must be printable, not empty, without a bar, without a quote at its start and without space "
+                f"around it, got {cell[:40]!r}"
+            )
+        if cell.upper() == "NULL":
+            raise ValueError("a text that reads NULL cannot be told from NULL")
+        return cell
+    if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not abs(cell) < 10**MAX_DIGITS:
+        raise ValueError(f"a number has at most {MAX_DIGITS} digits before its point, got {str(cell)[:40]}")
+    settled = settle(cell)
+    if type(settled) is float and settled != round(settled, MAX_DECIMALS):
+        raise ValueError(f"a number has at most {MAX_DECIMALS} digits after its point, got {settled!r}")
+    return settled
+
+
+def settle(cell: Cell) -> Cell:
+    """The value without the noise of floating-point sums; see [`check_cell`]. -0.0 becomes 0.0."""
+    if type(cell) is not float:
+        return cell
+    rounded = round(cell, MAX_DECIMALS) + 0.0
+    return rounded if abs(cell - rounded) <= 1e-9 * max(1.0, abs(cell)) else cell
+
+
+def same_cell(cell: Cell, text: str) -> bool:
+    """Whether a text is right for a cell: numbers by exact value, text to the letter, quotes around it or not."""
+    if cell is None:
+        return text.upper() == "NULL"
+    if isinstance(cell, str):
+        return text == cell or text in (f"'{cell}'", f'"{cell}"')
+    return _NUMBER.fullmatch(text) is not None and Fraction(text) == Fraction(repr(cell))
+
+
+def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: bool) -> bool:
+    """Whether these texts are the rows of a result: as a sequence if order matters, else as a multiset."""
+    if len(rows) != len(result):
+        return False
+    if ordered:
+        return all(_same_row(right, row) for right, row in zip(result, rows, strict=True))
+    left = list(rows)
+    for right in reversed(result):  # text first: 5 fits more answers than '5' does
+        found = next((i for i, row in enumerate(left) if _same_row(right, row)), None)
+        if found is None:
+            return False
+        del left[found]
+    return True
+
+
+def sorted_rows(rows: Sequence[Row]) -> list[Row]:
+    """Rows in one fixed order: NULL, then numbers, then text, from the first column on."""
+    return sorted(
+        rows, key=lambda row: [(_rank(cell), cell or 0 if not isinstance(cell, str) else cell) for cell in row]
+    )
+
+
+def _same_row(right: Row, row: Sequence[str]) -> bool:
+    return len(right) == len(row) and all(same_cell(cell, text) for cell, text in zip(right, row, strict=True))
+
+
+def _rank(cell: Cell) -> int:
+    return 0 if cell is None else 2 if isinstance(cell, str) else 1
+
+
+def _read_table(lines: Sequence[str]) -> Table:
+    header = _HEADER.fullmatch(lines[0])
+    if header is None:
+        raise ValueError(f"a table starts with a line such as people(id INTEGER, name TEXT), got {lines[0][:60]!r}")
+    columns = []
+    for part in header[2].split(","):
+        column = _COLUMN.fullmatch(part.strip())
+        if column is None or column[2].upper() not in TYPES:
+            raise ValueError(f"a column is a name and INTEGER, REAL or TEXT, got {part.strip()[:60]!r}")
+        columns.append((column[1].lower(), TYPES[column[2].upper()]))
+    _check_names([name for name, _ in columns], "columns")
+    if len(columns) > MAX_COLUMNS:
+        raise ValueError(f"a table has at most {MAX_COLUMNS} columns, got {len(columns)}")
+    name, rows = header[1].lower(), []
+    for line in lines[1:]:
+        cells = split_row(line)
+        if len(cells) != len(columns):
+            raise ValueError(f"{name} has {len(columns)} columns, got {len(cells)} cells in {line[:60]!r}")
+        rows.append(tuple(_read_cell(cell, kind) for cell, (_, kind) in zip(cells, columns, strict=True)))
+    if not rows:
+        raise ValueError(f"{name} has no rows")
+    return Table(name, tuple(columns), tuple(rows))
+
+
+def _read_cell(text: str, kind: str) -> Cell:
+    if text == "NULL":
+        return None
+    if kind == "TEXT":
+        quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+        return check_cell(text[1:-1] if quoted else text)
+    pattern, make = (_INTEGER, int) if kind == "INTEGER" else (_NUMBER, float)
+    if not pattern.fullmatch(text):
+        raise ValueError(f"a cell of a column of type {kind} is such a number or NULL, got {text[:40]!r}")
+    return check_cell(make(text))
+
+
+def _check_names(names: Sequence[str], what: str) -> None:
+    taken = sorted(set(names) & NOT_NAMES)
+    if taken:
+        raise ValueError(f"{what} may not be called {', '.join(taken)}: SQL uses these words")
+    if len(set(names)) < len(names):
+        raise ValueError(f"two {what} have one name")

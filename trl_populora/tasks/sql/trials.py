@@ -1,0 +1,102 @@
+"""What a query is tried on before it becomes a task, and what the outcomes must show.
+
+The query runs on the tables as they are, and on changed ones. Whatever SQL it is written in, these outcomes tell:
+
+- Rows stored in another order or visited in another way: the result must stay. This catches LIMIT without ORDER BY,
+  ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
+- A table without its rows: the result must change, or the table is idle.
+- Half of a table's rows, or a column with other values: some such change must give another result that is not empty,
+  or the result is a constant.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from trl_populora.tasks.sql.tables import Cell, Row, Table, check_cell, settle, sorted_rows, write_tables
+from trl_populora.tasks.task import Refusal
+
+
+SHUFFLES = 2  # random orders of rows, beside the reversed one
+Outcome = tuple[str, Any]  # what `harness.run_query` returns
+
+
+class Trial(NamedTuple):
+    """One run of a query."""
+
+    kind: str  # "base", "order", "empty" or "change"
+    tables: tuple[Table, ...]
+    reverse: bool = False  # visit rows backwards, and make no index for a join
+
+
+def trials(tables: tuple[Table, ...]) -> list[Trial]:
+    """All trials of a task, the tables as they are first. Equal tables give equal trials."""
+    rng = random.Random(write_tables(tables))
+    orders = [_each(tables, (table.rows[::-1] for table in tables))]
+    orders += [_each(tables, (rng.sample(table.rows, len(table.rows)) for table in tables)) for _ in range(SHUFFLES)]
+    found = [Trial("base", tables), Trial("order", tables, True)]
+    found += [Trial("order", order, i % 2 == 0) for i, order in enumerate(orders)]
+    for i, table in enumerate(tables):
+        found.append(Trial("empty", _with(tables, i, ())))
+        halves = [table.rows[start::2] for start in (0, 1)]
+        found += [Trial("change", _with(tables, i, half)) for half in halves if half]
+        for place in range(len(table.columns)):
+            other = [(*row[:place], _other(row[place]), *row[place + 1 :]) for row in table.rows]
+            found.append(Trial("change", _with(tables, i, other)))
+    return found
+
+
+def judge_trials(
+    kinds: Sequence[str], tables: Sequence[Table], outcomes: Sequence[Outcome], *, ordered: bool
+) -> tuple[Row, ...] | Refusal:
+    """
+    The result of the query, or why it makes no task.
+
+    Args:
+        kinds (`Sequence[str]`): Kind of each trial, in the order of [`trials`].
+        tables (`Sequence[Table]`): Tables of the task.
+        outcomes (`Sequence[Outcome]`): What the harness returned, trial by trial.
+        ordered (`bool`): Whether the query puts its whole result in order. If not, rows are compared as a multiset.
+    """
+    by_kind = {kind: [o for k, o in zip(kinds, outcomes, strict=True) if k == kind] for kind in set(kinds)}
+    for reason, value in [*by_kind["base"], *by_kind["order"]]:
+        if reason != "rows":
+            return Refusal(reason, str(value)[:200])
+    base = _rows(outcomes[0], ordered)
+    if not base:
+        return Refusal("empty_result", "the query returns no rows")
+    if any(_rows(outcome, ordered) != base for outcome in by_kind["order"]):
+        return Refusal("row_order", "the result depends on the order in which rows are stored")
+    for table, outcome in zip(tables, by_kind["empty"], strict=True):
+        if _rows(outcome, ordered) == base:
+            return Refusal("idle_table", f"the result is the same when {table.name} has no rows")
+    if all(_rows(outcome, ordered) in (None, [], base) for outcome in by_kind["change"]):
+        return Refusal("constant_result", "no change of the tables changes the result")
+    try:
+        return tuple(tuple(check_cell(cell) for cell in row) for row in base)
+    except ValueError as error:
+        return Refusal("unclear_value", str(error)[:200])
+
+
+def _rows(outcome: Outcome, ordered: bool) -> list[Row] | None:
+    """Rows of an outcome in the form in which they are compared; `None` if the query failed."""
+    reason, rows = outcome
+    if reason != "rows":
+        return None
+    rows = [tuple(settle(cell) for cell in row) for row in rows]
+    return rows if ordered else sorted_rows(rows)
+
+
+def _with(tables: tuple[Table, ...], place: int, rows: Sequence[Row]) -> tuple[Table, ...]:
+    return (*tables[:place], tables[place]._replace(rows=tuple(rows)), *tables[place + 1 :])
+
+
+def _each(tables: tuple[Table, ...], rows: Any) -> tuple[Table, ...]:
+    return tuple(table._replace(rows=tuple(own)) for table, own in zip(tables, rows, strict=True))
+
+
+def _other(cell: Cell) -> Cell:
+    """Another value of the same type."""
+    return None if cell is None else f"{cell}x" if isinstance(cell, str) else cell + 1
