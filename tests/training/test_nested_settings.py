@@ -72,7 +72,10 @@ def test_every_dataclass_is_open_but_for_what_is_a_setting_itself():
     inherited = {field.name for field in fields(config.GRPOConfig)}
     for nested in NESTS.values():
         assert set(nested.without) <= {field.name for field in fields(nested.record)}
-    assert set(NESTED) | {"task_kwargs", "sampler_kwargs"} == {name for name in NAMES if name.endswith("_kwargs")} - inherited
+    assert (
+        set(NESTED) | {"task_kwargs", "sampler_kwargs"}
+        == {name for name in NAMES if name.endswith("_kwargs")} - inherited
+    )
     assert set(KEYS) <= {f"{prefix}.{key}" for prefix, _, key in INSIDE}
 
 
