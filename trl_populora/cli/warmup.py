@@ -20,7 +20,6 @@ def add_arguments(parser) -> None:
 
 
 def run(options) -> int:
-    import json
     import os
 
     from peft import LoraConfig
@@ -30,6 +29,8 @@ def run(options) -> int:
     from ..integrations.lightning import warm_start
     from ..population import Population
     from ..reporting import LiveView
+    from ..run_files.files import write_json
+    from ..run_files.layout import RUN_FILE
     from ..tasks import task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
@@ -64,7 +65,6 @@ def run(options) -> int:
         "num_function_inputs": options.function_inputs,
         "max_completion_length": 128,
     }
-    with open(os.path.join(options.output, "run.json"), "w", encoding="utf-8") as file:
-        json.dump({"model": options.model, "settings": settings}, file, indent=1)
+    write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
     print(f"{options.output}: {', '.join(population)}")
     return 0

@@ -116,7 +116,7 @@ class RoundCallback(TrainerCallback):
             self._start_over(event.slot)
         trainer.lineage.extend(events)
         if trainer.accelerator.is_main_process:
-            trainer.folder.append_events(events)
+            trainer.folder.append_events([event.to_json() for event in events])
         return events, ()
 
     def _start_over(self, name: str) -> None:
@@ -141,7 +141,7 @@ class RoundCallback(TrainerCallback):
                 values.clear()
             values.append(value)
         if trainer.accelerator.is_main_process:
-            trainer.folder.append_round(summary, trainer.source.rows())
+            trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)
 

@@ -21,10 +21,14 @@ from trl import GRPOTrainer
 from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..population import Population
+from ..reporting.model_card import write_card
+from ..run_files.checkpoint import WRITE_ERRORS, check_origin, find_checkpoint, write_checkpoint
+from ..run_files.files import write_file, write_files
+from ..run_files.layout import STAGING_FOLDER, TRAINER_STATE_FILE, TRAINING_ARGS_FILE, checkpoint_folder
+from ..run_files.run_folder import RunFolder
 from ..self_play.rewards import advantages, role_rewards
 from .batching import deal
 from .callbacks import RoundCallback
-from .checkpoint import WRITE_ERRORS, choose_checkpoint, fingerprint, staging_folder, write_checkpoint
 from .checks import TOKEN_LOSSES
 from .config import PopulationSelfPlayConfig
 from .construction import (
@@ -40,9 +44,8 @@ from .dataset_source import PromptSampler
 from .guard import Guard
 from .ranks import Ranks
 from .resize import adopt, adopt_optimizer
-from .run_folder import RunFolder
 from .sharding import average_gradients, leave_unwrapped
-from .state import load_hall, load_state, read_state, save_state
+from .state import fingerprint, load_hall, load_state, read_state, save_state
 
 
 logger = logging.get_logger(__name__)
@@ -193,7 +196,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _finished(self, checkpoint: str) -> TrainOutput | None:
         """Loads a checkpoint of the last step, where there is nothing left to train: Trainer would go one step on."""
-        state = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json"))
+        state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
         if state.global_step < (self.args.max_steps if self.args.max_steps > 0 else state.max_steps):
             return None
         self._load_from_checkpoint(checkpoint)
@@ -201,14 +204,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return TrainOutput(state.global_step, 0.0, {})
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
-        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
-        checkpoint = choose_checkpoint(
-            wanted,
-            output_dir=self.args.output_dir,
-            base=fingerprint(self.population.base_model),
-            fixed=self.args.fixed_settings,
-        )
+        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
+        checkpoint = find_checkpoint(wanted, self.args.output_dir)
         if checkpoint is not None:
+            check_origin(checkpoint, base=fingerprint(self.population.base_model), fixed=self.args.fixed_settings)
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
 
@@ -435,11 +434,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if not self.args.should_save:
             return
         output_dir = output_dir or self.args.output_dir
-        os.makedirs(output_dir, exist_ok=True)
         self.population.save(output_dir)
         save_state(self, output_dir)
-        self.processing_class.save_pretrained(output_dir)
-        torch.save(self.args, os.path.join(output_dir, "training_args.bin"))
+        write_files(output_dir, self.processing_class.save_pretrained)
+        write_file(os.path.join(output_dir, TRAINING_ARGS_FILE), lambda aside: torch.save(self.args, aside))
 
     def _get_output_dir(self, trial):
         return self._staging or super()._get_output_dir(trial)
@@ -454,13 +452,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self.folder.flush()
 
         self.guard.remember()
-        self._staging = staging_folder(self.args.output_dir)
+        self._staging = os.path.join(self.args.output_dir, STAGING_FOLDER)
         try:
             saved = write_checkpoint(
                 write,
                 output_dir=self.args.output_dir,
                 step=self.state.global_step,
-                ranks=self.ranks,
+                is_main=self.ranks.is_main,
+                problems=self.ranks.problems,
                 about={
                     "base": fingerprint(self.population.base_model),
                     "processes": self.accelerator.num_processes,
@@ -471,7 +470,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         finally:
             self._staging = None
         if saved and self.args.push_to_hub:
-            self._push_from_checkpoint(os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
+            self._push_from_checkpoint(checkpoint_folder(self.args.output_dir, self.state.global_step))
 
     def _push_from_checkpoint(self, checkpoint_folder):
         if self._staging is not None:  # it is not whole yet
@@ -488,7 +487,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.population is None:
             return super().create_model_card(model_name, dataset_name, tags)
         if self.is_world_process_zero():
-            self.folder.write_card(
+            write_card(
+                self.args.output_dir,
                 self.population.table(),
                 base_model=self.base_model_name,
                 repo_id=self.args.hub_model_id or self.args.output_dir,
