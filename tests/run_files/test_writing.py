@@ -6,7 +6,7 @@ import os
 import pyarrow.parquet
 import pytest
 
-from trl_populora.run_files import files
+from trl_populora.run_files.checkpoint import flaw, write_checkpoint
 from trl_populora.run_files.files import (
     append_lines,
     read_json,
@@ -105,6 +105,23 @@ def test_a_library_writes_files_into_a_folder(tmp_path, story):
     assert {("flush", "folder"), ("flush", "member")} <= set(story[renames[-1] :])
 
 
+def test_a_checkpoint_is_flushed_before_it_is_moved_into_place(tmp_path, story):
+    """Files that it is made of are not flushed one after the other, but all of them are before the rename."""
+
+    def write():
+        folder = tmp_path / ".saving" / "checkpoint-2"
+        write_json(folder / "state", {})
+        write_files(folder, lambda aside: write_file(os.path.join(aside, "member", "weights"), b"1"))
+
+    about = dict(output_dir=str(tmp_path), is_main=True, problems=lambda own: [own] if own else [], about={})
+    assert write_checkpoint(write, step=2, **about) and flaw(str(tmp_path / "checkpoint-2")) is None
+    moved = story.index(("rename", "checkpoint-2"))
+    expected = {"state", "weights", "manifest.json", "member", "checkpoint-2"}
+    flushes = [name for what, name in story[:moved] if what == "flush"]
+    assert len(flushes) == len(expected) and set(flushes) == expected
+    assert story[moved + 1 :] == [("flush", tmp_path.name)]
+
+
 def test_what_a_library_leaves_undone_changes_nothing(tmp_path):
     def write(aside):
         with open(os.path.join(aside, "config"), "w") as file:
@@ -129,7 +146,7 @@ def test_a_file_system_that_flushes_no_folders_will_do(tmp_path, monkeypatch):
     write_file(tmp_path / "file", "text")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
     with pytest.raises(OSError, match="Invalid argument"):
-        files.flush(str(tmp_path / "file"))
+        write_file(tmp_path / "file", "text")
 
 
 def test_tables_keep_types_and_what_is_missing(tmp_path):

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from safetensors import SafetensorError
 
-from .files import flush, flush_tree, read_json, write_json
+from .files import files_below, move_folder, read_json, write_json
 from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoints
 
 
@@ -146,10 +146,8 @@ def _problem(action: Callable[[], None]) -> str | None:
 
 
 def _seal(source: str, target: str, about: Mapping) -> None:
-    """Makes sure that all files have reached the disk, lists them, and moves the folder into place."""
-    manifest = {"format": FORMAT_VERSION, "trl_populora": version("trl-populora"), **about}
-    write_json(os.path.join(source, MANIFEST_FILE), manifest | {"files": flush_tree(source)})
-    if os.path.isdir(target):  # left by a run that was resumed from an earlier checkpoint, or torn
-        shutil.rmtree(target)
-    os.replace(source, target)
-    flush(os.path.dirname(target))
+    """Lists all files with their sizes, and moves the folder into place."""
+    sizes = {os.path.relpath(path, source): os.path.getsize(path) for path in files_below(source)}
+    manifest = {"format": FORMAT_VERSION, "trl_populora": version("trl-populora"), **about, "files": sizes}
+    write_json(os.path.join(source, MANIFEST_FILE), manifest)
+    move_folder(source, target)  # there may be one that was torn, or left by a run resumed from an earlier one

@@ -1,6 +1,7 @@
 """Writing files so that a kill, a crash or a full disk leaves the old one or the new one; and reading them again.
 
-Everything that is written has reached the disk when a function returns.
+What is written has reached the disk when a function returns. Only in a staging folder it may not: what lies there is
+flushed before it is moved out, all of it at once.
 """
 
 import errno
@@ -8,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -37,13 +39,13 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
         else:
             with open(scratch, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
-        flush(scratch)
+        _flush([scratch], place=folder)
         os.replace(scratch, path)
     except BaseException:
         with suppress(OSError):
             os.remove(scratch)
         raise
-    flush(folder)
+    _flush([folder], place=folder)
 
 
 def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> None:
@@ -58,14 +60,15 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
     os.makedirs(aside)
     try:
         write(aside)
-        targets = [os.path.join(folder, name) for name in flush_tree(aside)]
-        for target in targets:
+        sources = files_below(aside)
+        _flush(sources, place=folder)
+        targets = [os.path.join(folder, os.path.relpath(source, aside)) for source in sources]
+        for source, target in zip(sources, targets, strict=True):
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.replace(os.path.join(aside, os.path.relpath(target, folder)), target)
+            os.replace(source, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    for place in {folder, *map(os.path.dirname, targets)}:
-        flush(place)
+    _flush({folder, *map(os.path.dirname, targets)}, place=folder)
 
 
 def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
@@ -95,7 +98,7 @@ def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
             file.truncate(end)
             raise
     if not end:
-        flush(folder)
+        _flush([folder], place=folder)
 
 
 def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:
@@ -107,27 +110,19 @@ def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mappi
     write_file(path, lambda scratch: pyarrow.parquet.write_table(table, scratch))
 
 
-def flush(path: str) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL or not os.path.isdir(path):  # some network file systems flush no folders
-            raise
-    finally:
-        os.close(descriptor)
+def move_folder(source: str, target: str) -> None:
+    """Moves a folder out of a staging folder into the place of another, once all that is in it is on the disk."""
+    paths, place = files_below(source), os.path.dirname(target)
+    _flush({source, *paths, *map(os.path.dirname, paths)}, place=place)
+    if os.path.isdir(target):
+        shutil.rmtree(target)
+    os.replace(source, target)
+    _flush([place], place=place)
 
 
-def flush_tree(folder: str) -> dict[str, int]:
-    """Flushes all that is below a folder; returns the sizes in bytes of the files, by their names from there."""
-    sizes = {}
-    for place, _, names in os.walk(folder):
-        for path in (os.path.join(place, name) for name in names):
-            flush(path)
-            sizes[os.path.relpath(path, folder)] = os.path.getsize(path)
-        flush(place)
-    return sizes
+def files_below(folder: str) -> list[str]:
+    """Paths of all files in a folder and in those in it."""
+    return [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 def read_json(path: str | os.PathLike, *, missing: str) -> Any:
@@ -167,6 +162,24 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
                 f"{path}, line {number}, cannot be read ({error!r}). Restore the line or remove it."
             ) from error
     return records
+
+
+def _flush(paths: Iterable[str], *, place: str) -> None:
+    """Waits until files, and the names in folders, are on the disk, unless `place` is in a staging folder."""
+    if STAGING_FOLDER not in os.path.abspath(place).split(os.sep):
+        with ThreadPoolExecutor() as pool:  # together: the disk is waited for once and not for every file
+            list(pool.map(_flush_one, paths))
+
+
+def _flush_one(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not os.path.isdir(path):  # some network file systems flush no folders
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _lines(records: Iterable[Mapping]) -> bytes:
