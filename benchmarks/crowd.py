@@ -48,7 +48,7 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
         "overwrite_output_dir": True,
         "seed": seed,
         "disable_tqdm": True,
-        "executor_workers": 1,
+        "executor_kwargs": {"workers": 1},
     }
     run, args = parse(["--config", config, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
     os.makedirs(folder, exist_ok=True)
@@ -79,7 +79,7 @@ def held_out(trainer, args, count: int) -> list:
         args.task_types,
         count,
         families=args.seed_families,
-        num_function_inputs=args.num_function_inputs,
+        num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
         exclude=known,
     )
 

@@ -50,10 +50,10 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
 
     args = PopulationSelfPlayConfig(
         output_dir=folder, num_teachers=2, num_students=2, num_generations=2, per_device_train_batch_size=12,
-        max_completion_length=64, prompt_style="compact", num_references=1, num_function_inputs=4, seed_tasks=32,
-        buffer_capacity=capacity, lora_r=4, lora_alpha=8, max_steps=rounds,
+        max_completion_length=64, prompt_style="compact", num_references=1, seed_tasks=32,
+        task_kwargs={"code_f": {"num_inputs": 4}}, buffer_capacity=capacity, lora_r=4, lora_alpha=8, max_steps=rounds,
         learning_rate=1e-4, evolution_interval=10, save_steps=50, save_total_limit=2, logging_steps=1,
-        report_to="none", disable_tqdm=True, use_cpu=True, bf16=False, executor_workers=1,
+        report_to="none", disable_tqdm=True, use_cpu=True, bf16=False, executor_kwargs={"workers": 1},
     )  # fmt: skip
     trainer = PopulationSelfPlayTrainer(resolve_base("tiny"), args=args, on_round=on_round)
     trainer.remove_callback(PrinterCallback)

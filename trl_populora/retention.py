@@ -241,7 +241,7 @@ class _Phase:
             args.task_types,
             count,
             families=args.seed_families,
-            num_function_inputs=args.num_function_inputs,
+            num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
             exclude=known,
         )
 

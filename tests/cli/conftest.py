@@ -14,7 +14,7 @@ SETTINGS = {
     "lr_scheduler_type": "constant",
     "seed_tasks": 4,
     "num_references": 1,
-    "num_function_inputs": 4,
+    "task_kwargs": {"code_f": {"num_inputs": 4}},
     "prompt_style": "compact",
     "task_types": ["code_o"],
     "evolution_interval": 0,
@@ -23,7 +23,7 @@ SETTINGS = {
     "save_strategy": "no",
     "lora_r": 2,
     "lora_alpha": 4,
-    "executor_workers": 1,
+    "executor_kwargs": {"workers": 1},
 }
 
 

@@ -106,7 +106,7 @@ def test_the_tiny_recipe_plays_what_its_base_was_trained_on():
 
     _, args = train.parse(["--config", f"{ROOT}/recipes/tiny/4t4s.yaml"])
     assert tuple(args.seed_families) == TRAINED_FAMILIES
-    assert args.num_function_inputs == NUM_FUNCTION_INPUTS and args.prompt_style == "compact"
+    assert args.task_kwargs["code_f"]["num_inputs"] == NUM_FUNCTION_INPUTS and args.prompt_style == "compact"
 
 
 def test_accelerate_configs_are_those_of_accelerate():
@@ -131,7 +131,7 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"num_teachers": 0, "dataset_name": "/no/such.jsonl"}, "dataset_name='/no/such.jsonl' cannot be loaded"),
         ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward' cannot be imported"),
         ({"reward_funcs": ["os.sep"]}, "'os.sep' is a str, not a function"),
-        ({"evolution_interval": 2, "evolution_operators": ["svd_subspce"]}, "svd_subspace"),
+        ({"evolution_interval": 2, "evolution_kwargs": {"operators": ["svd_subspce"]}}, "svd_subspace"),
         ({"lora_r": 0}, "lora_r=0"),
         ({"model_name_or_path": "/no/such/folder"}, "no such folder"),
         ({"model_name_or_path": "leave out"}, "model_name_or_path is not set"),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from trl_populora.executor import Execution, Executor, Job, Limits, Status, Value
+from trl_populora.executor import Execution, Executor, ExecutorSettings, Job, Limits, Status, Value
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +189,12 @@ def test_the_room_imports_nothing_heavy():
     code = "import sys, trl_populora.executor; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "numpy", "transformers", "trl", "multiprocessing"} & set(names)
+
+
+def test_settings_make_the_executor_they_say():
+    made = ExecutorSettings(workers=3, memory_mb=128, wall_seconds=2.0).make(cores=5)
+    assert (made.workers, made.limits) == (3, Limits(memory_mb=128, wall_seconds=2.0))
+    assert ExecutorSettings().make(cores=5).workers == 5 and ExecutorSettings().make().workers == Executor().workers
+    for bad, words in (({"workers": 0}, "workers=0"), ({"memory_mb": 1}, "memory_mb is 1")):
+        with pytest.raises(ValueError, match=words):
+            ExecutorSettings(**bad)

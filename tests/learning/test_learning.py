@@ -38,7 +38,7 @@ def make_trainer(folder, **overrides):
         max_completion_length=64,
         prompt_style="compact",
         num_references=1,
-        num_function_inputs=4,
+        task_kwargs={"code_f": {"num_inputs": 4}},
         seed_tasks=128,
         seed_families=list(TRAINED_FAMILIES),
         max_steps=ROUNDS,

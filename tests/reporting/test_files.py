@@ -117,9 +117,8 @@ def test_model_card(run):
         {"id": "student_0", "role": "student", "version": 1, "operator": "dare", "parents": ["student_0@0"]},
     ]
     table = {"num_teachers": 1, "num_students": 1, "shared_member": False, "members": members}
-    card = model_card(
-        table, base_model="org/base", repo_id="me/run", history=read_history(run), settings={"pairing": "a|b"}
-    )
+    settings = {"pairing": "a|b", "task_kwargs": {"code_f": {"num_inputs": 4}}}
+    card = model_card(table, base_model="org/base", repo_id="me/run", history=read_history(run), settings=settings)
     import yaml
 
     head = yaml.safe_load(card.split("---")[1])
@@ -129,7 +128,7 @@ def test_model_card(run):
     assert "| `student_0` | student | 1 | dare | student_0@0 |" in card
     rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
     assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
-    assert "| `pairing` | `a/b` |" in card
+    assert "| `pairing` | `a/b` |" in card and "| `task_kwargs.code_f.num_inputs` | `4` |" in card
     assert "valid Python tasks, students" in card
     for reward, words in PAID_TASKS.items():
         told = model_card(table, base_model="org/base", settings={"teacher_reward": reward})

@@ -242,7 +242,7 @@ def test_prompts_are_plain_and_the_same_every_time(type, style):
     [
         ({"style": "long"}, "style must be one of"),
         ({"num_references": -1}, "num_references"),
-        ({"num_function_inputs": 1}, "num_function_inputs must be at least 2"),
+        ({"num_function_inputs": 1}, "num_inputs must be at least 2"),
     ],
 )
 def test_bad_options_are_refused_at_once(options, match):

@@ -75,8 +75,7 @@ def test_resume_is_exact_with_a_hall_of_fame(make_trainer):
     settings = SETTINGS | dict(
         save_strategy="steps",
         save_steps=3,
-        evolution_mutate_temperature=True,
-        evolution_operators=["gaussian", "layerwise"],
+        evolution_kwargs={"mutate_temperature": True, "operators": ["gaussian", "layerwise"]},
         hall_of_fame_size=2,
         beta=0.05,
     )
@@ -116,8 +115,7 @@ def test_islands_and_migration_in_a_run(make_trainer):
         num_teachers=1,
         num_students=4,
         prompts_per_teacher=4,
-        evolution_islands=2,
-        evolution_migration_interval=2,
+        evolution_kwargs={"islands": 2, "migration_interval": 2},
     )
     trainer.train()
     kinds = [(event.step, event.kind, event.slot) for event in trainer.lineage]
@@ -136,8 +134,8 @@ def test_islands_and_migration_in_a_run(make_trainer):
         ({"hall_of_fame_probability": 1.5}, "hall_of_fame_probability=1.5"),
         ({"hall_of_fame_probability": 0.5}, "needs self-play and evolution"),
         ({"hall_of_fame_size": 1}, "hall_of_fame_size=1"),
-        ({"evolution_interval": 1, "evolution_islands": 2}, "islands=2 does not divide 2 members"),
-        ({"evolution_interval": 1, "evolution_islands": 0}, "islands and migration_interval"),
+        ({"evolution_interval": 1, "evolution_kwargs": {"islands": 2}}, "islands=2 does not divide 2 members"),
+        ({"evolution_interval": 1, "evolution_kwargs": {"islands": 0}}, "islands and migration_interval"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(config, settings, text):

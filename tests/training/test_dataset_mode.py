@@ -131,7 +131,7 @@ def test_evolution_goes_by_reward(make):
     def reward(completions, player, **kwargs):
         return [float(name[-1]) + len(set(str(c))) / 100 for name, c in zip(player, completions, strict=True)]
 
-    trainer = make(rewards=reward, max_steps=4, evolution_interval=2, evolution_operators=["clone"])
+    trainer = make(rewards=reward, max_steps=4, evolution_interval=2, evolution_kwargs={"operators": ["clone"]})
     trainer.train()
     (event,) = trainer.lineage
     assert event.slot == "student_0" and event.parents == (("student_2", 0),)

@@ -11,8 +11,7 @@ def test_interval_and_ages_count_rounds(make_trainer, min_age, steps):
         num_iterations=2,
         max_steps=6,
         evolution_interval=2,
-        evolution_min_age=min_age,
-        evolution_operators=["clone"],
+        evolution_kwargs={"min_age": min_age, "operators": ["clone"]},
     )
     trainer.train()
     assert sorted({event.step for event in trainer.lineage}) == steps

@@ -56,5 +56,5 @@ def test_members_are_sampled_at_their_own_temperature(make_trainer):
 def test_models_whose_heads_are_more_than_a_matrix_are_refused_at_once(make_trainer):
     model = tiny_model()
     model.config.final_logit_softcapping = 30.0
-    with pytest.raises(ValueError, match="Set evolution_mutate_temperature to false"):
-        make_trainer(model=model, evolution_interval=1, evolution_mutate_temperature=True)
+    with pytest.raises(ValueError, match="Set mutate_temperature to false"):
+        make_trainer(model=model, evolution_interval=1, evolution_kwargs={"mutate_temperature": True})

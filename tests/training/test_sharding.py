@@ -20,9 +20,9 @@ from tests.tiny import lora, perturb, tiny_model, tiny_population, tiny_tokenize
 from tests.training.conftest import hash_reward
 from trl_populora.generation import TransformersSampler
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, ranks
-from trl_populora.training.checks import check_supported
 from trl_populora.training.ranks import Ranks
 from trl_populora.training.sharding import average_gradients, load_sharded, machine_mesh, shard_base
+from trl_populora.training.supported import check_supported
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -192,15 +192,15 @@ def trained(folder, *, shard_base, resume=None):
         max_completion_length=8,
         prompt_style="compact",
         num_references=1,
-        num_function_inputs=4,
+        task_kwargs={"code_f": {"num_inputs": 4}},
         seed_tasks=8,
         max_steps=3,
         learning_rate=1e-2,
         beta=0.1,
         gradient_checkpointing=True,
         evolution_interval=2,
-        evolution_operators=["clone"],
-        executor_workers=1,
+        evolution_kwargs={"operators": ["clone"]},
+        executor_kwargs={"workers": 1},
         use_cpu=True,
         bf16=False,
         save_steps=2,

@@ -3,63 +3,29 @@
 import json
 import re
 from dataclasses import fields
-from pathlib import Path
-from types import NoneType
-from typing import get_origin, get_type_hints
 
 import pytest
 import yaml
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 from trl import TrlParser
 
+from tests.training.ways_in import (
+    ALWAYS,
+    CLASSES,
+    FIELDS,
+    NAMES,
+    VALUES,
+    by_command_line,
+    by_recipe,
+    construct,
+    everything,
+    spell,
+    typed,
+    values_for,
+)
 from trl_populora import train
-from trl_populora.train import RunArguments
-from trl_populora.training import PopulationSelfPlayConfig, config
-from trl_populora.training.conform import alternatives
+from trl_populora.training import config
 
-
-CLASSES = (RunArguments, PopulationSelfPlayConfig)
-FIELDS = [(cls, field.name) for cls in CLASSES for field in fields(cls)]
-NAMES = [name for _, name in FIELDS]
-ALWAYS = {"model_name_or_path": "base", "output_dir": "runs/x", "use_cpu": True, "bf16": False, "report_to": "none"}
-
-# Values where the type alone does not say one that upstream takes.
-VALUES = {
-    "lr_scheduler_type": ["cosine"],
-    "optim": ["sgd"],
-    "logging_strategy": ["epoch"],
-    "save_strategy": ["epoch"],
-    "eval_strategy": ["epoch"],
-    "hub_strategy": ["end"],
-    "debug": [],
-    "use_cpu": [True],
-    "bf16": [False],
-    "tf32": [False],
-    "log_level": ["info"],
-    "log_level_replica": ["info"],
-    "train_sampling_strategy": ["sequential"],
-    "vllm_mode": ["server"],
-    "vllm_model_impl": ["transformers"],
-    "pad_to_multiple_of": [8],
-    "include_num_input_tokens_seen": [True],
-    "num_generations": [4],
-    "generation_batch_size": [64],
-    "eval_steps": [5],
-    "logging_steps": [1, 5, 0.25],
-    "save_steps": [1, 5, 0.25],
-    "dataloader_prefetch_factor": [],
-    "table_every": [3],
-    "warm_start_learning_rate": [1, 0.25],
-    "accelerator_config": [{"split_batches": True}],
-    "lora_target_modules": [["q_proj", "v_proj"], ["q_proj"], "q_proj", "all-linear", ["all-linear"]],
-    "evolution_operator_parameters": [{"gaussian": {"eps": 0.05}}],
-    "vllm_importance_sampling_clip_max": [2, 2.5],
-    "vllm_importance_sampling_cap": [2, 2.5],
-    "log_completions_hub_repo": [],
-    "torch_compile_backend": ["eager"],
-    "per_device_train_batch_size": [16],
-    "vllm_importance_sampling_clip_min": [1, 0.25],
-}
 
 # Upstream declares these so that the three ways cannot agree on every value.
 UPSTREAM = {
@@ -91,57 +57,6 @@ def unchecked(monkeypatch):
     """Transport only: what values must satisfy together is tested in test_config."""
     for name in ("check_choices", "check_population", "derive_batch", "check_supported"):
         monkeypatch.setattr(config, name, lambda args: None)
-
-
-def construct(changes):
-    given = ALWAYS | changes
-    return [cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given}) for cls in CLASSES]
-
-
-def spell(value) -> list[str]:
-    if isinstance(value, dict):
-        return [json.dumps(value)]
-    return [str(one) for one in (value if isinstance(value, list) else [value])]
-
-
-def by_command_line(changes):
-    return train.parse([word for name, value in (ALWAYS | changes).items() for word in (f"--{name}", *spell(value))])
-
-
-def by_recipe(changes, folder):
-    path = Path(folder, "recipe.yaml")
-    path.write_text(yaml.safe_dump(ALWAYS | changes))
-    return train.parse(["--config", str(path)])
-
-
-def typed(value):
-    """A value together with the types of all its parts."""
-    if isinstance(value, dict):
-        return {key: typed(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value), [typed(one) for one in value]
-    return type(value), value
-
-
-def everything(pair):
-    return {f.name: typed(getattr(part, f.name)) for part in pair for f in fields(part)}
-
-
-def values_for(cls, name):
-    if name in VALUES:
-        return VALUES[name]
-    hint, default = get_type_hints(cls)[name], ALWAYS.get(name)
-    kinds = [get_origin(kind) or kind for kind in alternatives(hint) if kind is not NoneType]
-    field = cls.__dataclass_fields__[name]
-    default = field.default
-    if bool in kinds:
-        return [not default] if isinstance(default, bool) else [False, True]
-    if dict in kinds:
-        return [{"key": 1, "inner": {"small": 1e-3}}]
-    if list in kinds:
-        element = next(kind for kind in alternatives(hint) if get_origin(kind) is list).__args__[0]
-        return [[1, 2.5]] if element is float else [["a", "b"], ["a"], "a"]
-    return {int: [7], float: [5, 0.125], str: ["word"]}[kinds[0]]
 
 
 def test_defaults_agree(tmp_path):
@@ -183,12 +98,10 @@ def test_exceptions_are_fields_and_none_is_ours():
 @pytest.mark.parametrize(
     "changes, wanted",
     [
-        ({"evolution_operator_parameters": {"gaussian": {"eps": "1e-3"}}}, {"gaussian": {"eps": 1e-3}}),
         ({"lr_scheduler_kwargs": {"min_lr": "1e-6"}}, {"min_lr": 1e-6}),
         ({"reward_weights": ["1e-1", 1]}, [0.1, 1.0]),
         ({"learning_rate": "1e-4"}, 1e-4),
         ({"save_total_limit": None}, None),
-        ({"evolution_max_age": None}, None),
         ({"seed_families": ("add", "each")}, ["add", "each"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -209,8 +122,6 @@ def test_what_yaml_makes_of_numbers_is_mended(changes, wanted, tmp_path):
         ({"shared_member": 1}, "shared_member=1 must be true or false"),
         ({"pairing_floor": "0.1"}, "pairing_floor='0.1' must be a number"),
         ({"task_types": [1]}, "task_types=.1. must be a list"),
-        ({"evolution_max_age": "9"}, "evolution_max_age='9' must be a whole number, or unset"),
-        ({"evolution_operator_parameters": "gaussian"}, "evolution_operator_parameters='gaussian' must be a mapping"),
         ({"lora_target_modules": []}, "lora_target_modules"),
         ({"lora_target_modules": [".*q_proj"]}, "give the trainer a peft_config"),
         ({"lora_target_modules": ["all-linear", "q_proj"]}, "all-linear"),
@@ -256,7 +167,7 @@ LINEARS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 @pytest.mark.parametrize("way", ["recipe", "command line"])
 def test_a_run_trains_the_layers_it_says(change, trained, way, tiny_model, tmp_path):
     small = {"model_name_or_path": tiny_model, "output_dir": str(tmp_path / "run"), "num_teachers": 1, "lora_r": 2}
-    small |= {"num_students": 1, "seed_tasks": 2, "executor_workers": 1, "evolution_interval": 0}
+    small |= {"num_students": 1, "seed_tasks": 2, "executor_kwargs": {"workers": 1}, "evolution_interval": 0}
     small |= {"prompt_style": "compact"} | change
     run, args = by_recipe(small, tmp_path) if way == "recipe" else by_command_line(small)
     train.prepare_output(args)

@@ -42,9 +42,9 @@ def main(folder: str, kill: tuple | None, steps: int = 6) -> None:
     args = PopulationSelfPlayConfig(
         output_dir=os.path.join(folder, "run"), num_teachers=2, num_students=2, num_generations=2,
         per_device_train_batch_size=4, max_completion_length=8, prompt_style="compact", num_references=1,
-        num_function_inputs=4, seed_tasks=8, max_steps=steps, learning_rate=1e-2, evolution_interval=2,
-        executor_workers=1, use_cpu=True, bf16=False, save_steps=2, save_total_limit=2, optim="adamw_torch",
-        report_to="none", disable_tqdm=True, lr_scheduler_type="linear",
+        task_kwargs={"code_f": {"num_inputs": 4}}, seed_tasks=8, max_steps=steps, learning_rate=1e-2,
+        evolution_interval=2, executor_kwargs={"workers": 1}, use_cpu=True, bf16=False, save_steps=2,
+        save_total_limit=2, optim="adamw_torch", report_to="none", disable_tqdm=True, lr_scheduler_type="linear",
     )  # fmt: skip
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()

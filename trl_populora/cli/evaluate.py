@@ -36,7 +36,7 @@ def run(options) -> int:
         types,
         options.tasks,
         families=options.families or opened.setting("seed_families", None),
-        num_function_inputs=opened.setting("num_function_inputs", 10),
+        num_function_inputs=opened.task_setting("code_f", "num_inputs", 10),
         exclude=buffered_ids(options.folder),
     )
     print(f"{len(members)} members of {options.folder}, {len(tasks)} held-out tasks ({', '.join(types)})", flush=True)

@@ -43,20 +43,15 @@ def make_task_types(run: Run) -> dict:
 
     types = task_types(
         run.setting("prompt_style", "full"),
-        num_function_inputs=run.setting("num_function_inputs", 10),
+        num_function_inputs=run.task_setting("code_f", "num_inputs", 10),
         num_references=run.setting("num_references", None),
-        limits=TaskLimits(max_float_digits=run.setting("max_float_digits", TaskLimits.max_float_digits)),
+        limits=TaskLimits(**run.setting("task_kwargs", {}).get("limits", {})),
     )
     return {name: types[name] for name in run.setting("task_types", list(types))}
 
 
 def make_executor(run: Run):
     """The run's sandbox."""
-    from ..executor import Executor, Limits
+    from ..executor import ExecutorSettings
 
-    limits = Limits(
-        cpu_seconds=run.setting("executor_cpu_seconds", 0.5), memory_mb=run.setting("executor_memory_mb", 512)
-    )
-    return Executor(
-        run.setting("executor_workers", None), limits, accept_unsafe=run.setting("accept_unsafe_execution", False)
-    )
+    return ExecutorSettings(**run.setting("executor_kwargs", {})).make()

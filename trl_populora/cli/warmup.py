@@ -62,7 +62,7 @@ def run(options) -> int:
     settings = {
         "prompt_style": options.style,
         "prompt_template": options.template,
-        "num_function_inputs": options.function_inputs,
+        "task_kwargs": {"code_f": {"num_inputs": options.function_inputs}},
         "max_completion_length": 128,
     }
     write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})

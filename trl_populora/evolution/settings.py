@@ -82,6 +82,8 @@ class EvolutionSettings:
         for name in (*self.operators, *self.operator_parameters):
             _known("operator", name, OPERATORS)
         for name, parameters in self.operator_parameters.items():
+            if not isinstance(parameters, Mapping):
+                raise ValueError(f"operator_parameters[{name!r}]={parameters!r} must be a mapping of parameters.")
             for parameter in parameters:
                 _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
         for name in dict.fromkeys((*self.operators, *self.operator_parameters)):

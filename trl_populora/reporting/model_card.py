@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
 from ..diagnostics import RoundSummary
@@ -61,7 +61,7 @@ def model_card(
         sections.append(_results(history))
     sections.append(_members(members))
     if settings:
-        rows = [f"| `{name}` | {_code(value)} |" for name, value in sorted(settings.items())]
+        rows = [f"| `{name}` | {_code(value)} |" for name, value in _flat(settings)]
         sections.append("\n".join(["## Settings", "", "| setting | value |", "|---|---|", *rows]))
     if versions:
         sections.append("## Versions\n\n" + "\n".join(f"- {name} {version}" for name, version in versions.items()))
@@ -171,6 +171,15 @@ def _citation() -> str:
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Settings by name; those inside a mapping as `mapping.key`."""
+    for name, value in sorted(settings.items()):
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _code(value: object) -> str:

@@ -28,6 +28,10 @@ class Run(NamedTuple):
         """A setting of the run, or `default` where the folder does not tell."""
         return self.settings.get(name, default)
 
+    def task_setting(self, task_type: str, name: str, default):
+        """A setting of one task type."""
+        return self.setting("task_kwargs", {}).get(task_type, {}).get(name, default)
+
 
 def open_run(folder: str, *, base: str | None = None) -> Run:
     """Read a run folder or a checkpoint in one.

@@ -75,5 +75,5 @@ def task_types(
         `dict[str, TaskType]`: by id: `"code_o"`, `"code_i"`, `"code_f"`.
     """
     common = {"style": style, "limits": limits or TaskLimits(), "num_references": num_references}
-    types = (CodeO(**common), CodeI(**common), CodeF(**common, num_function_inputs=num_function_inputs))
+    types = (CodeO(**common), CodeI(**common), CodeF(**common, num_inputs=num_function_inputs))
     return {task_type.id: task_type for task_type in types}

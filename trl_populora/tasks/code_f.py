@@ -44,7 +44,7 @@ class CodeF(TaskType):
     Induction. Proposers write inputs and a message for a given program; solvers write the program.
 
     Args:
-        num_function_inputs (`int`, *optional*, defaults to `10`):
+        num_inputs (`int`, *optional*, defaults to `10`):
             Inputs per task. Half of them, rounded down, are shown to the solver; the rest are hidden.
     """
 
@@ -52,15 +52,15 @@ class CodeF(TaskType):
     proposes_program: ClassVar[bool] = False  # it is that of a reference
     min_references: ClassVar[int] = 1  # the program to write inputs for
 
-    num_function_inputs: int = 10
+    num_inputs: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_function_inputs < 2:
-            raise ValueError(f"num_function_inputs must be at least 2, got {self.num_function_inputs}")
+        if self.num_inputs < 2:
+            raise ValueError(f"num_inputs must be at least 2, got {self.num_inputs}")
 
     def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[dict]:
-        program, n = fence("python", _shown_program(references)), self.num_function_inputs
+        program, n = fence("python", _shown_program(references)), self.num_inputs
         if self.style == "compact":
             ask = f"Write {n} different inputs for f, each in a ```input block, and a hint in a ```message block."
             return user(paragraphs(ask, program))
@@ -94,9 +94,9 @@ class CodeF(TaskType):
         blocks = completion_fences(completion)
         if blocks is None:
             return Refusal("too_large", "the completion")
-        texts = [block.body for block in blocks if block.label == "input"][-self.num_function_inputs :]
-        if len(texts) < self.num_function_inputs:
-            return Refusal("too_few_inputs", f"{len(texts)} input blocks, {self.num_function_inputs} are needed")
+        texts = [block.body for block in blocks if block.label == "input"][-self.num_inputs :]
+        if len(texts) < self.num_inputs:
+            return Refusal("too_few_inputs", f"{len(texts)} input blocks, {self.num_inputs} are needed")
         message = last_body(blocks, "message")
         if not message:
             return Refusal("missing_message", "no ```message block, or an empty one")

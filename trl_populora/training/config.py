@@ -9,13 +9,17 @@ from transformers.trainer_utils import SchedulerType
 from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
+from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
-from .checks import TASK_TYPES, check_choices, check_population, check_supported, derive_batch, target_modules
+from .checks import TASK_TYPES, check_choices, check_population, target_modules
 from .conform import conform
+from .nested import complete
+from .round_shape import RoundShape, derive_batch
+from .supported import check_supported
 
 
 @dataclass
-class PopulationSelfPlayConfig(GRPOConfig):
+class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     r"""
     Configuration class for the [`PopulationSelfPlayTrainer`].
 
@@ -61,14 +65,15 @@ class PopulationSelfPlayConfig(GRPOConfig):
             Proposal prompts per teacher and round, P. Task types take turns.
         task_types (`list[str]`, *optional*, defaults to all three):
             Task types in play: `"code_o"` (deduction), `"code_i"` (abduction), `"code_f"` (induction).
+        task_kwargs (`dict[str, dict]` or `str`, *optional*):
+            Settings of task types by their names, and of all types: `{"code_f": {"num_inputs": 4}, "limits":
+            {"max_float_digits": 8}}`. `limits` has the fields of [`TaskLimits`].
         prompt_style (`str`, *optional*, defaults to `"full"`):
             `"full"` spells the rules out; `"compact"` uses few words, for small models.
         prompt_template (`str`, *optional*, defaults to `"chat"`):
             `"chat"` uses the tokenizer's chat template; `"base"` a plain transcript for base models.
         num_references (`int`, *optional*, defaults to `6`):
             Reference tasks shown to a proposer, K.
-        num_function_inputs (`int`, *optional*, defaults to `10`):
-            Inputs of a `code_f` task; half of them are shown to the student.
         seed_tasks (`int`, *optional*, defaults to `256`):
             Verified seed tasks per type that fill the buffers at the start. 0 starts from one identity task.
         seed_families (`list[str]`, *optional*):
@@ -81,9 +86,6 @@ class PopulationSelfPlayConfig(GRPOConfig):
         max_unsolved_tries (`int`, *optional*, defaults to `32`):
             A proposed task that was attempted so often and never solved is neither shown to teachers nor given to
             students again. 0 keeps all.
-        max_float_digits (`int`, *optional*, defaults to `6`):
-            Significant digits that a float in an output may have; half as many after the point are accepted, too. 0
-            accepts any.
         max_prompt_tokens (`int`, *optional*):
             Tokens that a prompt may have. References are dropped until a teacher's prompt fits; a task whose solver's
             prompt does not fit is refused. Unset: 4096, or what `max_completion_length` leaves of vLLM's model length.
@@ -110,12 +112,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
         solvable_rounds (`int`, *optional*, defaults to `0`):
             With `"solvable"`, rounds that an unsolved task may be solved in, H. Teachers learn from a round H rounds
             later, and a round has up to H + 1 times as many extra attempts.
-        invalid_reward (`float`, *optional*, defaults to `-1.0`):
-            Reward of an invalid proposal and of a badly formed answer.
-        wrong_reward (`float`, *optional*, defaults to `-0.5`):
-            Reward of a well-formed wrong answer.
-        solved_reward (`float`, *optional*, defaults to `1.0`):
-            Reward of a right answer.
+        reward_kwargs (`dict[str, float]` or `str`, *optional*):
+            Fields of [`RewardSettings`] that differ from their defaults: `solved`, `wrong`, `malformed`, `invalid`.
         advantage (`str`, *optional*, defaults to `"group"`):
             `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member, role and task type,
             over tokens (AZR).
@@ -132,34 +130,8 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
         evolution_interval (`int`, *optional*, defaults to `20`):
             Rounds between replacement steps; 0 turns evolution off.
-        evolution_fraction (`float`, *optional*, defaults to `0.25`):
-            Share of each role that is replaced, at least one member.
-        evolution_min_age (`int`, *optional*, defaults to `0`):
-            Rounds a member must have lived before it can be replaced.
-        evolution_max_age (`int`, *optional*):
-            Members that lived longer, in rounds, are replaced first, but never the elite.
-        evolution_elites (`int`, *optional*, defaults to `1`):
-            So many of the best of each role are never replaced.
-        evolution_selection (`str`, *optional*, defaults to `"truncation"`):
-            How parents are drawn: evenly from the best (`"truncation"`), or each as the best of
-            `evolution_tournament_size` random survivors (`"tournament"`).
-        evolution_tournament_size (`int`, *optional*, defaults to `3`):
-            Survivors in a tournament.
-        evolution_operators (`list[str]`, *optional*):
-            Operators drawn from; all nine of the paper's family if unset.
-        evolution_operator_parameters (`dict[str, dict]` or `str`, *optional*):
-            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`; as JSON on the
-            command line.
-        evolution_mutate_learning_rate (`bool`, *optional*, defaults to `False`):
-            A child takes its first parent's learning rate times 0.8 or 1.25; otherwise the slot keeps its own.
-        evolution_mutate_temperature (`bool`, *optional*, defaults to `False`):
-            A child takes its first parent's sampling temperature times 0.8 or 1.25, within half and twice
-            `temperature`; otherwise the slot keeps its own.
-        evolution_islands (`int`, *optional*, defaults to `1`):
-            Parts of each role, by slot, inside which members are replaced and mate. Games are across all.
-        evolution_migration_interval (`int`, *optional*, defaults to `4`):
-            With islands, every so many replacement steps nobody breeds: each island sends a copy of its best to the
-            next, in place of its worst.
+        evolution_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Fields of [`EvolutionSettings`] that differ from their defaults, such as `{"fraction": 0.5, "elites": 2}`.
         hall_of_fame_probability (`float`, *optional*, defaults to `0.0`):
             Probability that a pairing meets champions of the past instead of each other: the student attempts what a
             champion teacher proposes, a champion student what the teacher proposed. Nobody learns from champions'
@@ -191,14 +163,10 @@ class PopulationSelfPlayConfig(GRPOConfig):
 
         > Parameters that control the executor
 
-        executor_workers (`int`, *optional*):
-            Parallel sandboxes; the number of cores if unset.
-        executor_cpu_seconds (`float`, *optional*, defaults to `0.5`):
-            CPU limit of one program with all its inputs, in seconds.
-        executor_memory_mb (`int`, *optional*, defaults to `512`):
-            Address-space limit of one program, in MiB.
-        accept_unsafe_execution (`bool`, *optional*, defaults to `False`):
-            Run even where no system-call filter is available. Model-written programs then run unconfined.
+        executor_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Fields of [`ExecutorSettings`] that differ from their defaults, such as `{"workers": 8}`.
+
+    Settings named `..._kwargs` are mappings, JSON on the command line. After construction they hold all their keys.
 
     > [!NOTE]
     > These parameters have default values different from [`~trl.GRPOConfig`]:
@@ -241,10 +209,12 @@ class PopulationSelfPlayConfig(GRPOConfig):
     task_types: list[str] = field(
         default_factory=lambda: list(TASK_TYPES), metadata={"help": "Task types in play: code_o, code_i, code_f."}
     )
+    task_kwargs: dict | str | None = field(
+        default=None, metadata={"help": "Task type -> its settings; 'limits' -> those of all types."}
+    )
     prompt_style: str = field(default="full", metadata={"help": "'full' or 'compact' prompts."})
     prompt_template: str = field(default="chat", metadata={"help": "'chat' template of the tokenizer, or 'base'."})
     num_references: int = field(default=6, metadata={"help": "Reference tasks shown to a proposer, K."})
-    num_function_inputs: int = field(default=10, metadata={"help": "Inputs of a code_f task."})
     seed_tasks: int = field(default=256, metadata={"help": "Seed tasks per type; 0 starts from one identity task."})
     seed_families: list[str] | None = field(
         default=None, metadata={"help": "Families of the seed generator to draw from; all if unset."}
@@ -254,9 +224,6 @@ class PopulationSelfPlayConfig(GRPOConfig):
     )
     max_unsolved_tries: int = field(
         default=32, metadata={"help": "Attempts after which a never-solved task leaves play; 0 keeps all."}
-    )
-    max_float_digits: int = field(
-        default=6, metadata={"help": "Significant digits of a float in an output; 0 accepts any."}
     )
     max_prompt_tokens: int | None = field(
         default=None, metadata={"help": "Tokens of a prompt; 4096 if unset, or what vLLM's model length leaves."}
@@ -278,36 +245,15 @@ class PopulationSelfPlayConfig(GRPOConfig):
     solvable_rounds: int = field(
         default=0, metadata={"help": "Rounds that an unsolved task may be solved in; teachers learn so much later."}
     )
-    invalid_reward: float = field(default=-1.0, metadata={"help": "Reward of an invalid proposal or answer."})
-    wrong_reward: float = field(default=-0.5, metadata={"help": "Reward of a well-formed wrong answer."})
-    solved_reward: float = field(default=1.0, metadata={"help": "Reward of a right answer."})
+    reward_kwargs: dict | str | None = field(
+        default=None, metadata={"help": "Rewards that differ: solved, wrong, malformed, invalid."}
+    )
     advantage: str = field(default="group", metadata={"help": "'group' (GRPO) or 'role_task' (AZR's TRR++)."})
     pairing: str = field(default="variance", metadata={"help": "'variance', 'hard', 'uniform' or 'fixed'."})
     pairing_floor: float = field(default=0.1, metadata={"help": "Share of uniform weight in the pairing."})
     evolution_interval: int = field(default=20, metadata={"help": "Rounds between replacement steps; 0 = off."})
-    evolution_fraction: float = field(default=0.25, metadata={"help": "Share of each role that is replaced."})
-    evolution_min_age: int = field(default=0, metadata={"help": "Rounds a member must have lived to be replaced."})
-    evolution_max_age: int | None = field(
-        default=None, metadata={"help": "Members that lived more rounds are replaced first."}
-    )
-    evolution_elites: int = field(default=1, metadata={"help": "So many of the best of each role are never replaced."})
-    evolution_selection: str = field(default="truncation", metadata={"help": "'truncation' or 'tournament'."})
-    evolution_tournament_size: int = field(default=3, metadata={"help": "Survivors in a tournament."})
-    evolution_operators: list[str] | None = field(
-        default=None, metadata={"help": "Names of the operators to draw from; all nine if unset."}
-    )
-    evolution_operator_parameters: dict | str | None = field(
-        default=None, metadata={"help": "Operator -> its parameters that differ from the defaults."}
-    )
-    evolution_mutate_learning_rate: bool = field(
-        default=False, metadata={"help": "Children take a parent's learning rate times 0.8 or 1.25."}
-    )
-    evolution_mutate_temperature: bool = field(
-        default=False, metadata={"help": "Children take a parent's sampling temperature times 0.8 or 1.25."}
-    )
-    evolution_islands: int = field(default=1, metadata={"help": "Parts of each role that evolve apart."})
-    evolution_migration_interval: int = field(
-        default=4, metadata={"help": "Replacement steps between migrations of the best to the next island."}
+    evolution_kwargs: dict | str | None = field(
+        default=None, metadata={"help": "Fields of EvolutionSettings that differ from their defaults."}
     )
     hall_of_fame_probability: float = field(
         default=0.0, metadata={"help": "Probability that a pairing meets past champions; 0 = off."}
@@ -328,16 +274,14 @@ class PopulationSelfPlayConfig(GRPOConfig):
     vllm_adapter_dir: str | None = field(
         default=None, metadata={"help": "Folder through which adapters reach vLLM; memory of this machine if unset."}
     )
-    executor_workers: int | None = field(default=None, metadata={"help": "Parallel sandboxes; all cores if unset."})
-    executor_cpu_seconds: float = field(default=0.5, metadata={"help": "CPU limit of one program, in seconds."})
-    executor_memory_mb: int = field(default=512, metadata={"help": "Memory limit of one program, in MiB."})
-    accept_unsafe_execution: bool = field(
-        default=False, metadata={"help": "Run even where no system-call filter is available."}
+    executor_kwargs: dict | str | None = field(
+        default=None, metadata={"help": "Fields of ExecutorSettings that differ from their defaults."}
     )
 
     def __post_init__(self):
         inherited = {f.name for f in fields(GRPOConfig)}
         conform(self, own={f.name for f in fields(self)} - inherited)
+        complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
         check_population(self)
@@ -351,44 +295,6 @@ class PopulationSelfPlayConfig(GRPOConfig):
     def place_model_on_device(self) -> bool | None:
         """`False` with `shard_base`: the base is where it belongs, and no whole one would fit."""
         return False if self.shard_base else None
-
-    # The shape of a round --------------------------------------------------------------------------------------
-
-    @property
-    def proposals_per_round(self) -> int:
-        return self.num_teachers * self.prompts_per_teacher * self.num_generations
-
-    @property
-    def completions_per_round(self) -> int:
-        """Completions of one round over all ranks: every proposal, and `num_generations` attempts at as many tasks."""
-        if self.num_teachers == 0:
-            return self.generation_batch_size
-        return self.proposals_per_round * (1 + self.num_generations)
-
-    @property
-    def rows_per_member(self) -> dict[str, int]:
-        """Rows that a member of each role learns from in a round of self-play."""
-        proposals = self.prompts_per_teacher * self.num_generations
-        attempts = self.proposals_per_round * self.num_generations // self.num_students
-        return {"teacher": proposals, "student": proposals if self.balance_rows else attempts}
-
-    @property
-    def rows_per_round(self) -> int:
-        """Rows of one round over all ranks that are learned from."""
-        if self.num_teachers == 0:
-            return self.generation_batch_size
-        each = self.rows_per_member
-        return self.num_teachers * each["teacher"] + self.num_students * each["student"]
-
-    @property
-    def prompts_per_batch(self) -> int:
-        """Different prompts of the dataset in one generation batch (`num_teachers=0`)."""
-        members = self.num_students if self.member_prompts == "shared" else 1
-        return self.generation_batch_size // (self.num_generations * members)
-
-    @property
-    def rounds(self) -> int:
-        return self.max_steps // self.num_iterations
 
     @property
     def fixed_settings(self) -> dict:
@@ -412,44 +318,21 @@ class PopulationSelfPlayConfig(GRPOConfig):
         """Settings of the replacement step, or `None` when evolution is off."""
         if self.evolution_interval == 0:
             return None
-        extra = {} if self.evolution_operators is None else {"operators": tuple(self.evolution_operators)}
-        return EvolutionSettings(
-            interval=self.evolution_interval,
-            fraction=self.evolution_fraction,
-            elites=self.evolution_elites,
-            min_age=self.evolution_min_age,
-            max_age=self.evolution_max_age,
-            selection=self.evolution_selection,
-            tournament_size=self.evolution_tournament_size,
-            operator_parameters=self.evolution_operator_parameters or {},
-            mutate_learning_rate=self.evolution_mutate_learning_rate,
-            mutate_temperature=self.evolution_mutate_temperature,
-            islands=self.evolution_islands,
-            migration_interval=self.evolution_migration_interval,
-            **extra,
-        )
+        return EvolutionSettings(interval=self.evolution_interval, **self.evolution_kwargs)
+
+    @property
+    def executor(self) -> ExecutorSettings:
+        """Settings of the sandbox."""
+        return ExecutorSettings(**self.executor_kwargs)
 
     @property
     def rewards(self) -> RewardSettings:
-        return RewardSettings(
-            solved=self.solved_reward,
-            wrong=self.wrong_reward,
-            malformed=self.invalid_reward,
-            invalid=self.invalid_reward,
-            teacher=self.teacher_reward,
-        )
+        """What outcomes are worth."""
+        return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
 
     def settings(self) -> dict:
         """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""
         shared = {f.name for f in fields(GRPOConfig)}
         own = [f.name for f in fields(self) if f.name not in shared]
-        told = (
-            "seed",
-            "max_steps",
-            "learning_rate",
-            "num_generations",
-            "max_completion_length",
-            "temperature",
-            "beta",
-        )
+        told = "seed max_steps learning_rate num_generations max_completion_length temperature beta".split()
         return {name: getattr(self, name) for name in (*own, *told)}

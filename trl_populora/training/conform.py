@@ -1,17 +1,20 @@
 """One form for every setting, whichever way it came: constructor, recipe or command line.
 
 A command line knows text only, YAML reads `1e-3` as text and `1` as a whole number, and Python takes anything. Here a
-value becomes what its type hint says, or is refused. Whether a value makes sense is decided in `checks`.
+value becomes what its type hint says, or is refused: a field of a dataclass, or a key of a mapping that stands for
+one. Whether a value makes sense is decided by the dataclass, and in `checks`.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 
+Record = TypeVar("Record")
 WORDS = {
     int: "a whole number",
     float: "a number",
@@ -20,6 +23,7 @@ WORDS = {
     list: "a list",
     dict: "a mapping",
 }
+SAME = {tuple: list, Mapping: dict}  # a hint -> what values of it are given as
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # a number in YAML 1.2, text in YAML 1.1
 
 
@@ -39,26 +43,81 @@ def conform(settings: Any, *, own: Collection[str]) -> None:
     hints = get_type_hints(type(settings))
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
-        fitted = _fit(value, hint, strict=field.name in own)
-        if field.name in own and not _fits(fitted, hint):
-            raise ValueError(f"{field.name}={value!r} must be {describe(hint)}.")
-        setattr(settings, field.name, fitted)
+        strict = field.name in own
+        setattr(settings, field.name, _fitted(field.name, value, hint) if strict else _fit(value, hint, strict=False))
+
+
+def from_mapping(
+    record: type[Record], given: Mapping[str, Any] | None, *, setting: str, without: Collection[str] = ()
+) -> Record:
+    """A dataclass from a mapping of some of its fields, such as a setting of a recipe.
+
+    Args:
+        record (dataclass type): What the mapping stands for.
+        given (`Mapping[str, Any]`, *optional*): Fields that differ from their defaults, typed as loosely as `conform`
+            allows.
+        setting (`str`): What the mapping is called in messages.
+        without (`Collection[str]`, *optional*): Fields that the mapping cannot set; they keep their defaults.
+
+    Raises:
+        ValueError: For an unknown key, a value that does not fit its hint, or one that `record` refuses. It names the
+            setting and the key.
+    """
+    hints = get_type_hints(record)
+    known = [field.name for field in fields(record) if field.init and field.name not in without]
+    given = _numbers(dict(given or {}))
+    check_keys(given, known, setting=setting)
+    try:
+        return record(**{key: _fitted(key, value, hints[key]) for key, value in given.items()})
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from error
+
+
+def to_mapping(record: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """The inverse of `from_mapping`, with all fields: what JSON and YAML can hold."""
+    return {
+        field.name: _plain(getattr(record, field.name))
+        for field in fields(record)
+        if field.init and field.name not in without
+    }
+
+
+def check_keys(given: Mapping[str, Any], known: Collection[str], *, setting: str) -> None:
+    """Raises `ValueError` for a key that is not known, with the nearest one that is."""
+    for key in given:
+        if key not in known:
+            close = get_close_matches(str(key), known, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {list(known)}."
+            raise ValueError(f"Unknown key {key!r} in {setting}. {hint if known else 'It has no settings.'}")
 
 
 def describe(hint: Any) -> str:
     """What a value of this type is called in a message, such as "a whole number, or unset"."""
-    kinds = [get_origin(kind) or kind for kind in alternatives(hint)]
+    kinds = _kinds(hint)
     words = [WORDS[kind] for kind in kinds if kind in WORDS and not (kind is str and dict in kinds)]
     return " or ".join(words) + (", or unset" if NoneType in kinds else "")
 
 
 def alternatives(hint: Any) -> tuple:
     """The types that a hint allows: those of a union, or the one that it names."""
-    return (hint,) if get_origin(hint) in (list, dict) or not get_args(hint) else get_args(hint)
+    return (hint,) if get_origin(hint) in (list, dict, *SAME) or not get_args(hint) else get_args(hint)
+
+
+def _kinds(hint: Any) -> dict[type, Any]:
+    """The plain types that a hint allows, each with its full hint."""
+    origins = ((get_origin(kind) or kind, kind) for kind in alternatives(hint))
+    return {SAME.get(origin, origin): kind for origin, kind in origins}
+
+
+def _fitted(name: str, value: Any, hint: Any) -> Any:
+    fitted = _fit(value, hint, strict=True)
+    if not _fits(fitted, hint):
+        raise ValueError(f"{name}={value!r} must be {describe(hint)}.")
+    return fitted
 
 
 def _fit(value: Any, hint: Any, *, strict: bool) -> Any:
-    kinds = {get_origin(kind) or kind: kind for kind in alternatives(hint)}
+    kinds = _kinds(hint)
     if float in kinds and int not in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if list in kinds:
@@ -79,7 +138,7 @@ def _fit(value: Any, hint: Any, *, strict: bool) -> Any:
 
 def _elements(values: Iterable, kinds: tuple) -> list:
     values = list(values)
-    if kinds != (float,):
+    if kinds[:1] != (float,):
         return values
     try:
         return [value if isinstance(value, bool) else float(value) for value in values]
@@ -97,10 +156,16 @@ def _numbers(value: Any) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    kinds = {get_origin(kind) or kind: kind for kind in alternatives(hint)}
+    kinds = _kinds(hint)
     if isinstance(value, str) and dict in kinds:
         return False
     if isinstance(value, list) and list in kinds:
         wanted = get_args(kinds[list])
         return not wanted or all(type(one) in wanted for one in value)
     return type(value) in kinds
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

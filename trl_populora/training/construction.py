@@ -88,7 +88,7 @@ def make_whole_population(model, args: PopulationSelfPlayConfig, peft_config, qu
         shared_init=args.shared_init,
         num_guests=2 if args.hall_of_fame_probability else 0,
     )
-    if args.evolution_mutate_temperature:
+    if args.evolution_kwargs["mutate_temperature"]:
         population.routing.check_head()
     return population
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
-from ..executor import Execution, Executor, Job, Limits
+from ..executor import Execution, Job
 from ..population import Population
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
@@ -42,16 +42,12 @@ class SelfPlaySource:
     def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
         self.population, self.sampler, self.ranks = population, sampler, ranks
         self.evenly = args.shard_base  # every forward is then a collective
-        self.executor = Executor(
-            args.executor_workers or ranks.cores,
-            Limits(cpu_seconds=args.executor_cpu_seconds, memory_mb=args.executor_memory_mb),
-            accept_unsafe=args.accept_unsafe_execution,
-        )
+        self.executor = args.executor.make(ranks.cores)
         types = task_types(
             args.prompt_style,
-            num_function_inputs=args.num_function_inputs,
+            num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
             num_references=args.num_references,
-            limits=TaskLimits(max_float_digits=args.max_float_digits),
+            limits=TaskLimits(**args.task_kwargs["limits"]),
         )
         self.task_types = {name: types[name] for name in args.task_types}
         lengths = _token_limits(args, sampler)
@@ -190,12 +186,12 @@ class SelfPlaySource:
 
 def _seed_tasks(args: PopulationSelfPlayConfig, task_type: str) -> list[Task]:
     if args.seed_tasks == 0:
-        return [identity_tasks(args.num_function_inputs)[task_type]]
+        return [identity_tasks(args.task_kwargs["code_f"]["num_inputs"])[task_type]]
     return seed_tasks(
         args.seed_tasks,
         seed=args.seed,
         type=task_type,
-        num_function_inputs=args.num_function_inputs,
+        num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
         families=args.seed_families,
     )
 

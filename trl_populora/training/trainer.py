@@ -29,7 +29,6 @@ from ..run_files.run_folder import RunFolder
 from ..self_play.rewards import advantages, role_rewards
 from .batching import deal
 from .callbacks import RoundCallback
-from .checks import TOKEN_LOSSES
 from .config import PopulationSelfPlayConfig
 from .construction import (
     make_datasets,
@@ -46,6 +45,7 @@ from .ranks import Ranks
 from .resize import adopt, adopt_optimizer
 from .sharding import average_gradients, leave_unwrapped
 from .state import fingerprint, load_hall, load_state, read_state, save_state
+from .supported import TOKEN_LOSSES
 
 
 logger = logging.get_logger(__name__)

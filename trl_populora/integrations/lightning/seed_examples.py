@@ -31,7 +31,7 @@ class SeedExamples:
         seed: int = 0,
     ):
         self.task_types, self.rng, self.families = task_types, rng, families
-        self.num_function_inputs = getattr(task_types.get("code_f"), "num_function_inputs", 10)
+        self.num_function_inputs = getattr(task_types.get("code_f"), "num_inputs", 10)
         self.references = TaskBuffer()
         for type_id in task_types:
             if type_id != "code_f":

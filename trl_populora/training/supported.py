@@ -1,0 +1,155 @@
+"""Settings of GRPO that a population refuses, each with the reason; all that are wrong are named at once."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from .config import PopulationSelfPlayConfig
+
+TOKEN_LOSSES = ("dapo", "cispo", "vespo")
+ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+
+
+def check_supported(args: PopulationSelfPlayConfig) -> None:
+    """Refuse what members cannot have for themselves, or what could not be resumed exactly.
+
+    Raises:
+        ValueError: Naming every such setting.
+    """
+    rules = chain(_objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
+    problems = [text for refused, text in rules if refused]
+    if problems:
+        raise ValueError(
+            "Not supported with a population: " + "; ".join(problems) + ". Change or remove these settings."
+        )
+
+
+def launched_with(engine: str) -> bool:
+    """Whether `accelerate launch` was told to use this engine; it says so in the environment."""
+    return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
+
+
+Rules = Iterator[tuple[object, str]]
+
+
+def _objective(args: PopulationSelfPlayConfig) -> Rules:
+    yield args.loss_type not in TOKEN_LOSSES + ROW_LOSSES, f"loss_type={args.loss_type!r} couples members"
+    yield args.scale_rewards not in ("group", "none"), f"scale_rewards={args.scale_rewards!r} mixes members"
+    yield args.multi_objective_aggregation != "sum_then_normalize", "multi_objective_aggregation mixes members"
+    yield args.entropy_coef != 0.0 or args.use_adaptive_entropy, "an entropy bonus couples members"
+    yield args.top_entropy_quantile < 1.0, f"top_entropy_quantile={args.top_entropy_quantile} couples members"
+    yield args.router_aux_loss_coef, "router_aux_loss_coef couples members"
+    yield args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
+    yield args.sync_ref_model, "sync_ref_model=true: the reference is the frozen base"
+    yield (
+        args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
+        f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have schedules of their own, by step",
+    )
+    yield (
+        args.num_teachers == 0 and args.advantage != "group",
+        f"advantage={args.advantage!r} without self-play (num_teachers=0)",
+    )
+    yield (
+        args.mask_truncated_completions and args.prompt_template == "base",
+        "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
+    )
+
+
+def _engine(args: PopulationSelfPlayConfig) -> Rules:
+    yield (
+        args.use_vllm and args.vllm_structured_outputs_regex,
+        "vllm_structured_outputs_regex: members write programs and answers of their own form",
+    )
+    yield (
+        args.use_vllm
+        and args.vllm_importance_sampling_correction
+        and args.loss_type == "vespo"
+        and args.vllm_importance_sampling_mode not in ("token_truncate", "token_mask"),
+        f"loss_type='vespo' with vllm_importance_sampling_mode={args.vllm_importance_sampling_mode!r} (use "
+        "'token_truncate' or 'token_mask')",
+    )
+    yield args.vllm_max_loras is not None and args.vllm_max_loras < 1, f"vllm_max_loras={args.vllm_max_loras} (< 1)"
+    yield (
+        args.shard_base and args.use_vllm and args.vllm_mode == "server",
+        "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",
+    )
+    yield args.use_transformers_continuous_batching, "continuous batching cannot route rows"
+    yield args.repetition_penalty != 1.0, f"repetition_penalty={args.repetition_penalty}"
+    yield args.generation_kwargs, f"generation_kwargs={args.generation_kwargs}"
+    yield args.cache_implementation, f"cache_implementation={args.cache_implementation!r}"
+    yield not 0 < args.temperature < math.inf, f"temperature={args.temperature} (sampling needs a positive one)"
+
+
+def _hardware(args: PopulationSelfPlayConfig) -> Rules:
+    yield (
+        args.deepspeed is not None or launched_with("DEEPSPEED"),
+        "DeepSpeed partitions adapters and optimizer behind the population's back (launch with distributed_type "
+        "MULTI_GPU; for a base too large for one GPU set shard_base=true)",
+    )
+    yield (
+        bool(args.fsdp) or launched_with("FSDP"),
+        "FSDP by Trainer or accelerate shards the adapters too (launch with distributed_type MULTI_GPU and set "
+        "shard_base=true, which shards the base alone)",
+    )
+    yield args.fp16, "fp16=true (use bf16=true)"
+    yield (args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing"
+    yield args.torch_compile, "torch_compile=true: hooks would recompile every batch"
+    yield args.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows"
+
+
+def _data(args: PopulationSelfPlayConfig) -> Rules:
+    T = args.num_teachers
+    yield T and args.chat_template_kwargs, f"chat_template_kwargs={args.chat_template_kwargs}"
+    yield T and args.eval_strategy != "no", f"eval_strategy={args.eval_strategy!r} (use `populora evaluate`)"
+    yield not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play"
+    yield (
+        not T and args.remove_unused_columns,
+        "remove_unused_columns=true: the column that names the member would go",
+    )
+
+
+def _saving(args: PopulationSelfPlayConfig) -> Rules:
+    yield args.load_best_model_at_end, "load_best_model_at_end=true: members have no single best"
+    yield (
+        args.save_strategy == "best" or args.metric_for_best_model is not None,
+        "save_strategy='best' and metric_for_best_model: members have no single best (use save_strategy='steps')",
+    )
+    yield (
+        args.save_strategy == "epoch" or (args.save_strategy == "steps" and args.logging_strategy != "steps"),
+        f"save_strategy={str(args.save_strategy)!r} with logging_strategy={str(args.logging_strategy)!r} (use 'steps' "
+        "for both: what is logged after a resume would be averaged over other steps)",
+    )
+    yield args.save_only_model, "save_only_model=true: such a checkpoint cannot be resumed exactly"
+    yield args.ignore_data_skip, "ignore_data_skip=true: a resumed run would see other prompts"
+    yield args.enable_jit_checkpoint, "enable_jit_checkpoint=true: it saves in the middle of a round"
+    yield from _intervals(args)
+
+
+def _intervals(args: PopulationSelfPlayConfig) -> Rules:
+    """A checkpoint stands between rounds, and where nothing waits to be logged."""
+    fractions = [name for name in ("save_steps", "logging_steps") if getattr(args, name) < 1]
+    if fractions and args.max_steps < 1:
+        raise ValueError(
+            f"{fractions[0]}={getattr(args, fractions[0])} is a share of max_steps={args.max_steps}. Give a number."
+        )
+    save_every, log_every = (
+        int(every) if every >= 1 else math.ceil(every * args.max_steps)
+        for every in (args.save_steps, args.logging_steps)
+    )
+    unit = math.lcm(args.num_iterations, log_every if args.logging_strategy == "steps" else 1)
+    fitting = f"(set save_steps to {math.ceil(save_every / unit) * unit})"
+    yield (
+        args.save_strategy == "steps" and save_every % args.num_iterations,
+        f"save_steps={args.save_steps} is not a multiple of num_iterations={args.num_iterations} {fitting}",
+    )
+    yield (
+        args.save_strategy == "steps" and args.logging_strategy == "steps" and save_every % log_every,
+        f"save_steps={args.save_steps} is not a multiple of logging_steps={args.logging_steps} {fitting}: what is "
+        "logged after a resume would be averaged over other steps",
+    )
