@@ -60,7 +60,7 @@ def main() -> None:
         )
         print(f"isolation {executor.isolation}")
     numbers: dict[str, float | None] = {}
-    for measure in (rates, overhead, scaling, step, overshoot, hangs, soak):
+    for measure in (rates, overhead, scaling, step, overshoot, hangs, modules, soak):
         numbers |= measure(scale, rounds)
     for name, value in numbers.items():
         print(f"{name:24} {'not measured' if value is None else f'{value:.4g}'}")
@@ -181,23 +181,46 @@ def overshoot(scale: float, rounds: int) -> dict:
 
 
 def hangs(scale: float, rounds: int) -> dict:
-    """One core: programs per second where one in a hundred loops until its limit of 0.3 s, or waits for one second."""
+    """One core: programs per second where one in a hundred loops until its limit of 0.3 s."""
     os.sched_setaffinity(0, CORES[:1])
-    wait = Job(
-        "import _thread\ndef f(x):\n    lock = _thread.allocate_lock()\n    lock.acquire()\n    lock.acquire()",
-        ((1,),),
-        Limits(wall_seconds=1.0),
-    )
-    found = {}
-    for name, hang in (("hang_per_core", LOOP), ("wait_per_core", wait)):
-        jobs = ([Job(FULL, ((1,),))] * 50 + [hang] + [Job(FULL, ((1,),))] * 49) * max(1, int(6 * scale))
-        with Executor(1, modules=(*MODULES, "_thread")) as executor:
-            executor.run_many(jobs[:10])
-            begin = time.perf_counter()
-            executor.run_many(jobs)
-            found[name] = len(jobs) / (time.perf_counter() - begin)
+    jobs = ([Job(FULL, ((1,),))] * 50 + [LOOP] + [Job(FULL, ((1,),))] * 49) * max(1, int(6 * scale))
+    with Executor(1) as executor:
+        executor.run_many(jobs[:10])
+        begin = time.perf_counter()
+        executor.run_many(jobs)
+        seconds = time.perf_counter() - begin
     os.sched_setaffinity(0, CORES)
-    return found
+    return {"hang_per_core": len(jobs) / seconds}
+
+
+def modules(scale: float, rounds: int) -> dict:
+    """One core: seconds of a query and of a verdict on an answer in LaTeX, of the first one with its server's start,
+    and the rate of programs without modules beside those servers, over that without them."""
+    os.sched_setaffinity(0, CORES[:1])
+    count = int(400 * scale) + 10
+    query = "import sqlite3\ndef f(text): return sqlite3.connect(':memory:').execute(text).fetchall()"
+    judge = "from trl_populora.tasks.latex_answers import f"
+    jobs = {
+        "query": Job(query, (("SELECT 1 + 1, 'a'",),), modules=("sqlite3",)),
+        "verdict": Job(judge, ((r"$\frac{1}{2}$", r"\boxed{0.5}"),), modules=("trl_populora.tasks.latex_answers",)),
+    }
+    found = {}
+    with Executor(1) as executor, Executor(1) as other:
+        for name, job in jobs.items():
+            for prefix, number in (("first_", 1), ("", count)):
+                begin = time.perf_counter()
+                executions = executor.run_many([job] * number)
+                found[f"{prefix}{name}_seconds"] = (time.perf_counter() - begin) / number
+                assert {execution.status for execution in executions} == {Status.OK}
+        rates = alternate(
+            {
+                "beside": lambda: pairs_per_second(executor, FULL, 1, count),
+                "without": lambda: pairs_per_second(other, FULL, 1, count),
+            },
+            rounds,
+        )
+    os.sched_setaffinity(0, CORES)
+    return found | {"beside_modules": rates["beside"] / rates["without"]}
 
 
 def soak(scale: float, rounds: int) -> dict:
@@ -218,12 +241,13 @@ def soak(scale: float, rounds: int) -> dict:
     first = most = 0.0
     wrong = 0
     with Executor(len(CORES)) as executor:
-        for index, execution in enumerate(executor.stream(map(job, range(count)))):
-            right = execution.status is Status.OK and execution.values[0].value == index + 1
-            wrong += right == (index % 50 == 49)
-            if index % (count // 50) == count // 50 - 1:
-                memory = max(server_memory(executor))
-                first, most = first or memory, max(most, memory)
+        for start in range(0, count, count // 50):
+            indices = range(start, min(start + count // 50, count))
+            for index, execution in zip(indices, executor.run_many([job(index) for index in indices])):
+                right = execution.status is Status.OK and execution.values[0].value == index + 1
+                wrong += right == (index % 50 == 49)
+            memory = max(server_memory(executor))
+            first, most = first or memory, max(most, memory)
     return {"soak_growth_mb": most - first, "soak_wrong": wrong}
 
 

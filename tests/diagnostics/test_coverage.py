@@ -36,7 +36,6 @@ def test_cells_are_opened_once_and_counted_per_author():
     assert not archive.add("def f(:", ["1"], author="teacher_1", step=3)
     assert archive.filled == 2
     assert archive.filled_by_author == {"teacher_0": 1, "teacher_1": 2}
-    assert archive.filled_since(2) == 1
 
 
 def test_state_survives_json_and_refuses_another_tessellation():

@@ -96,7 +96,7 @@ def test_reading_never_writes(tmp_path, monkeypatch):
     try:
         lineage = Lineage(path)
         assert list(lineage) == HISTORY[:2]
-        assert lineage.family_tree() and lineage.mermaid() and lineage.founders("a")
+        assert lineage.family_tree() and lineage.founders("a")
         assert family_tree(tmp_path) == lineage.family_tree()
     finally:
         monkeypatch.undo()
@@ -142,20 +142,3 @@ def test_a_long_line_of_descent():
     lineage.extend([event(n, f"a@{n}", f"a@{n - 1}") for n in range(1, 3000)])
     assert len(lineage.family_tree().splitlines()) == 3000
     assert lineage.founders("a") == {"a"}
-
-
-def test_mermaid_draws_every_parent_and_marks_the_living():
-    lineage = Lineage()
-    lineage.extend(HISTORY)
-    lines = lineage.mermaid(["a", "e"]).splitlines()
-    assert lines[0] == "flowchart TD"
-    assert '    c_v1["c@1"]' in lines and '    e_v0["e@0"]' in lines
-    assert {line for line in lines if "-->" in line} == {
-        "    a_v0 -->|dare, step 20| c_v1",
-        "    b_v0 --> c_v1",
-        "    c_v1 -->|gaussian, step 40| d_v1",
-        "    d_v1 -->|svd_subspace, step 60| c_v2",
-        "    a_v0 --> c_v2",
-    }
-    living = {line.split()[1] for line in lines if "style" in line}
-    assert living == {"a_v0", "b_v0", "c_v2", "d_v1", "e_v0"}

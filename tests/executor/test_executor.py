@@ -105,7 +105,6 @@ def test_many_jobs_keep_their_order(executor):
     jobs = [Job(f"def f(x): return x * {index}", ((2,),)) for index in range(50)]
     assert [execution.values[0].value for execution in executor.run_many(jobs)] == [2 * index for index in range(50)]
     assert sum(executor.counts.values()) == before + 50
-    assert executor.busy_seconds > 0
     assert executor.run_many([]) == []
 
 

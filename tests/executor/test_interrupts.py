@@ -29,7 +29,7 @@ class Bare(Worker):
         self.started.add(self)
         return ["seccomp", "unprivileged", "landlock", "namespaces"]
 
-    def run(self, job, when_slow):
+    def run(self, job):
         self.busy.add(self)
         try:
             end = time.monotonic() + 0.02

@@ -2,17 +2,14 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from trl.trainer.utils import nanstd
 
 from trl_populora.self_play.rewards import (
     TEACHER_REWARDS,
     RewardSettings,
-    advantages,
-    bonus,
     role_rewards,
+    role_task_advantages,
     student_reward,
     teacher_reward,
 )
@@ -52,64 +49,26 @@ def test_student_rewards():
     assert student_reward(False, well_formed=True, settings=RewardSettings(wrong=0.0)) == 0.0
 
 
-def test_bonus_is_capped():
-    assert bonus(3.0, coefficient=0.1, maximum=1.0) == pytest.approx(0.3)
-    assert bonus(30.0, coefficient=0.1, maximum=1.0) == 1.0
-
-
-def trl_advantages(rewards: np.ndarray, group_size: int, *, scale: bool) -> np.ndarray:
-    """What GRPOTrainer computes (sum_then_normalize, scale_rewards "group" or "none")."""
-    rewards = torch.tensor(rewards, dtype=torch.float32)
-    grouped = rewards.view(-1, group_size)
-    centred = rewards - torch.nanmean(grouped, dim=1).repeat_interleave(group_size)
-    std = nanstd(grouped, dim=1).repeat_interleave(group_size)
-    return torch.nan_to_num(centred / (std + 1e-4) if scale else centred, nan=0.0).numpy()
-
-
 reward_values = st.sampled_from([-1.0, -0.5, 0.0, 0.125, 0.25, 0.75, 1.0, float("nan")])
 
 
-@given(
-    rows=st.integers(1, 5).flatmap(
-        lambda groups: st.integers(2, 6).flatmap(
-            lambda size: st.tuples(
-                st.just(size), st.lists(reward_values, min_size=groups * size, max_size=groups * size)
-            )
-        )
-    ),
-    scale=st.booleans(),
-)
-def test_group_advantages_equal_trl(rows, scale):
-    size, rewards = rows
-    groups = np.repeat(np.arange(len(rewards) // size), size)
-    ours = advantages(rewards, groups, scale=scale)
-    np.testing.assert_allclose(ours, trl_advantages(np.array(rewards), size, scale=scale), rtol=1e-5, atol=1e-6)
-
-
-def test_groups_need_not_be_contiguous_or_equal():
-    rewards = np.array([1.0, 0.0, 0.5, -1.0, 1.0])
-    result = advantages(rewards, ["a", "b", "a", "b", "b"])
-    np.testing.assert_allclose(result[[0, 2]], advantages(rewards[[0, 2]], ["a", "a"]))
-    np.testing.assert_allclose(result[[1, 3, 4]], advantages(rewards[[1, 3, 4]], ["b"] * 3))
-
-
 def test_rows_not_played_are_left_out():
-    with_gap = advantages([1.0, float("nan"), 0.0, -1.0], [0, 0, 0, 0])
+    with_gap = role_task_advantages([1.0, float("nan"), 0.0, -1.0], [0, 0, 0, 0])
     assert with_gap[1] == 0
-    np.testing.assert_array_equal(with_gap[[0, 2, 3]], advantages([1.0, 0.0, -1.0], [0, 0, 0]))
-    assert advantages([float("nan")] * 3, [0, 0, 0]).tolist() == [0, 0, 0]
-    assert advantages([0.7, float("nan")], [0, 0]).tolist() == [0, 0]
+    np.testing.assert_array_equal(with_gap[[0, 2, 3]], role_task_advantages([1.0, 0.0, -1.0], [0, 0, 0]))
+    assert role_task_advantages([float("nan")] * 3, [0, 0, 0]).tolist() == [0, 0, 0]
+    assert role_task_advantages([0.7, float("nan")], [0, 0]).tolist() == [0, 0]
 
 
 def test_equal_rewards_give_exactly_zero():
-    assert advantages([0.1] * 7, [0] * 7).tolist() == [0] * 7
+    assert role_task_advantages([0.1] * 7, [0] * 7).tolist() == [0] * 7
 
 
 def test_role_task_whitens_within_strata():
     rng = np.random.default_rng(0)
     rewards = np.concatenate([rng.normal(5, 2, 400), rng.normal(-3, 0.5, 300)])
     strata = [("student_0", "student", "code_o")] * 400 + [("student_0", "student", "code_i")] * 300
-    result = advantages(rewards, list(range(700)), mode="role_task", strata=strata)
+    result = role_task_advantages(rewards, strata)
     for part in (result[:400], result[400:]):
         assert part.mean() == pytest.approx(0, abs=1e-9)
         assert part.std(ddof=1) == pytest.approx(1, abs=1e-3)
@@ -123,7 +82,7 @@ def masked_whiten(tokens: np.ndarray) -> np.ndarray:
 @given(st.lists(st.tuples(reward_values, st.integers(0, 9), st.integers(0, 1)), min_size=1, max_size=12))
 def test_role_task_whitens_over_tokens(rows):
     rewards, lengths, strata = (np.array(column) for column in zip(*rows, strict=True))
-    ours = advantages(rewards, strata, mode="role_task", strata=strata, weights=lengths)
+    ours = role_task_advantages(rewards, strata, weights=lengths)
     for stratum in set(strata.tolist()):
         own = np.flatnonzero((strata == stratum) & ~np.isnan(rewards))
         tokens = np.repeat(rewards[own], lengths[own])  # every token of a row returns the row's reward
@@ -135,20 +94,9 @@ def test_role_task_whitens_over_tokens(rows):
 
 def test_a_long_row_pulls_the_baseline_towards_itself():
     strata = [0, 0]
-    even = advantages([1.0, 0.0], strata, mode="role_task", strata=strata, weights=[10, 10])
-    long = advantages([1.0, 0.0], strata, mode="role_task", strata=strata, weights=[90, 10])
+    even = role_task_advantages([1.0, 0.0], strata, weights=[10, 10])
+    long = role_task_advantages([1.0, 0.0], strata, weights=[90, 10])
     assert even[0] == pytest.approx(-even[1]) and 0 < long[0] < even[0] and long[1] < even[1]
-
-
-def test_none_is_the_reward():
-    assert advantages([1.0, float("nan"), -0.5], [0, 0, 1], mode="none").tolist() == [1.0, 0.0, -0.5]
-
-
-def test_array_labels_of_two_columns():
-    labels = np.array([[0, 1], [0, 1], [1, 0], [1, 0]])
-    np.testing.assert_allclose(
-        advantages([1.0, 0.0, 1.0, 0.0], labels), advantages([1.0, 0.0, 1.0, 0.0], [0, 0, 1, 1])
-    )
 
 
 def test_bad_input_is_named():
@@ -158,18 +106,12 @@ def test_bad_input_is_named():
         RewardSettings(wrong=float("nan"))
     with pytest.raises(ValueError, match="1.5"):
         teacher_reward(1.5)
-    with pytest.raises(ValueError, match="needs `strata`"):
-        advantages([1.0], [0], mode="role_task")
     with pytest.raises(ValueError, match="not negative"):
-        advantages([1.0, 0.0], [0, 0], mode="role_task", strata=[0, 0], weights=[1, -1])
-    with pytest.raises(ValueError, match="mode is 'group'"):
-        advantages([1.0, 0.0], [0, 0], weights=[1, 1])
-    with pytest.raises(ValueError, match="'batch'"):
-        advantages([1.0], [0], mode="batch")
+        role_task_advantages([1.0, 0.0], [0, 0], weights=[1, -1])
     with pytest.raises(ValueError, match="1 labels"):
-        advantages([1.0, 2.0], [0])
+        role_task_advantages([1.0, 2.0], [0])
     with pytest.raises(ValueError, match="finite"):
-        advantages([float("inf"), 2.0], [0, 0])
+        role_task_advantages([float("inf"), 2.0], [0, 0])
 
 
 def test_headline_numbers_keep_the_roles_apart():

@@ -70,10 +70,6 @@ class CoverageArchive:
         self._first_visit[cell] = (author, step)
         return True
 
-    def filled_since(self, step: int) -> int:
-        """Cells opened at `step` or later."""
-        return sum(1 for _, opened in self._first_visit.values() if opened >= step)
-
     def state_dict(self) -> dict:
         """What has been visited, as JSON-able data."""
         return {

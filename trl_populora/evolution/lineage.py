@@ -135,34 +135,8 @@ class Lineage:
                 stack.append(((event.slot, event.version), _story(event), depth + 1))
         return "\n".join(lines)
 
-    def mermaid(self, names: Sequence[str] = ()) -> str:
-        """The same tree as a Mermaid flowchart, a picture where Markdown is rendered: one arrow from every parent.
-
-        The arrow of the first parent carries operator and step, the living have a thick border.
-
-        Args:
-            names (`Sequence[str]`, *optional*): Slots to draw although they had no part in any event.
-        """
-        latest = self._latest()
-        seen = dict.fromkeys((name, 0) for name in names)
-        arrows = []
-        for event in self.events:
-            child = (event.slot, event.version)
-            seen.update(dict.fromkeys([*event.parents, (event.slot, 0), child]))
-            for i, parent in enumerate(event.parents):
-                label = f"|{event.operator}, step {event.step}|" if i == 0 else ""
-                arrows.append(f"    {_node(parent)} -->{label} {_node(child)}")
-        nodes = [f'    {_node(one)}["{one[0]}@{one[1]}"]' for one in seen]
-        living = [_node(one) for one in seen if latest.get(one[0], 0) == one[1]]
-        styles = [f"    style {node} stroke-width:3px" for node in living]
-        return "\n".join(["flowchart TD", *nodes, *arrows, *styles])
-
     def _latest(self) -> dict[str, int]:
         return {event.slot: event.version for event in self.events}
-
-
-def _node(individual: tuple[str, int]) -> str:
-    return f"{individual[0]}_v{individual[1]}"
 
 
 def _story(event: EvolutionEvent) -> str:

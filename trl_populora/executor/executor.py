@@ -7,13 +7,12 @@ import os
 import sys
 import threading
 import warnings
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
 from . import levels
-from .pool import Batch, Pool, Statistics
+from .pool import Batch, Pool
 from .records import Execution, Job, Limits, Status
 from .server import ServerLost
 from .worker import Worker
@@ -39,8 +38,7 @@ class Executor:
 
     Args:
         workers (`int`, *optional*):
-            Programs run at the same time; by default the number of cores this process may use. As many more may run
-            while others do nothing but wait or loop.
+            Programs run at the same time; by default the number of cores this process may use.
         limits (`Limits`, *optional*):
             Limits of jobs that bring none of their own. A program may use all of `memory_mb`.
         accept_unsafe (`bool`, *optional*, defaults to `False`):
@@ -82,7 +80,7 @@ class Executor:
         self._owner = os.getpid()
         self._changing = threading.RLock()  # a signal handler may close while a server starts
         self._pool: Pool | None = None
-        self._statistics = Statistics()
+        self._counts = dict.fromkeys(Status, 0)
 
     @property
     def isolation(self) -> str:
@@ -97,12 +95,7 @@ class Executor:
     @property
     def counts(self) -> dict[Status, int]:
         """Executions so far by status, of this process."""
-        return dict(self._statistics.counts)
-
-    @property
-    def busy_seconds(self) -> float:
-        """Wall seconds so far during which there was a job to run."""
-        return self._statistics.busy_seconds
+        return dict(self._counts)
 
     def run(
         self,
@@ -111,9 +104,10 @@ class Executor:
         limits: Limits | None = None,
         *,
         deterministic: bool = False,
+        modules: tuple[str, ...] = (),
     ) -> Execution:
         """Run one job, see `Job`."""
-        return self.run_many([Job(program, inputs, limits, deterministic)])[0]
+        return self.run_many([Job(program, inputs, limits, deterministic, modules)])[0]
 
     def run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         """
@@ -121,13 +115,13 @@ class Executor:
 
         Args:
             jobs (`Sequence[Job]`):
-                Any number; only the jobs in flight take memory beyond their own. See `stream` for more than fit.
+                Any number; only the jobs in flight take memory beyond their own.
 
         Returns:
             `list[Execution]`: in the order of the jobs. No program can make this raise.
 
         Raises:
-            `RuntimeError`: where programs cannot be confined.
+            `RuntimeError`: where programs cannot be confined, or a module of a job cannot be imported.
         """
         if self._pool is not None and self._pool.has_thread():
             raise RuntimeError("run_many waits for the thread that calls it: use submit in callbacks of futures.")
@@ -169,38 +163,6 @@ class Executor:
             batch.future.cancel()
             raise
         return batch.future
-
-    def stream(self, jobs: Iterable[Job], *, ahead: int | None = None) -> Iterator[Execution]:
-        """
-        Run jobs as they come and yield their executions in the same order, in bounded memory.
-
-        Args:
-            jobs (`Iterable[Job]`):
-                Read only as far as needed to keep the workers busy, so a generator that reads a file of any size will
-                do.
-            ahead (`int`, *optional*):
-                Jobs that may be under way or wait for the consumer; 16 for each worker by default.
-
-        Yields:
-            `Execution`
-
-        Raises:
-            `ValueError`: for `ahead` below one.
-        """
-        ahead = 16 * self.workers if ahead is None else ahead
-        if ahead < 1:
-            raise ValueError(f"ahead is {ahead}; choose at least 1.")
-        waiting: deque[Future[list[Execution]]] = deque()
-        try:
-            for job in jobs:
-                waiting.append(self.submit([job]))
-                if len(waiting) == ahead:
-                    yield waiting.popleft().result()[0]
-            while waiting:
-                yield waiting.popleft().result()[0]
-        finally:
-            for future in waiting:
-                future.cancel()
 
     def close(self) -> None:
         """End all fork servers and what they run, and cancel jobs that have not begun. The next call starts anew."""
@@ -249,7 +211,7 @@ class Executor:
                 raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
             limits, modules = self.limits, self._modules
-            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._statistics)
+            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._counts)
             try:
                 pool.start()
                 self._pool = pool

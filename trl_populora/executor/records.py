@@ -99,25 +99,40 @@ class Job:
         deterministic (`bool`, *optional*, defaults to `False`):
             Run four times, in servers that differ in hash seed, addresses, recursion limit, memory limit, garbage
             collector and order and grouping of the inputs, and accept only results that agree.
+        modules (`tuple[str, ...]`, *optional*):
+            Modules that this program may import beyond the executor's own, in the order in which they are imported,
+            such as `("sqlite3",)` or `("math_verify",)`. Any module that the caller could import will do. They are
+            trusted: a fork server imports them, unconfined, when a job first names them, and keeps them for all jobs
+            that name the same. What they import later, when a function is called, is not found; a module of your own
+            that calls such a function while it is imported solves that, and spares every job that work.
 
     Raises:
-        `ValueError`: if the program is no text or the inputs are no tuples of plain values.
+        `ValueError`: if the program is no text, the inputs are no tuples of plain values or the modules are no names.
     """
 
     program: str
     inputs: tuple[tuple, ...]
     limits: Limits | None = None
     deterministic: bool = False
+    modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.program) is not str:
             raise ValueError(f"Job.program is a {type(self.program).__name__}; pass the source as a str.")
         if type(self.inputs) is not tuple or any(type(arguments) is not tuple for arguments in self.inputs):
             raise ValueError("Job.inputs must be a tuple with one tuple of arguments per call, such as ((1,), (2,)).")
+        if self.modules and not _are_names(self.modules):
+            raise ValueError(f"Job.modules is {self.modules!r}; pass a tuple of module names, such as ('sqlite3',).")
         try:
             canonical.encode(self.inputs, max_bytes=None, max_depth=canonical.MAX_DEPTH + 2)
         except canonical.Unplain as error:
             raise ValueError(f"Job.inputs holds something that is no plain value: {error}.") from None
+
+
+def _are_names(modules: object) -> bool:
+    return type(modules) is tuple and all(
+        type(name) is str and all(part.isidentifier() for part in name.split(".")) for name in modules
+    )
 
 
 @dataclass(frozen=True)

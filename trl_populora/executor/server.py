@@ -14,7 +14,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +21,10 @@ from typing import NamedTuple
 _DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
 ZYGOTE = str(Path(__file__).with_name("zygote.py"))
-START_SECONDS = 20.0
+START_SECONDS = 60.0  # what a job imports may be large, and the machine busy
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000
 _QUIET_MS = 5  # in which most children end
-_SLOW_SECONDS = 0.05  # after which a worker lends its slot
 
 
 class ServerLost(Exception):
@@ -68,8 +66,9 @@ class Server:
 
     Args:
         settings (`dict`):
-            What `zygote.py` is told: `hash_seed`, `modules`, `recursion_limit`, `memory_share`, `gc_threshold`,
-            `ballast`, `accept_unsafe` and `without` (measures to leave out, for tests).
+            What `zygote.py` is told: `hash_seed`, `modules`, `third_party` (whether they may come from the caller's
+            `sys.path`), `recursion_limit`, `memory_share`, `gc_threshold`, `ballast`, `accept_unsafe` and `without`
+            (measures to leave out, for tests).
     """
 
     def __init__(self, settings: dict) -> None:
@@ -106,7 +105,8 @@ class Server:
                     start_new_session=True,
                 )
             ours.settimeout(START_SECONDS)
-            ours.send(marshal.dumps(self.settings | {"client": os.getpid()}), socket.MSG_NOSIGNAL)
+            path = [os.path.abspath(folder) for folder in sys.path] if self.settings["third_party"] else []
+            ours.send(marshal.dumps(self.settings | {"client": os.getpid(), "path": path}), socket.MSG_NOSIGNAL)
             answer = ours.recv(1 << 16)
         except OSError as error:
             self.close()
@@ -120,13 +120,18 @@ class Server:
         word, _, text = answer.decode("utf-8", "replace").partition(" ")
         if word != "ready":
             self.close()
+            if word == "missing":
+                raise RuntimeError(
+                    f"Programs cannot be given what they may import: {text}. Install it where {sys.executable} finds "
+                    "it, or leave it out of `modules`."
+                )
             if word == "refused":
                 raise RuntimeError(f"Programs cannot be confined here: {text}.")
             raise ServerLost(f"the fork server failed to start: {text}")
         self.held = text.split()
         self.jobs = 0
 
-    def execute(self, payload: bytes, wall_seconds: float, max_bytes: int, when_slow: Callable[[], None]) -> End:
+    def execute(self, payload: bytes, wall_seconds: float, max_bytes: int) -> End:
         """
         Run one job.
 
@@ -137,8 +142,6 @@ class Server:
                 Its wall limit.
             max_bytes (`int`):
                 The most it may write.
-            when_slow (`Callable[[], None]`):
-                Called if the child has not ended soon.
 
         Returns:
             `End`: what the child left.
@@ -156,7 +159,7 @@ class Server:
             channel = _submit(self._control, payload)
             try:
                 deadline = time.monotonic() + wall_seconds + GRACE_SECONDS
-                return self._collect(self._control, channel, deadline, max_bytes, when_slow)
+                return self._collect(self._control, channel, deadline, max_bytes)
             finally:
                 os.close(channel)
         except OSError as error:
@@ -181,22 +184,18 @@ class Server:
                 self._process.wait()
             self._process = None
 
-    def _collect(self, control, channel: int, deadline: float, max_bytes: int, when_slow: Callable) -> End:
+    def _collect(self, control, channel: int, deadline: float, max_bytes: int) -> End:
         # Most children end before their output fills the pipe: waiting for the end alone saves a wake-up per frame.
         poll = select.poll()
         poll.register(control, select.POLLIN)
         data = bytearray()
         if not poll.poll(_QUIET_MS):
-            slow = time.monotonic() + _SLOW_SECONDS
             poll.register(channel, select.POLLIN)
             while not (events := poll.poll(50)) or events[0][0] == channel:
-                now = time.monotonic()
-                if now > deadline:
+                if time.monotonic() > deadline:
                     self.interrupt()
                     self.close()
                     return End(bytes(data), overdue=True)
-                if now > slow:
-                    when_slow()
                 if events and len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
                     data += chunk
                 elif events:

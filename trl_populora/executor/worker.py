@@ -35,31 +35,30 @@ NO_VALUES = Execution(Status.INFRA_ERROR, (), 0.0, 0)
 
 class Worker:
     """
-    One thread with up to eight fork servers: four kinds, each with and without a preloaded standard library, each
-    started when first needed. Two do for jobs that are not deterministic.
+    One thread with fork servers, each started when first needed. There are four kinds, of which the first does for
+    jobs that are not deterministic; of each kind one without any preloaded module, one with `modules`, and one with
+    `modules` and `Job.modules` for each such tuple.
 
     Args:
         limits (`Limits`):
             Limits of jobs that bring none of their own.
         modules (`list[str]`):
-            What the servers preload.
+            What the servers preload, for programs that import anything.
         settings (`dict`):
             Further settings of all servers, see `Server`.
     """
 
     def __init__(self, limits: Limits, modules: list[str], settings: dict) -> None:
         self._limits = limits
-        self._servers = {
-            (kind, full): Server(facts | settings | {"modules": modules if full else []})
-            for kind, facts in enumerate(KINDS)
-            for full in (False, True)
-        }
+        self._modules = modules
+        self._settings = settings
+        self._servers: dict[tuple[int, bool | tuple[str, ...]], Server] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
 
     def probe(self) -> list[str]:
         """Start one server and return the measures that hold, see `levels`. Raises `RuntimeError`, `ServerLost`."""
-        server = self._servers[0, True]
+        server = self._server(0, True)
         server.start()
         return server.held
 
@@ -81,15 +80,20 @@ class Worker:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             while thread.join(0.02) or thread.is_alive():
-                for server in self._servers.values():
+                for server in list(self._servers.values()):  # to which the thread may add
                     server.interrupt()
         for server in self._servers.values():
             server.close()
 
-    def run(self, job: Job, when_slow: Callable[[], None]) -> Execution:
-        """Run one job; `when_slow` is called whenever a child takes long. Raises `RuntimeError` once closed."""
+    def run(self, job: Job) -> Execution:
+        """
+        Run one job.
+
+        Raises:
+            `RuntimeError`: once closed, or if a module of the job cannot be imported.
+        """
         limits = job.limits or self._limits
-        first = self._run(0, job.program, job.inputs, limits, when_slow)
+        first = self._run(0, job, job.inputs, limits)
         if not job.deterministic or not first.values:
             return first
         if first.status in (Status.CPU_TIMEOUT, Status.WALL_TIMEOUT, Status.INFRA_ERROR):
@@ -102,27 +106,36 @@ class Worker:
             order = _another_order(job, kind)
             inputs = tuple(job.inputs[index] for index in order)
             parts = [part for part in (inputs[:middle], inputs[middle:]) if part] if kind == 1 else [inputs]
-            again = [self._run(kind, job.program, part, limits, when_slow) for part in parts]
+            again = [self._run(kind, job, part, limits) for part in parts]
             first = _compare(first, again, order)
             if first.status in (Status.NONDETERMINISTIC, Status.INFRA_ERROR):
                 break
         return first
 
-    def _run(self, kind: int, program: str, inputs: tuple, limits: Limits, when_slow: Callable) -> Execution:
-        source = program.encode("utf-8", "surrogatepass")
+    def _server(self, kind: int, modules: bool | tuple[str, ...]) -> Server:
+        """The server of this kind with no modules (`False`), with those of all programs (`True`) and with more."""
+        server = self._servers.get((kind, modules))
+        if server is None:
+            more = modules if isinstance(modules, tuple) else ()
+            preload = {"modules": [*self._modules, *more] if modules else [], "third_party": bool(more)}
+            server = self._servers[kind, modules] = Server(KINDS[kind] | self._settings | preload)
+        return server
+
+    def _run(self, kind: int, job: Job, inputs: tuple, limits: Limits) -> Execution:
+        source = job.program.encode("utf-8", "surrogatepass")
         numbers = (limits.cpu_seconds, limits.wall_seconds, limits.memory_mb << 20, limits.result_bytes)
         # Format 2 has no shared references: each call gets its own copy of its arguments.
         payload = marshal.dumps((source, _spelled(inputs), *numbers), 2)
         if len(source) > limits.source_bytes or len(payload) > limits.source_bytes + MAX_INPUT_BYTES:
             return replace(NO_VALUES, status=Status.TOO_LARGE)
-        server = self._servers[kind, "import" in program]
+        server = self._server(kind, job.modules or "import" in job.program)
         execution = NO_VALUES
         for _ in range(2):
             if self._closing:
                 raise RuntimeError("The executor was closed while this job ran.")
             try:
                 most = verdict.max_report_bytes(len(inputs), limits)
-                end = server.execute(payload, limits.wall_seconds, most, when_slow)
+                end = server.execute(payload, limits.wall_seconds, most)
             except ServerLost:
                 continue
             execution = verdict.judge(end, len(inputs), limits)

@@ -27,7 +27,7 @@ def main() -> None:
     try:
         server = Server(control, settings)
     except BaseException as error:
-        word = "refused" if isinstance(error, (PermissionError, ImportError)) else "failed"
+        word = {PermissionError: "refused", ImportError: "missing"}.get(type(error), "failed")
         control.send(f"{word} {error or type(error).__name__}".encode())
         os._exit(1)
     control.send(" ".join(["ready", *server.held]).encode())
@@ -43,7 +43,7 @@ class Server:
     def __init__(self, control, settings: dict) -> None:
         self.control = control
         self.memory_share = settings["memory_share"]
-        preload(settings["modules"])
+        preload(settings["modules"], settings["path"])
         _, syscalls, _, confine, self.child, probes = load(
             "frames", "syscalls", "canonical", "confine", "child", "probes"
         )
@@ -96,15 +96,27 @@ class Server:
             send(pack(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
 
 
-def preload(modules: list[str]) -> None:
-    """Import what programs may import."""
+def preload(modules: list[str], path: list[str]) -> None:
+    """
+    Import what programs may import: modules of the standard library, or of these further folders, which are
+    forgotten with `sys.path` before any program runs.
+    """
+    if path:
+        sys.path += path
+        for library in ("OMP", "OPENBLAS", "MKL"):  # no thread survives a fork
+            os.environ[f"{library}_NUM_THREADS"] = "1"
     sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # hashlib does without OpenSSL, which is large
     # Modules ask for their own code to run in each child. Seeding `random` anew is the slow one, and not wanted: two
     # servers have two seeds, so unseeded use shows in the results.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     for name in modules:
-        __import__(name)
+        try:
+            __import__(name)
+        except BaseException as error:
+            raise ImportError(f"module {name!r} cannot be imported ({type(error).__name__}: {error})") from None
     os.register_at_fork = register
+    if len(os.listdir("/proc/self/task")) > 1:  # they would not exist in a child, and what they hold stays locked
+        raise ImportError(f"one of the modules {', '.join(modules)} starts threads when it is imported")
 
 
 def load(*names: str) -> list:

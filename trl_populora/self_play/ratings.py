@@ -133,17 +133,14 @@ class Ratings:
         """`mu - 3 sigma` of a member, a relative fitness measured against the other side."""
         return self[name].fitness
 
-    def win_probability(self, i: str, j: str) -> float:
+    def win_probability(self, i: str, j: str, handicap: float = 0.0) -> float:
         """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) in a game that is played."""
-        return self._win_probability(i, j, 0.0)
-
-    def _win_probability(self, i: str, j: str, handicap: float) -> float:
         a, b = self.skill(i), self.skill(j)
         return float(ndtr((a.mu + handicap - b.mu) / math.sqrt(2 * BETA**2 + a.sigma**2 + b.sigma**2)))
 
     def win_probabilities(self, handicap: float = 0.0) -> np.ndarray:
         """P(teacher beats student) of every pair if they play, shape `(T, S)`; with so many points for teachers."""
-        rows = [[self._win_probability(t, s, handicap) for s in self.students] for t in self.teachers]
+        rows = [[self.win_probability(t, s, handicap) for s in self.students] for t in self.teachers]
         return np.array(rows).reshape(self.games.shape)
 
     @property

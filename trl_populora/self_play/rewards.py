@@ -3,17 +3,14 @@
 Pure functions of plain numbers. Parsing, verification and the loss live elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 
-ADVANTAGE_EPSILON = 1e-4
-"""Added to the standard deviation, as in TRL's GRPO."""
-
 VARIANCE_EPSILON = 1e-8
-"""Added to the variance by `"role_task"`, as in verl's `masked_whiten`."""
+"""Added to the variance by `role_task_advantages`, as in verl's `masked_whiten`."""
 
 
 def adversarial(solve_rate: float, solved_elsewhere: bool = False) -> float:
@@ -113,71 +110,45 @@ def teacher_reward(
     return float(TEACHER_REWARDS[settings.teacher](solve_rate, solved_elsewhere))
 
 
-def bonus(value: float, *, coefficient: float, maximum: float) -> float:
-    """min(coefficient * value, maximum): an optional addition for complexity, novelty or diversity, off by default."""
-    return min(coefficient * value, maximum)
-
-
-def advantages(
+def role_task_advantages(
     rewards: Sequence[float] | np.ndarray,
-    groups: Sequence | np.ndarray,
+    strata: Sequence[Hashable],
     *,
-    mode: str = "group",
-    strata: Sequence | np.ndarray | None = None,
     weights: Sequence[float] | np.ndarray | None = None,
     scale: bool = True,
 ) -> np.ndarray:
-    """Turns rewards into advantages.
+    """Rewards whitened within each stratum over tokens (Absolute Zero Reasoner's TRR++, verl's `masked_whiten`).
+
+    (r - mean) / sqrt(variance + 1e-8), where a row counts as often as its weight says, in the mean and in the unbiased
+    variance. The other advantages, of GRPO, are TRL's own.
 
     Args:
         rewards (`np.ndarray` of shape `(N,)`): NaN marks a row that was not played.
-        groups (`Sequence` of length N): Label of each row's group: completions of one prompt by one member.
-        mode (`str`, *optional*, defaults to `"group"`):
-            `"group"`: (r - mean) / (std + 1e-4) within each group, the numbers of TRL's GRPO, that is with the
-            unbiased standard deviation. `"role_task"`: (r - mean) / sqrt(variance + 1e-8) within each stratum, over
-            tokens: a row counts as often as its weight says, in the mean and in the unbiased variance (Absolute Zero
-            Reasoner's TRR++, verl's `masked_whiten`). `"none"`: the reward itself, no baseline.
-        strata (`Sequence` of length N, *optional*):
-            Label of each row's stratum, e.g. `(member, role, type)`; needed by `"role_task"`.
-        weights (`np.ndarray` of shape `(N,)`, *optional*):
-            Number of completion tokens of each row, for `"role_task"`; 1 each if unset.
+        strata (`Sequence` of length N): Label of each row's stratum, e.g. `(member, role, type)`.
+        weights (`np.ndarray` of shape `(N,)`, *optional*): Number of completion tokens of each row; 1 each if unset.
         scale (`bool`, *optional*, defaults to `True`): `False` subtracts the mean and does not divide.
 
     Returns:
         `np.ndarray` of shape `(N,)`, float64. A row with NaN reward gets 0 and is left out of the baseline, as does
-        a row that is alone in its baseline.
+        a row that is alone in its stratum.
 
     Raises:
-        ValueError: If lengths differ, the mode is unknown, a reward is infinite, `strata` is missing, or weights are
-            negative or given to another mode.
+        ValueError: If lengths differ, a reward is infinite, or a weight is negative.
     """
     rewards = np.asarray(rewards, dtype=np.float64)
-    if mode not in ("group", "role_task", "none"):
-        raise ValueError(f"Unknown advantage mode {mode!r}; choose 'group', 'role_task' or 'none'.")
-    labels = strata if mode == "role_task" else groups
-    if labels is None:
-        raise ValueError("mode='role_task' needs `strata`: one (member, role, type) label per row.")
-    if rewards.ndim != 1 or len(labels) != len(rewards):
-        raise ValueError(f"Need one label per reward, got {len(labels)} labels for rewards of shape {rewards.shape}.")
+    if rewards.ndim != 1 or len(strata) != len(rewards):
+        raise ValueError(f"Need one label per reward, got {len(strata)} labels for rewards of shape {rewards.shape}.")
     if np.isinf(rewards).any():
         raise ValueError("Rewards must be finite, or NaN for rows that were not played.")
-    weights = np.ones_like(rewards) if weights is None else _weights(weights, len(rewards), mode)
-    if mode == "none":
-        return np.nan_to_num(rewards, nan=0.0)
-
-    rows_of: dict = {}
-    for row, label in enumerate(labels.tolist() if isinstance(labels, np.ndarray) else labels):
-        rows_of.setdefault(tuple(label) if isinstance(label, list) else label, []).append(row)
+    tokens = np.ones_like(rewards) if weights is None else np.asarray(weights, dtype=np.float64)
+    if tokens.shape != rewards.shape or not (tokens >= 0).all():
+        raise ValueError(f"weights must hold a number of tokens, not negative, for each of the {len(rewards)} rows.")
+    rows_of: dict[Hashable, list[int]] = {}
+    for row in np.flatnonzero(~np.isnan(rewards)).tolist():
+        rows_of.setdefault(strata[row], []).append(row)
     result = np.zeros_like(rewards)
     for rows in rows_of.values():
-        played = [row for row in rows if not np.isnan(rewards[row])]
-        if len(played) < 2 or np.ptp(rewards[played]) == 0:
-            continue
-        if mode == "role_task":
-            result[played] = _whiten(rewards[played], weights[played], scale=scale)
-            continue
-        centred = rewards[played] - rewards[played].mean()
-        result[played] = centred / (rewards[played].std(ddof=1) + ADVANTAGE_EPSILON) if scale else centred
+        result[rows] = _whiten(rewards[rows], tokens[rows], scale=scale)
     return result
 
 
@@ -213,16 +184,6 @@ def role_rewards(
 def _mean_and_std(rewards: np.ndarray) -> tuple[float | None, float | None]:
     known = rewards[~np.isnan(rewards)].astype(np.float64)
     return (float(known.mean()) if len(known) else None, float(known.std(ddof=1)) if len(known) > 1 else None)
-
-
-def _weights(weights: Sequence[float] | np.ndarray, rows: int, mode: str) -> np.ndarray:
-    weights = np.asarray(weights, dtype=np.float64)
-    if mode != "role_task" or weights.shape != (rows,) or not (weights >= 0).all():
-        raise ValueError(
-            f"weights must be a number of tokens, not negative, for each of the {rows} rows of mode 'role_task'; got "
-            f"shape {weights.shape}, and the mode is {mode!r}."
-        )
-    return weights
 
 
 def _whiten(rewards: np.ndarray, weights: np.ndarray, *, scale: bool) -> np.ndarray:

@@ -26,7 +26,7 @@ from ..run_files.checkpoint import WRITE_ERRORS, check_origin, find_checkpoint, 
 from ..run_files.files import write_file, write_files
 from ..run_files.layout import STAGING_FOLDER, TRAINER_STATE_FILE, TRAINING_ARGS_FILE, checkpoint_folder
 from ..run_files.run_folder import RunFolder
-from ..self_play.rewards import advantages, role_rewards
+from ..self_play.rewards import role_rewards, role_task_advantages
 from .batching import deal
 from .callbacks import RoundCallback
 from .config import PopulationSelfPlayConfig
@@ -288,11 +288,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """Rewards whitened over the tokens of a member, role and task type (AZR's TRR++), for this rank's rows."""
         strata = [(row.player, row.role, row.type) for row in self.source.played.rows]
         own = output["completion_mask"].sum(1).tolist()
-        values = advantages(
+        values = role_task_advantages(
             self._total_rewards().numpy(),
             strata,
-            mode="role_task",
-            strata=strata,
             weights=gather_object(own),
             scale=self.scale_rewards != "none",
         )
