@@ -112,18 +112,16 @@ def move(population, name: str) -> None:
 
 
 def make_sampler(args: argparse.Namespace, population, tokenizer):
-    from trl_populora.generation import VLLMSampler
+    from trl_populora.generation.engines import EngineSampler, VLLMEngine
 
-    return VLLMSampler(
-        population,
-        tokenizer,
-        max_completion_length=args.new_tokens,
-        temperature=1.0,
-        max_model_length=max(512, args.prompt_tokens + args.new_tokens),
+    engine = VLLMEngine(
+        max_model_len=max(512, args.prompt_tokens + args.new_tokens),
         max_num_seqs=args.rows,
         gpu_memory_utilization=0.6,
-        llm_kwargs={"enable_prefix_caching": False, "enforce_eager": args.enforce_eager or args.device == "cpu"},
+        enable_prefix_caching=False,
+        enforce_eager=args.enforce_eager or args.device == "cpu",
     )
+    return EngineSampler(population, tokenizer, engine=engine, max_completion_length=args.new_tokens, temperature=1.0)
 
 
 def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:

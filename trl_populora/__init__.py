@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .evolution import OPERATORS
     from .executor import Executor, Limits
+    from .generation import Sampler
     from .population import Member, Population
     from .self_play import Rating, Ratings
     from .tasks import Task, TaskType, task_types
-    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, RowSource
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,8 @@ _ROOMS = {
     "PopulationSelfPlayTrainer": "training",
     "Rating": "self_play",
     "Ratings": "self_play",
+    "RowSource": "training",
+    "Sampler": "generation",
     "Task": "tasks",
     "TaskType": "tasks",
     "task_types": "tasks",
@@ -43,6 +46,8 @@ __all__ = [
     "PopulationSelfPlayTrainer",
     "Rating",
     "Ratings",
+    "RowSource",
+    "Sampler",
     "Task",
     "TaskType",
     "__version__",

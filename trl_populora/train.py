@@ -34,6 +34,10 @@ class RunArguments:
             Split of it.
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
+        sampler (`str`, *optional*):
+            Who draws completions, in place of `use_vllm`: `module:Name` of a class or function (docs/samplers.md).
+        sampler_kwargs (`dict`, *optional*):
+            Further arguments of it.
         warm_start_steps (`int`, *optional*, defaults to `0`):
             Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters. Not
             with `beta > 0`, whose reference is the base without them.
@@ -54,6 +58,10 @@ class RunArguments:
     reward_funcs: list[str] | None = field(
         default=None, metadata={"help": "Reward functions: 'module.function', or names from trl.rewards."}
     )
+    sampler: str | None = field(
+        default=None, metadata={"help": "Who draws completions, in place of use_vllm: 'module:Name'."}
+    )
+    sampler_kwargs: dict | str | None = field(default=None, metadata={"help": "Further arguments of the sampler."})
     warm_start_steps: int = field(default=0, metadata={"help": "Supervised steps before self-play; 0 = none."})
     warm_start_rows: int = field(default=8, metadata={"help": "Rows of a warm start step per role."})
     warm_start_learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the warm start."})
@@ -224,7 +232,7 @@ def build(run: RunArguments, args):
     from transformers import PrinterCallback, ProgressCallback
 
     from .integrations.base_models import resolve_base
-    from .integrations.user_data import load_prompts, load_rewards
+    from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
     from .training import PopulationSelfPlayTrainer
 
@@ -235,6 +243,8 @@ def build(run: RunArguments, args):
             f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls towards the base as it "
             "was before the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
         )
+    if run.sampler_kwargs and not run.sampler:
+        raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
@@ -242,7 +252,12 @@ def build(run: RunArguments, args):
     base = resolve_base(run.model_name_or_path)
     args.disable_tqdm = True
     trainer = PopulationSelfPlayTrainer(
-        base, load_rewards(run.reward_funcs or []), args, train_dataset=prompts, on_round=view.on_round
+        base,
+        load_rewards(run.reward_funcs or []),
+        args,
+        train_dataset=prompts,
+        on_round=view.on_round,
+        sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
     trainer.base_model_name = run.model_name_or_path
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better

@@ -66,7 +66,15 @@ def make_trainer(config):
     trainers = []
 
     def make(
-        *, noise=0.1, rewards=hash_reward, on_round=None, callbacks=None, model=None, peft_config=None, **overrides
+        *,
+        noise=0.1,
+        rewards=hash_reward,
+        on_round=None,
+        callbacks=None,
+        model=None,
+        peft_config=None,
+        sampler=None,
+        **overrides,
     ):
         trainer = PopulationSelfPlayTrainer(
             model or tiny_model(),
@@ -76,6 +84,7 @@ def make_trainer(config):
             peft_config=peft_config or lora(),
             on_round=on_round,
             callbacks=callbacks,
+            sampler=sampler,
         )
         trainers.append(trainer)
         if noise:

@@ -142,7 +142,7 @@ def test_shared_member_trains_both_roles(make_trainer):
     trainer.train()
     assert list(trainer.population) == ["agent_0"]
     assert {row.role for row in trainer.source.played.rows} == {"teacher", "student"}
-    assert set(trainer.member_grad_norms) == {"agent_0"} and trainer.member_grad_norms["agent_0"] > 0
+    assert set(trainer.updates.grad_norms) == {"agent_0"} and trainer.updates.grad_norms["agent_0"] > 0
 
 
 def test_text_survives_in_records(make_trainer):

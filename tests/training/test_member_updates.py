@@ -154,7 +154,7 @@ def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
     trainer = make_trainer(max_grad_norm=bound)
     trainer.create_optimizer()
     generator = torch.Generator().manual_seed(0)
-    trainer._scales = {name: 0.5 + i for i, name in enumerate(NAMES)}
+    trainer.updates.scales = {name: 0.5 + i for i, name in enumerate(NAMES)}
     want, norms = {}, {}
     for i, name in enumerate(NAMES[:3]):  # the last one has no gradient
         own = trainer.population.parameters(name)
@@ -162,14 +162,14 @@ def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
             p.grad = 10.0**-i * torch.randn(p.shape, generator=generator)
         copies = [torch.nn.Parameter(p.detach().clone()) for p in own]
         for copy, p in zip(copies, own, strict=True):
-            copy.grad = p.grad * trainer._scales[name]
+            copy.grad = p.grad * trainer.updates.scales[name]
         norms[name] = float(torch.nn.utils.clip_grad_norm_(copies, bound))
         want[name] = [copy.grad for copy in copies]
     total = trainer._clip_grad_norm(trainer.model)
     for name in NAMES[:3]:
         for p, grad in zip(trainer.population.parameters(name), want[name], strict=True):
             torch.testing.assert_close(p.grad, grad, rtol=1e-5, atol=0.0)
-    assert trainer.member_grad_norms == pytest.approx(norms | {NAMES[3]: 0.0}, rel=1e-5)
+    assert trainer.updates.grad_norms == pytest.approx(norms | {NAMES[3]: 0.0}, rel=1e-5)
     assert float(total) == pytest.approx(sum(norm**2 for norm in norms.values()) ** 0.5, rel=1e-5)
     assert all(p.grad is None for p in trainer.population.parameters(NAMES[3]))
 

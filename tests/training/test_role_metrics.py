@@ -15,13 +15,13 @@ MIXED = ("reward", "reward_std", "frac_reward_zero_std", "rewards/self_play_rewa
 def test_no_number_averages_both_sides_of_the_game(make_trainer):
     totals = []
     trainer = make_trainer(max_steps=2)  # with a reward function of the user's
-    separate = trainer._separate_roles
+    finish = trainer.source.finish
 
-    def record():
-        separate()
-        totals.append(trainer._total_rewards().numpy())
+    def record(rows, metrics):
+        finish(rows, metrics)
+        totals.append(rows.rewards)
 
-    trainer._separate_roles = record
+    trainer.source.finish = record
     trainer.train()
     rounds = [logs for logs in trainer.state.log_history if "round" in logs]
     assert len(rounds) == len(totals) == 2

@@ -53,17 +53,9 @@ def tokenizer(engine_model):
 @pytest.fixture(scope="session")
 def sampler(population, tokenizer):
     """Greedy, so that its tokens can be compared; 8 members, of whom 4 fit into one batch."""
-    from trl_populora.generation.vllm import VLLMSampler
+    from trl_populora.generation.engines import EngineSampler, VLLMEngine
 
-    sampler = VLLMSampler(
-        population,
-        tokenizer,
-        max_completion_length=16,
-        temperature=0.0,
-        max_model_length=512,
-        max_num_seqs=32,
-        max_loras=4,
-        llm_kwargs=LLM_KWARGS,
-    )
+    engine = VLLMEngine(max_loras=4, max_model_len=512, max_num_seqs=32, **LLM_KWARGS)
+    sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     yield sampler
     sampler.close()

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
-from trl_populora.generation import TransformersSampler, VLLMSampler
-from trl_populora.generation.vllm_adapters import ADAPTER_FILE
-from trl_populora.generation.vllm_engine import EngineError, LivenessError
+from trl_populora.generation import EngineSampler, TransformersSampler
+from trl_populora.generation.engines import EngineError, LivenessError, VLLMEngine
+from trl_populora.generation.engines.adapters import ADAPTER_FILE
 
 
 def ask(text):
@@ -176,14 +176,12 @@ def test_smollm2_in_a_process_of_its_own(monkeypatch):
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     folder = resolve_base(SMOLLM2)
     population = population_on(folder, teachers=1, students=2, noise=0.05)
-    sampler = VLLMSampler(
+    sampler = EngineSampler(
         population,
         AutoTokenizer.from_pretrained(folder),
+        engine=VLLMEngine(max_model_len=256, max_num_seqs=8, block_size=32, **LLM_KWARGS),
         max_completion_length=16,
         temperature=0.0,
-        max_model_length=256,
-        max_num_seqs=8,
-        llm_kwargs=LLM_KWARGS | {"block_size": 32},
     )
     try:
         sampler.sync()

@@ -6,14 +6,16 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.vllm_engine.conftest import population_on
 from tests.vllm_engine.test_engine import PROMPTS, change, expected, ids
-from trl_populora.generation import VLLMSampler
-from trl_populora.generation.vllm_engine import EngineError
+from tests.vllm_engine.test_trainer import train
+from trl_populora.generation.engines import VLLM, EngineError, EngineSampler, ServerEngine, server_sampler
 
 
 START_SECONDS = 280.0  # on a busy machine
@@ -26,12 +28,12 @@ class Server:
             self.port = free.getsockname()[1]
         self.model, self.log, self.process = model, log, None
 
-    def start(self, rank=8):
+    def start(self, rank=8, length=512):
         # Not `vllm serve`: that command looks for a distribution of this name, and the CPU build has another.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
         command += ["--port", self.port]
         command += "--enable-lora --max-loras 4 --max-cpu-loras 8 --dtype float32 --enforce-eager".split()
-        command += ["--max-lora-rank", rank, "--max-model-len", 512, "--max-num-seqs", 32]
+        command += ["--max-lora-rank", rank, "--max-model-len", length, "--max-num-seqs", 32]
         command += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
         self.process = subprocess.Popen(
             list(map(str, command)),
@@ -72,15 +74,8 @@ def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer)
     population = population_on(engine_model, teachers=3, students=3)
     server.start()
     server.wait()
-    sampler = VLLMSampler(
-        population,
-        tokenizer,
-        mode="server",
-        server_base_url=f"http://localhost:{server.port}",
-        server_timeout=START_SECONDS,
-        max_completion_length=16,
-        temperature=0.0,
-    )
+    engine = ServerEngine(f"http://localhost:{server.port}", VLLM, timeout=START_SECONDS)
+    sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     members = list(population)
     prompts = PROMPTS[: len(members)]
     try:
@@ -113,15 +108,27 @@ def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer)
 
 
 @pytest.mark.timeout(600)
+def test_the_trainer_reaches_it_as_any_server_of_adapters(server, engine_model, tokenizer, tmp_path):
+    """Not by `use_vllm`: the interface that vLLM shares with others, with the little that those report."""
+    server.start(length=1024)
+    server.wait()
+    kind = replace(VLLM, name="adapter", likeliest_by_id=False, filtered_logprobs=False, block_size=64)
+    settings = dict(kind=kind, base_url=f"http://localhost:{server.port}", timeout=START_SECONDS)
+    sampler = partial(server_sampler, adapter_dir=str(tmp_path / "adapters"), **settings)
+    trainer, logs = train(2, engine_model, tokenizer, tmp_path, use_vllm=False, sampler=sampler)
+    assert len(logs) == 3 and all(log["sampling/sampling_logp_difference/max"] < 1e-2 for log in logs)
+    assert set(trainer.source.sampler.liveness) == set(trainer.population)
+    assert not list((tmp_path / "adapters").iterdir())
+
+
+@pytest.mark.timeout(600)
 def test_a_server_that_cannot_hold_the_rank_is_refused(server, engine_model, tokenizer):
     server.start(rank=1)
     server.wait()
     with pytest.raises(EngineError, match="max_lora_rank.* a --max-lora-rank that holds"):
-        VLLMSampler(
+        EngineSampler(
             population_on(engine_model, teachers=1, students=1),
             tokenizer,
-            mode="server",
-            server_base_url=f"http://localhost:{server.port}",
-            server_timeout=START_SECONDS,
+            engine=ServerEngine(f"http://localhost:{server.port}", VLLM, timeout=START_SECONDS),
             max_completion_length=16,
         )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ..executor import Execution, Job
-from ..self_play.sampling import Sampler
+from ..self_play.sampling import SampleFunc
 from ..tasks import Task, TaskType, Verdict, seed_tasks
 from .grading import grade
 
@@ -61,7 +61,7 @@ def held_out_tasks(
 
 def evaluate_members(
     members: Sequence[str],
-    sampler: Sampler,
+    sampler: SampleFunc,
     tasks: Sequence[Task],
     *,
     task_types: Mapping[str, TaskType],
@@ -72,7 +72,7 @@ def evaluate_members(
 
     Args:
         members (`Sequence[str]`): Names, as the sampler knows them.
-        sampler ([`Sampler`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
+        sampler ([`SampleFunc`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
         tasks (`Sequence[Task]`): At least one.
         task_types (`Mapping[str, TaskType]`): Types by id; they word the prompts.
         run_many (`Callable`): Runs programs: `Executor.run_many`.

@@ -1,12 +1,21 @@
 """Sampling from many adapters in one batch.
 
-A sampler is any callable `(prompts, members, *, seed) -> list[Completion]`; what is asked and what the answers are
-worth is not known here.
+What is asked and what the answers are worth is not known here. `Sampler` is the base; `TransformersSampler` draws from
+the training model itself, `EngineSampler` from an engine beside it (`engines/`).
 """
 
-from ..self_play.sampling import Completion, Sampler
+from ..self_play.sampling import Completion
+from .engines import EngineSampler, server_sampler, vllm_sampler
+from .sampler import Sampler, SamplerFactory
 from .transformers_sampler import TransformersSampler
-from .vllm import VLLMSampler
 
 
-__all__ = ["Completion", "Sampler", "TransformersSampler", "VLLMSampler"]
+__all__ = [
+    "Completion",
+    "EngineSampler",
+    "Sampler",
+    "SamplerFactory",
+    "TransformersSampler",
+    "server_sampler",
+    "vllm_sampler",
+]

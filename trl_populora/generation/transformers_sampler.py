@@ -4,6 +4,7 @@ Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -13,8 +14,14 @@ from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, T
 from ..population import Population
 from ..population.routing import member_order
 from ..self_play.sampling import Completion
-from .member_sampler import MemberSampler
 from .noise import gumbel
+from .sampler import Sampler
+
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from ..training import PopulationSelfPlayConfig
 
 
 class GumbelMax(LogitsProcessor):
@@ -27,56 +34,51 @@ class GumbelMax(LogitsProcessor):
         return scores + gumbel(self.row_seeds, input_ids.shape[1] - self.prompt_length, scores.shape[1])
 
 
-class TransformersSampler(MemberSampler):
+class TransformersSampler(Sampler):
     """Samples from members with `transformers`, rows of all members in one batch with one KV cache.
 
     Args:
         population ([`Population`]): Members and their model.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer with a pad token; padded on the left here.
-        max_completion_length (`int`): Most tokens to draw.
-        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
-        top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `generate`; off by default.
-        template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
         batch_size (`int`, *optional*, defaults to `64`): Rows decoded at once; bounds the KV cache.
+        settings: The other arguments of [`Sampler`].
     """
 
     def __init__(
-        self,
-        population: Population,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        max_completion_length: int,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float | None = None,
-        template: str = "chat",
-        batch_size: int = 64,
+        self, population: Population, tokenizer: PreTrainedTokenizerBase, *, batch_size: int = 64, **settings: Any
     ):
-        super().__init__(population, tokenizer, template=template)
-        self.temperature, self.batch_size = temperature, batch_size
+        super().__init__(population, tokenizer, **settings)
+        self.batch_size = batch_size
         self.stop = {"stop_strings": self.stop_strings, "tokenizer": tokenizer} if self.stop_strings else {}
         self.warpers = LogitsProcessorList()
-        if temperature not in (0.0, 1.0):
-            self.warpers.append(TemperatureLogitsWarper(temperature))
-        if top_k:
-            self.warpers.append(TopKLogitsWarper(top_k))
-        if top_p < 1.0:
-            self.warpers.append(TopPLogitsWarper(top_p))
-        if min_p is not None:
-            self.warpers.append(MinPLogitsWarper(min_p))
-        # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
-        population.base_model.generation_config = GenerationConfig(
-            eos_token_id=self.declared_eos or None, pad_token_id=tokenizer.pad_token_id
-        )
+        if self.temperature not in (0.0, 1.0):
+            self.warpers.append(TemperatureLogitsWarper(self.temperature))
+        if self.top_k:
+            self.warpers.append(TopKLogitsWarper(self.top_k))
+        if self.top_p < 1.0:
+            self.warpers.append(TopPLogitsWarper(self.top_p))
+        if self.min_p is not None:
+            self.warpers.append(MinPLogitsWarper(self.min_p))
         self.config = GenerationConfig(
-            max_new_tokens=max_completion_length,
+            max_new_tokens=self.max_completion_length,
             do_sample=False,
             eos_token_id=self.eos_ids,
             pad_token_id=tokenizer.pad_token_id,
             bos_token_id=tokenizer.bos_token_id,
             disable_compile=True,
         )
+
+    @classmethod
+    def from_args(
+        cls,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        accelerator: "Accelerator | None",
+        args: "PopulationSelfPlayConfig",
+        **kwargs: Any,
+    ) -> Self:
+        kwargs = {"batch_size": args.generation_rows} | kwargs
+        return super().from_args(population, tokenizer, accelerator, args, **kwargs)
 
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
@@ -90,19 +92,17 @@ class TransformersSampler(MemberSampler):
                 [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
             )
             completions.update(zip(rows, batch, strict=True))
-        return [self._completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
+        return [self.completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
     def _by_member(self, rows: list[int], members: Sequence[str | None]) -> list[int]:
         """The rows in the order in which routing need not move them: it would at every layer of every token."""
         places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
         return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
 
-    @torch.no_grad()
     def _draw_batch(
         self, prompt_ids: list[list[int]], members: list[str | None], row_seeds: list[int]
     ) -> list[list[int]]:
-        model = self.population.base_model
-        device = model.device
+        device = self.population.base_model.device
         width = max(map(len, prompt_ids))
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompt_ids], device=device)
@@ -110,23 +110,14 @@ class TransformersSampler(MemberSampler):
         processors = LogitsProcessorList(self.warpers)
         if self.temperature:
             processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
-        if set(members) == {None}:
-            context = self.population.routing.base()
-        else:
-            context = self.population.route(members)
-        training = model.training
-        model.eval()
-        try:
-            with context:
-                output = model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=self.config,
-                    logits_processor=processors,
-                    **self.stop,
-                )
-        finally:
-            model.train(training)
+        with self.model_as(members) as model:
+            output = model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=self.config,
+                logits_processor=processors,
+                **self.stop,
+            )
         return [self._trim(row) for row in output[:, width:].tolist()]
 
     def _trim(self, ids: list[int]) -> list[int]:

@@ -1,9 +1,12 @@
-"""The user's own prompts and reward functions, by name, as a recipe gives them."""
+"""The user's own prompts, reward functions and sampler, by name, as a recipe gives them."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from typing import Any
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
@@ -49,8 +52,7 @@ def load_rewards(names: Sequence[str]) -> list[Callable]:
     Raises:
         ValueError: If there is no such function.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    _see_working_folder()
     functions = []
     for name in names:
         module, _, attribute = name.rpartition(".")
@@ -65,3 +67,38 @@ def load_rewards(names: Sequence[str]) -> list[Callable]:
             raise ValueError(f"reward_funcs: {name!r} is a {type(function).__name__}, not a function.")
         functions.append(function)
     return functions
+
+
+def load_sampler(name: str, kwargs: dict[str, Any] | None = None) -> Any:
+    """What the trainer's `sampler` takes, by name.
+
+    Args:
+        name (`str`): `module:Name` of a subclass of [`Sampler`], or of a function that makes one, such as
+            `trl_populora.generation:server_sampler`.
+        kwargs (`dict[str, Any]`, *optional*): Further arguments of the class or function.
+
+    Raises:
+        ValueError: If there is no such thing, or it does not take these arguments.
+    """
+    _see_working_folder()
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"sampler: {name!r} cannot be imported ({error}). Give 'module:Name', with the module in the working "
+            "folder or installed."
+        ) from None
+    if not kwargs:
+        return found
+    try:
+        inspect.signature(found).bind_partial(**kwargs)
+    except TypeError as error:
+        raise ValueError(f"sampler_kwargs={kwargs} do not fit {name!r}: {error}.") from None
+    return partial(getattr(found, "from_args", found), **kwargs)
+
+
+def _see_working_folder() -> None:
+    """Modules in the working folder can be imported, as with `python -m`."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())

@@ -11,7 +11,7 @@ from .ratings import Match, Rating, Ratings
 from .records import Attempt, Proposal, RoundRecord
 from .rewards import RewardSettings
 from .round import PlayedRound, SelfPlay
-from .sampling import Completion, Sampler
+from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 
 
@@ -30,7 +30,7 @@ __all__ = [
     "RoundRecord",
     "RoundSettings",
     "Row",
-    "Sampler",
+    "SampleFunc",
     "SelfPlay",
     "TokenLimits",
 ]

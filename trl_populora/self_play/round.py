@@ -24,7 +24,7 @@ from .pairing import Pairing, check_deal, deal, pair, scheduled_type
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
 from .rewards import student_reward, teacher_reward
-from .sampling import Completion, Message, Sampler
+from .sampling import Completion, Message, SampleFunc
 from .settings import RoundSettings
 
 
@@ -93,7 +93,7 @@ class SelfPlay:
 
     def play(
         self,
-        sampler: Sampler,
+        sampler: SampleFunc,
         *,
         round: int,
         step: int,
@@ -190,7 +190,7 @@ class SelfPlay:
                     prompt, references = self.lengths.fit(task_type, references, self.buffer, rng)
                 yield _Ask(teacher, task_type, prompt, references)
 
-    def _sample(self, sampler: Sampler, asks: Sequence[_Ask], seed: int) -> list[Completion]:
+    def _sample(self, sampler: SampleFunc, asks: Sequence[_Ask], seed: int) -> list[Completion]:
         written = sampler([ask.prompt for ask in asks], [ask.player for ask in asks], seed=seed)
         if len(written) != len(asks):
             raise ValueError(f"The sampler returned {len(written)} completions for {len(asks)} prompts.")
@@ -311,7 +311,7 @@ class SelfPlay:
 
     def _extra_attempts(
         self,
-        sampler: Sampler,
+        sampler: SampleFunc,
         proposals: Sequence[Proposal],
         games: Sequence[_Ask],
         attempts: Sequence[Attempt],

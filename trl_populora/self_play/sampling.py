@@ -1,7 +1,7 @@
-"""The nouns of sampling: what the round asks of whoever generates text. Implementations live in `generation`."""
+"""The nouns of sampling: what the round asks of whoever generates text. Samplers live in `generation`."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 
 Message = dict[str, str]
@@ -23,12 +23,6 @@ class Completion(NamedTuple):
     logprobs: Sequence[float] | None = None
 
 
-class Sampler(Protocol):
-    """Draws one completion per prompt, row `i` from member `members[i]`.
-
-    The same `seed` gives the same completions; two rows of one call never share noise.
-    """
-
-    def __call__(
-        self, prompts: Sequence[list[Message]], members: Sequence[str | None], *, seed: int
-    ) -> list[Completion]: ...
+# What a round plays with: `(prompts, members, *, seed) -> list[Completion]`, one completion per prompt, row `i` from
+# member `members[i]`. The same seed gives the same completions; two rows of one call never share noise.
+SampleFunc = Callable[..., list[Completion]]

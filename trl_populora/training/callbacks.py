@@ -3,17 +3,21 @@
 import math
 import time
 import zlib
-from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate.utils import broadcast
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging
 
 from ..diagnostics import MemberSummary, RoundSummary, round_metrics
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, evolve
+from .config import PopulationSelfPlayConfig
+
+
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
 
 
 logger = logging.get_logger(__name__)
@@ -30,10 +34,12 @@ class RoundCallback(TrainerCallback):
     Runs before logging and saving, so metrics and checkpoints hold the population after replacement.
     """
 
-    def __init__(self, trainer):
+    def __init__(self, trainer: "PopulationSelfPlayTrainer"):
         self.trainer = trainer
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(
+        self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self.trainer.guard.remember()
         if state.global_step == 0 and self.trainer.accelerator.is_main_process:
             self.trainer.folder.start(overwrite=args.overwrite_output_dir)
@@ -47,16 +53,16 @@ class RoundCallback(TrainerCallback):
     def _has_moved(self, name: str) -> bool:
         return any(factor.B.any() for factor in self.trainer.population.factors(name).values())
 
-    def on_step_end(self, args, state, control, **kwargs):
+    def on_step_end(
+        self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         trainer = self.trainer
-        for name in trainer.guard.inspect():
-            trainer.forget_moments(name)
-            trainer.member_updates[name] = 0
+        trainer.updates.set_back(trainer.optimizer)
         if state.global_step % trainer.num_iterations:
             return
         # before evolution: members as they played
-        summary = self._weighed(trainer.source.observe(grad_norms=trainer.member_grad_norms))
-        updates, trainer.member_updates = trainer.member_updates, Counter()
+        summary = self._weighed(trainer.source.summary(grad_norms=trainer.updates.grad_norms))
+        updates = trainer.updates.end_round()
         summary = replace(summary, members=tuple(_updated(one, updates[one.name]) for one in summary.members))
         events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
@@ -71,7 +77,6 @@ class RoundCallback(TrainerCallback):
                 summary,
                 events=tuple(event.to_json() for event in events),
                 alarms=(*summary.alarms, *alarms),
-                rewards=trainer.role_rewards,
             )
         )
 
@@ -101,8 +106,7 @@ class RoundCallback(TrainerCallback):
         if unrated:
             return [], (f"nobody was replaced: no reward function has scored {', '.join(unrated)} yet",)
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
-        if trainer.source.hall is not None:
-            trainer.source.hall.enter(trainer.population, trainer.ratings, step=step)
+        trainer.source.before_replacement(step=step)
         events = evolve(
             trainer.population,
             trainer.ratings,
@@ -113,24 +117,11 @@ class RoundCallback(TrainerCallback):
             number=rounds // settings.interval,
         )
         for event in events:
-            self._start_over(event.slot)
+            trainer.updates.start_over(event.slot, trainer.optimizer, trainer.lr_scheduler)
         trainer.lineage.extend(events)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_events([event.to_json() for event in events])
         return events, ()
-
-    def _start_over(self, name: str) -> None:
-        """A child starts without optimizer moments, at its own learning rate, and the same on every rank."""
-        trainer = self.trainer
-        for parameter in trainer.population.parameters(name):
-            parameter.data.copy_(broadcast(parameter.data))
-        trainer.forget_moments(name)
-        trainer.guard.born(name)
-        for i, group in enumerate(trainer.optimizer.param_groups):
-            if group["member"] == name and trainer.lr_scheduler is not None:
-                rate = trainer.population[name].learning_rate
-                group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
-                group["initial_lr"] = trainer.lr_scheduler.base_lrs[i] = rate
 
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer

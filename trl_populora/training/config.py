@@ -302,7 +302,6 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         return {
             "num_iterations": self.num_iterations,
             "task_types": list(self.task_types) if self.num_teachers else [],
-            "self_play": self.num_teachers > 0,
             "beta": self.beta,
         }
 

@@ -1,46 +1,71 @@
 """`SelfPlaySource`: rows that the members make for each other, round by round."""
 
 import math
+import os
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+import torch
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
+from ..generation import Sampler
 from ..population import Population
+from ..run_files.layout import HALL_FOLDER
 from ..self_play import Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
+from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import Task, TaskBuffer, TaskLimits, identity_tasks, seed_tasks, task_types
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
+from .row_source import RowSource
+from .scored_rows import ScoredRows
 
 
 MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 
 
-class SelfPlaySource:
-    """Where the rows come from when teachers write the tasks.
+def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
+    """Reward function that hands TRL the rewards which the round has already computed."""
+    return self_play_reward
 
-    Args:
-        args ([`PopulationSelfPlayConfig`]): Settings.
-        population ([`Population`]): Members.
-        sampler (`Sampler`): Draws completions.
-        ranks ([`Ranks`]): Processes that share the work.
+
+class SelfPlaySource(RowSource):
+    """Where the rows come from when teachers write the tasks.
 
     Attributes:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
         self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
-        sampler (`Sampler`): Draws completions. observer ([`Observer`]): Sums rounds up.
+        sampler ([`Sampler`]): Draws completions. observer ([`Observer`]): Sums rounds up.
         hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
     """
 
     columns = COLUMNS
 
-    def __init__(self, args: PopulationSelfPlayConfig, population: Population, sampler, ranks: Ranks):
-        self.population, self.sampler, self.ranks = population, sampler, ranks
+    def make_reward_functions(self, args: PopulationSelfPlayConfig, functions: list, classes: list | None):
+        """The round's own reward first, then those that the user gave."""
+        return [self_play_reward, *functions], None if classes is None else [None, *classes]
+
+    def make_datasets(self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any):
+        """A placeholder of one round; see [`RowSource.make_datasets`]."""
+        given = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
+        useless = [name for name, dataset in given.items() if dataset is not None]
+        if useless:
+            raise ValueError(
+                f"{', '.join(useless)} given to a population of num_teachers={args.num_teachers}, which writes its "
+                "own tasks. Set num_teachers=0 to train num_students adapters on your data, or leave the dataset out."
+            )
+        return super().make_datasets(args, None, None)
+
+    def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
+        super().setup(args, population, sampler, ranks)
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
         types = task_types(
@@ -80,18 +105,20 @@ class SelfPlaySource:
             lengths=lengths,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
+        self.role_rewards: dict[str, float] = {}
         self.ready_at = 0.0
         self._local_rows = []
 
-    def begin(self, inputs: list[dict[str, Any]], *, round: int, step: int) -> tuple[list[dict[str, Any]], list[str]]:
-        """Plays a round.
+    def begin(
+        self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Plays a round and takes this process' share of its rows; what `inputs` hold does not matter.
 
-        Args:
-            inputs (`list[dict]`): As many as rows are wanted of this rank; what they hold does not matter.
-
-        Returns:
-            `list[dict]` and `list[str]`: This rank's rows as reward functions see them, and the adapter of each.
+        Raises:
+            ValueError: In evaluation.
         """
+        if not training:
+            raise ValueError("Self-play has no evaluation loop inside training. Use `populora evaluate`.")
         guests = self._invite(round)
         self.sampler.sync()
         population = self.population
@@ -112,8 +139,8 @@ class SelfPlaySource:
         ]
         return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
 
-    def rollout(self, prompts: list, trainer) -> dict[str, list | None]:
-        """TRL's rollout function: hands over what this rank's rows of the round already contain."""
+    def rollout(self, prompts: list, trainer: Any) -> dict[str, list | None]:
+        """TRL's rollout function: hands over what this process' rows of the round already contain."""
         completions = [row.completion for row in self._local_rows]
         logprobs = [c.logprobs for c in completions]
         return {
@@ -122,9 +149,32 @@ class SelfPlaySource:
             "logprobs": None if None in logprobs else [list(values) for values in logprobs],
         }
 
-    def observe(self, *, grad_norms: dict[str, float]) -> RoundSummary:
+    def spare(self, rewards: torch.Tensor) -> torch.Tensor:
+        """No reward of any kind for a row that the executor failed to run."""
+        rewards[rewards[:, 0].isnan()] = torch.nan
+        return rewards
+
+    def advantages(self, rows: ScoredRows) -> np.ndarray | None:
+        """With `advantage="role_task"`: whitened over the tokens of a member, role and task type (AZR's TRR++)."""
+        if self.args.advantage != "role_task":
+            return None
+        strata = [(row.player, row.role, row.type) for row in self.played.rows]
+        scale = self.args.scale_rewards != "none"
+        return role_task_advantages(rows.rewards, strata, weights=rows.tokens, scale=scale)
+
+    def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
+        """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
+        roles = [row.role for row in self.played.rows]
+        self.role_rewards = role_rewards(
+            rows.rewards, rows.by_function, roles=roles, group_size=self.args.num_generations
+        )
+        mixed = [f"rewards/{name}/{kind}" for name in rows.by_function for kind in ("mean", "std")]
+        for name in ("reward", "reward_std", "frac_reward_zero_std", *mixed):
+            metrics.pop(name, None)
+
+    def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
         """Sums up the newest round, members as they played; learning ends with the call."""
-        return self.observer.observe(
+        summary = self.observer.observe(
             self.played.record,
             ratings=self.ratings,
             population=self.population,
@@ -133,6 +183,7 @@ class SelfPlaySource:
             seconds=self.played.seconds | {"learn": time.perf_counter() - self.ready_at},
             grad_norms=grad_norms,
         )
+        return replace(summary, rewards=self.role_rewards)
 
     def fitness(self, name: str) -> float:
         """What selection goes by."""
@@ -141,6 +192,11 @@ class SelfPlaySource:
     def rows(self) -> list[dict[str, Any]]:
         """The newest round as a table, one row per completion, with the keys of `columns`."""
         return list(self.played.record.rows())
+
+    def before_replacement(self, *, step: int) -> None:
+        """The fittest enter the hall of fame, where there is one."""
+        if self.hall is not None:
+            self.hall.enter(self.population, self.ratings, step=step)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -155,6 +211,18 @@ class SelfPlaySource:
         self.buffer.load_state_dict(state["buffer"])
         self.observer.load_state_dict(state["observer"])
         self.self_play.late.load_state_dict(state["late"])
+
+    def save(self, folder: str) -> None:
+        """Writes the champions, where the run keeps any."""
+        if self.hall is not None:
+            self.hall.save(os.path.join(folder, HALL_FOLDER))
+
+    def load(self, folder: str) -> None:
+        """Restores the champions, where the run keeps any and the folder has some."""
+        path = os.path.join(folder, HALL_FOLDER)
+        if self.hall is not None and os.path.isdir(path):
+            capacity, self.hall = self.hall.capacity, HallOfFame.load(path)
+            self.hall.capacity = capacity
 
     def close(self) -> None:
         """Ends the executor's processes; they start again when they are needed."""

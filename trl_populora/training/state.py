@@ -1,5 +1,5 @@
-"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage, the champions, and by
-which fingerprint its base model is known.
+"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage; and by which fingerprint
+its base model is known.
 
 Rounds draw their random numbers from (seed, round), so no generator state has to be kept.
 """
@@ -10,9 +10,9 @@ import zlib
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from ..evolution import EvolutionEvent, HallOfFame, Lineage
+from ..evolution import EvolutionEvent, Lineage
 from ..run_files.files import read_json, write_json
-from ..run_files.layout import HALL_FOLDER, STATE_FILE
+from ..run_files.layout import STATE_FILE
 
 
 def save_state(trainer, folder: str) -> None:
@@ -24,8 +24,7 @@ def save_state(trainer, folder: str) -> None:
         "lineage": [event.to_json() for event in trainer.lineage],
     }
     write_json(os.path.join(folder, STATE_FILE), state, indent=None)
-    if trainer.source.hall is not None:
-        trainer.source.hall.save(os.path.join(folder, HALL_FOLDER))
+    trainer.source.save(folder)
 
 
 def read_state(folder: str) -> dict:
@@ -47,15 +46,6 @@ def load_state(trainer, state: dict) -> None:
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
         trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, state["lineage"])
-
-
-def load_hall(trainer, folder: str) -> None:
-    """Restore the champions of a checkpoint, where the run keeps any and the checkpoint has some."""
-    path = os.path.join(folder, HALL_FOLDER)
-    if trainer.source.hall is not None and os.path.isdir(path):
-        capacity = trainer.source.hall.capacity
-        trainer.source.hall = HallOfFame.load(path)
-        trainer.source.hall.capacity = capacity
 
 
 def fingerprint(base_model: nn.Module) -> str:

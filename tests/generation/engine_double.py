@@ -1,4 +1,4 @@
-"""An engine without vLLM: reads adapter folders, answers with a model of its own, and can be told to go wrong."""
+"""An engine in a few lines: reads adapter folders, answers with a model of its own, and can be told to go wrong."""
 
 import json
 import os
@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.tiny import tiny_model
-from trl_populora.generation.vllm_engine import Drawn, EngineError, check_unmixed
-from trl_populora.generation.vllm_liveness import added
+from trl_populora.generation.engines import Drawn, Engine, EngineError
+from trl_populora.generation.engines.canary import added
+from trl_populora.generation.engines.engine import check_unmixed
 from trl_populora.population import Factor
 
 
@@ -31,7 +32,7 @@ def read(folder):
     }
 
 
-class EngineDouble:
+class EngineDouble(Engine):
     """Answers rows one after another.
 
     Attributes that make it go wrong:
@@ -50,6 +51,9 @@ class EngineDouble:
         self.lost = []
         faults = {"stale": False, "swapped": {}, "deaf": False, "raw": False} | faults
         self.stale, self.swapped, self.deaf, self.raw = (faults[k] for k in ("stale", "swapped", "deaf", "raw"))
+
+    def start(self, spec):
+        self.spec = spec
 
     def wake(self):
         self.asleep = False
@@ -95,7 +99,7 @@ class EngineDouble:
             for _ in range(sampling["max_tokens"]):
                 logits = self.base(input_ids=torch.tensor([list(row.prompt_ids) + ids])).logits[0, -1]
                 policy = torch.log_softmax(logits / (row.temperature or 1.0), dim=-1)
-                if sampling.get("top_k"):
+                if sampling.get("top_k", -1) > 0:
                     kept = policy.topk(sampling["top_k"]).values[-1]
                     policy = torch.log_softmax(policy.masked_fill(policy < kept, -torch.inf), dim=-1)
                 pick = torch.multinomial(policy.exp(), 1, generator=noise) if row.temperature else policy.argmax()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from peft import PeftModel
 
 from tests.tiny import lora, perturb, tiny_model, tiny_population
-from trl_populora.generation.vllm_adapters import LORA_RANKS, AdapterFiles, adapter_names, pack, round_up_rank
+from trl_populora.generation.engines.adapters import AdapterFiles, adapter_names, pack
+from trl_populora.generation.engines.vllm_engine import LORA_RANKS, round_up_rank
 from trl_populora.population import Population
 
 

@@ -1,4 +1,4 @@
-"""`VLLMSampler`: one vLLM engine serves the whole population; every row is answered with its member's adapter.
+"""`EngineSampler`: one engine serves the whole population; every row is answered with its member's adapter.
 
 The base is loaded once and never again. `sync` brings the adapters whose weights changed to the engine and lets the
 canary prove that they are what is sampled; nothing can be drawn from a member whose proof is missing.
@@ -7,54 +7,45 @@ canary prove that they are what is sampled; nothing can be drawn from a member w
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
 from transformers import PreTrainedTokenizerBase
 
-from ..population import Population
-from ..self_play.sampling import Completion
-from .member_sampler import MemberSampler
-from .vllm_adapters import AdapterFiles, AdapterVersion, adapter_names, round_up_rank, temperature_of
-from .vllm_colocate import ColocateEngine
-from .vllm_engine import Drawn, Engine, EngineError, EngineRow, ServerLost
-from .vllm_liveness import TOKENS, TOLERANCES, Canary, Liveness, canary_prompt
-from .vllm_server import ServerEngine
+from ...population import Population
+from ...self_play.sampling import Completion
+from ..sampler import Sampler
+from .adapters import AdapterFiles, AdapterVersion, adapter_names, temperature_of
+from .canary import TOKENS, TOLERANCES, Canary, Liveness, canary_prompt
+from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
 
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from ...training import PopulationSelfPlayConfig
 
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3  # of a server during one draw
 
 
-class VLLMSampler(MemberSampler):
-    """Samples from members with vLLM's multi-LoRA batches.
+class EngineSampler(Sampler):
+    """Samples from members with an engine that batches the rows of many adapters.
 
     Every rank calls `sync` and `draw` together, each with its own rows (or none).
 
     Args:
         population ([`Population`]): Members and their model.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
-        accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
-        mode (`str`, *optional*, defaults to `"colocate"`):
-            `"colocate"`: an engine in this process. `"server"`: `vllm serve` (docs/vllm.md has its command line).
-        max_completion_length (`int`): Most tokens to draw.
-        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
-        top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `vllm.SamplingParams`; off by default.
-        template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
-        server_base_url (`str`), server_host (`str`), server_port (`int`), server_timeout (`float`):
-            Where the server is, and for how many seconds to wait for it, at the start and whenever it vanishes.
-        tensor_parallel_size, gpu_memory_utilization, max_model_length, max_num_seqs, enable_sleep_mode, model_impl,
-        trust_remote_code:
-            As the `vllm_` settings of [`~trl.GRPOConfig`]; for an engine of this process.
-        max_loras (`int`, *optional*): Distinct adapters in one batch; all, if unset. Fewer save memory.
+        engine ([`Engine`]): Not started yet.
         adapter_dir (`str`, *optional*):
             Where adapters are handed over. Default: memory of this machine. Engines on other machines need a shared
             file system.
         dtype (`torch.dtype`, *optional*):
             Type of the engine's weights. Default: bfloat16 under bf16 mixed precision, else that of the base.
-        llm_kwargs (`dict`, *optional*): Further arguments of `vllm.LLM`, for an engine of this process.
+        settings: The other arguments of [`Sampler`].
 
     Attributes:
         liveness (`dict[str, Liveness]`): What the last canary saw of each member.
@@ -65,97 +56,75 @@ class VLLMSampler(MemberSampler):
         LivenessError: If the engine answers with other weights than the trainer's.
     """
 
+    reports_logprobs = True
+
     def __init__(
         self,
         population: Population,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        accelerator=None,
-        mode: str = "colocate",
-        max_completion_length: int,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float | None = None,
-        template: str = "chat",
-        server_base_url: str | None = None,
-        server_host: str = "0.0.0.0",
-        server_port: int = 8000,
-        server_timeout: float = 240.0,
-        tensor_parallel_size: int = 1,
-        gpu_memory_utilization: float = 0.3,
-        max_model_length: int | None = None,
-        max_num_seqs: int | None = None,
-        enable_sleep_mode: bool = False,
-        model_impl: str = "auto",
-        trust_remote_code: bool = False,
-        max_loras: int | None = None,
+        engine: Engine,
         adapter_dir: str | None = None,
         dtype: torch.dtype | None = None,
-        llm_kwargs: dict | None = None,
+        **settings: Any,
     ):
-        super().__init__(population, tokenizer, template=template)
-        if mode not in ("colocate", "server"):
-            raise ValueError(f"vllm_mode={mode!r} is unknown; choose 'colocate' or 'server'.")
-        if enable_sleep_mode and (mode == "server" or not torch.cuda.is_available()):
-            raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
-        if max_loras is not None and max_loras < 1:
-            raise ValueError(f"vllm_max_loras={max_loras} must be at least 1, or unset for all adapters.")
-        names = adapter_names(population)
-        max_rank = max(population.model.peft_config[name].r for name in names)
-        self.accelerator, self.max_completion_length = accelerator, max_completion_length
-        self.temperature = temperature
-        self.dtype = dtype or _engine_dtype(population, accelerator)
+        super().__init__(population, tokenizer, **settings)
+        if not engine.filtered_logprobs and (self.top_p < 1.0 or self.top_k or self.min_p):
+            raise ValueError(
+                f"top_p={self.top_p}, top_k={self.top_k}, min_p={self.min_p}: this engine reports log-probabilities "
+                "before these filters, so nothing could correct for them. Leave them out."
+            )
+        self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
         self._serving: dict[str, AdapterVersion] = {}
         self.sampling = {
-            "max_tokens": max_completion_length,
-            "top_p": top_p,
-            "top_k": top_k,
-            "min_p": min_p or 0.0,
+            "max_tokens": self.max_completion_length,
+            "top_p": self.top_p,
+            "top_k": self.top_k or -1,
+            "min_p": self.min_p or 0.0,
             "stop": self.stop_strings,
-            "include_stop_str_in_output": True,
             "stop_token_ids": self.eos_ids,
-            "skip_special_tokens": False,
             "logprobs": 0,
         }
         self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir) if self._main else None
-        self.engine: Engine
-        base_name = population.base_model.name_or_path
-        if mode == "server":
-            url = server_base_url or f"http://{server_host}:{server_port}"
-            self.engine = ServerEngine(url, timeout=server_timeout)
-        else:
-            if not base_name:
-                raise ValueError("The base was made in memory; vLLM needs a folder. Save it and load it from there.")
-            self.engine = ColocateEngine(
-                base_name,
-                tokenizer.name_or_path or base_name,
-                dtype=self.dtype,
-                max_lora_rank=round_up_rank(max_rank),
-                max_loras=max_loras or len(names),
-                max_cpu_loras=max(2 * len(names), max_loras or 0, 4),
-                accelerator=accelerator,
-                tensor_parallel_size=tensor_parallel_size,
-                enable_sleep_mode=enable_sleep_mode,
-                gpu_memory_utilization=gpu_memory_utilization,
-                max_model_len=max_model_length,
-                max_num_seqs=max_num_seqs,
-                model_impl=model_impl,
-                trust_remote_code=trust_remote_code,
-                **(llm_kwargs or {}),
-            )
+        base = population.base_model.name_or_path
+        names = adapter_names(population)
+        max_rank = max(population.model.peft_config[name].r for name in names)
+        self.engine.start(
+            EngineSpec(base, tokenizer.name_or_path or base, self.dtype, max_rank, len(names), self.accelerator)
+        )
         self.canary = Canary(
             population,
             self.engine,
             self._canary_prompt(),
             dtype=self.dtype,
-            temperature=temperature,
-            autocast=accelerator.autocast if accelerator else nullcontext,
+            temperature=self.temperature,
+            autocast=self.accelerator.autocast if self.accelerator else nullcontext,
         )
         self._together(self.canary.check_base, here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+
+    @classmethod
+    def from_args(
+        cls,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        accelerator: "Accelerator | None",
+        args: "PopulationSelfPlayConfig",
+        **kwargs: Any,
+    ) -> Self:
+        """As [`Sampler.from_args`], with the `engine` among `kwargs`.
+
+        Raises:
+            ValueError: If the base is sharded and the engine is not on every rank.
+        """
+        if args.shard_base and not kwargs["engine"].everywhere:
+            raise ValueError(
+                "shard_base=true with a server: the engine's liveness check runs the model on one process only. Leave "
+                "shard_base out, or sample in this process."
+            )
+        return super().from_args(population, tokenizer, accelerator, args, **kwargs)
 
     @property
     def max_length(self) -> int:
@@ -203,7 +172,7 @@ class VLLMSampler(MemberSampler):
         drawn = self._generate(rows)
         self.engine.sleep()
         return [
-            self._completion(ids, answer.ids, answer.logprobs) for ids, answer in zip(prompt_ids, drawn, strict=True)
+            self.completion(ids, answer.ids, answer.logprobs) for ids, answer in zip(prompt_ids, drawn, strict=True)
         ]
 
     def close(self) -> None:
@@ -254,7 +223,8 @@ class VLLMSampler(MemberSampler):
         if longest + self.max_completion_length > self.engine.max_model_length:
             raise ValueError(
                 f"A prompt of {longest} tokens and max_completion_length={self.max_completion_length} exceed the "
-                f"{self.engine.max_model_length} tokens of {self.engine.where}; raise vllm_max_model_length."
+                f"{self.engine.max_model_length} tokens of {self.engine.where}. Lower one of them, or raise the "
+                "length that it serves (vllm_max_model_length, or --max-model-len of a server)."
             )
 
     def _canary_prompt(self) -> list[int]:

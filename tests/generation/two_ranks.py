@@ -1,4 +1,4 @@
-"""Run by test_vllm.py under torch.distributed: a sampler on each of two ranks, and what each saw."""
+"""Run by test_engine_sampler.py under torch.distributed: a sampler on each of two ranks, and what each saw."""
 
 import json
 import os
@@ -7,22 +7,21 @@ import sys
 import torch
 from accelerate import Accelerator
 
-from tests.generation.test_vllm import PROMPTS, population_of
-from tests.generation.vllm_double import EngineDouble
+from tests.generation.engine_double import EngineDouble
+from tests.generation.test_engine_sampler import PROMPTS, population_of
 from tests.tiny import tiny_tokenizer
-from trl_populora.generation import TransformersSampler, VLLMSampler
-from trl_populora.generation import vllm as vllm_module
-from trl_populora.generation.vllm_engine import EngineError
+from trl_populora.generation import EngineSampler, TransformersSampler
+from trl_populora.generation.engines import EngineError
 
 
 def make(population, accelerator, folder, **attributes):
     engine = EngineDouble()
     for name, value in attributes.items():
         setattr(engine, name, value)
-    vllm_module.ColocateEngine = lambda *args, **kwargs: engine
-    return VLLMSampler(
+    return EngineSampler(
         population,
         tiny_tokenizer(),
+        engine=engine,
         accelerator=accelerator,
         max_completion_length=4,
         temperature=0.0,

@@ -5,15 +5,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.generation.vllm_double import EngineDouble, base_model
+from tests.generation.engine_double import EngineDouble, base_model
 from tests.tiny import lora, perturb, tiny_tokenizer
-from trl_populora.generation import TransformersSampler, VLLMSampler
-from trl_populora.generation import vllm as vllm_module
-from trl_populora.generation.vllm_engine import EngineError, LivenessError, ServerLost
+from trl_populora.generation import EngineSampler, TransformersSampler, vllm_sampler
+from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, ServerLost, VLLMEngine
 from trl_populora.population import Population
 
 
@@ -33,14 +33,14 @@ def population_of(teachers=2, students=2, *, seed=0, noise=0.3):
 
 
 @pytest.fixture
-def make(monkeypatch, tmp_path):
+def make(tmp_path):
     """Samplers on a population of their own, with a double for the engine."""
     made = []
 
     def make(population=None, *, faults=None, **settings):
-        monkeypatch.setattr(vllm_module, "ColocateEngine", lambda *args, **kwargs: EngineDouble(**(faults or {})))
         settings = {"max_completion_length": 6, "temperature": 0.0, "adapter_dir": str(tmp_path / "here")} | settings
-        made.append(VLLMSampler(population or population_of(), tiny_tokenizer(), **settings))
+        engine = EngineDouble(**(faults or {}))
+        made.append(EngineSampler(population or population_of(), tiny_tokenizer(), engine=engine, **settings))
         return made[-1]
 
     yield make
@@ -233,15 +233,39 @@ def test_files_end_with_the_sampler(make, tmp_path):
 @pytest.mark.parametrize(
     "settings, said",
     [
-        ({"mode": "inline"}, "vllm_mode='inline' is unknown"),
-        ({"enable_sleep_mode": True}, "vllm_enable_sleep_mode"),
-        ({"max_loras": 0}, "vllm_max_loras=0 must be at least 1"),
-        ({"adapter_dir": "/proc/nowhere"}, "vllm_adapter_dir='/proc/nowhere' cannot be written"),
+        ({"vllm_mode": "inline"}, "vllm_mode='inline' is unknown"),
+        ({"vllm_enable_sleep_mode": True}, "vllm_enable_sleep_mode"),
+        ({"vllm_enable_sleep_mode": True, "vllm_mode": "server"}, "vllm_enable_sleep_mode"),
+        ({"vllm_max_loras": 0}, "vllm_max_loras=0 must be at least 1"),
+        ({"vllm_adapter_dir": "/proc/nowhere"}, "adapter_dir='/proc/nowhere' cannot be written"),
+        ({"vllm_mode": "server", "shard_base": True}, "shard_base=true with a server"),
     ],
 )
-def test_bad_settings_are_refused(make, settings, said):
+def test_bad_settings_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
-        make(**settings)
+        vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(**settings))
+
+
+def settings_of(**settings):
+    common = dict(
+        max_completion_length=6, temperature=1.0, top_p=1.0, top_k=0, min_p=None, prompt_template="chat",
+        completions_per_round=8, trust_remote_code=False, shard_base=False, vllm_mode="colocate", vllm_max_loras=None,
+        vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_timeout=0.1,
+        vllm_tensor_parallel_size=1, vllm_gpu_memory_utilization=0.3, vllm_max_model_length=None,
+        vllm_enable_sleep_mode=False, vllm_model_impl="auto",
+    )  # fmt: skip
+    return SimpleNamespace(**(common | settings))
+
+
+def test_filters_are_refused_where_the_engine_reports_before_them(make, tmp_path):
+    class Unfiltered(EngineDouble):
+        filtered_logprobs = False
+
+    settings = {"max_completion_length": 6, "adapter_dir": str(tmp_path)}
+    for filters in ({"top_p": 0.9}, {"top_k": 5}, {"min_p": 0.1}):
+        with pytest.raises(ValueError, match=f"{next(iter(filters))}={next(iter(filters.values()))}.*Leave them out"):
+            EngineSampler(population_of(1, 1), tiny_tokenizer(), engine=Unfiltered(), **settings, **filters)
+    EngineSampler(population_of(1, 1), tiny_tokenizer(), engine=Unfiltered(raw=True), **settings).close()
 
 
 def test_a_prompt_that_does_not_fit_is_refused(make):
@@ -251,11 +275,14 @@ def test_a_prompt_that_does_not_fit_is_refused(make):
         sampler.draw([[5] * 300], ["teacher_0"], [0])
 
 
-def test_a_base_without_a_folder_is_refused(make):
-    population = population_of(1, 1)
-    population.base_model.name_or_path = ""
+def test_a_base_without_a_folder_is_refused():
     with pytest.raises(ValueError, match="made in memory; vLLM needs a folder"):
-        make(population)
+        VLLMEngine().start(EngineSpec("", "", torch.float32, 4, 2))
+
+
+def test_the_engine_is_told_what_to_serve(make):
+    spec = make(dtype=torch.float32).engine.spec
+    assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)
 
 
 def test_two_ranks_share_files_and_failures(tmp_path):
@@ -263,7 +290,7 @@ def test_two_ranks_share_files_and_failures(tmp_path):
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
     done = subprocess.run(
-        [*command, str(root / "tests" / "generation" / "vllm_two_ranks.py"), str(tmp_path)],
+        [*command, str(root / "tests" / "generation" / "two_ranks.py"), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,

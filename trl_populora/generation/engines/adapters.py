@@ -1,9 +1,9 @@
 """Adapters on their way to an engine: one PEFT folder per member and version, written only when the weights changed.
 
-vLLM reads adapters from files. Whether a member has changed is asked of its weights, not of whoever changed them: a
+Engines read adapters from files. Whether a member has changed is asked of its weights, not of whoever changed them: a
 hash of the bytes that a file would hold. Every version has a name, an id and a path that were never used before,
-because vLLM goes on answering with the old weights under a known id, and may reuse cached prefixes of a known name.
-Nothing here imports vllm.
+because an engine may go on answering with the old weights under a known id (vLLM does), and may reuse cached prefixes
+of a known name.
 """
 
 import os
@@ -18,12 +18,11 @@ import xxhash
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..population import Population
-from ..population.factors import Factors
+from ...population import Population
+from ...population.factors import Factors
 
 
 ADAPTER_FILE = "adapter_model.safetensors"
-LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 MEMORY_FOLDER = "/dev/shm"
 
 
@@ -41,18 +40,6 @@ class AdapterVersion(NamedTuple):
     name: str
     id: int
     path: str
-
-
-def round_up_rank(rank: int) -> int:
-    """Smallest `max_lora_rank` that vLLM accepts and that holds `rank`.
-
-    Raises:
-        ValueError: If the rank is larger than all of them.
-    """
-    for allowed in LORA_RANKS:
-        if rank <= allowed:
-            return allowed
-    raise ValueError(f"lora_r={rank} is more than vLLM serves; choose at most {LORA_RANKS[-1]}.")
 
 
 def adapter_names(population: Population) -> list[str]:
@@ -85,9 +72,7 @@ class AdapterFiles:
             os.makedirs(parent, exist_ok=True)
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
         except OSError as error:
-            raise ValueError(
-                f"vllm_adapter_dir={parent!r} cannot be written ({error}); choose another folder."
-            ) from error
+            raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
         self._digests: dict[str, bytes] = {}

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..population import Population
-from ..population.factors import Factor, Factors
-from .vllm_adapters import AdapterFiles, AdapterVersion, adapter_names, pack, temperature_of
-from .vllm_engine import Drawn, Engine, EngineRow, LivenessError
+from ...population import Population
+from ...population.factors import Factor, Factors
+from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, temperature_of
+from .engine import Drawn, Engine, EngineRow, LivenessError
 
 
 TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
@@ -107,12 +107,14 @@ class Canary:
         Raises:
             LivenessError: If it is another model, or reports log-probabilities before temperature and filters.
         """
-        (certain,) = self._draw([None], top_k=1)  # there is one token to draw, so its probability is 1
-        if min(certain.logprobs) < -1e-3:
-            raise LivenessError(
-                f"{self.engine.where} reports log-probabilities before temperature and filters: "
-                f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode processed_logprobs`."
-            )
+        if self.engine.filtered_logprobs:
+            (certain,) = self._draw([None], top_k=1)  # there is one token to draw, so its probability is 1
+            if min(certain.logprobs) < -1e-3:
+                raise LivenessError(
+                    f"{self.engine.where} reports log-probabilities before temperature and filters: "
+                    f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode "
+                    "processed_logprobs`."
+                )
         (answer,) = self._draw([None])
         error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
         if not error <= tolerance:

@@ -1,81 +1,99 @@
-"""vLLM in the trainer's own process, one engine per rank or per tensor-parallel group of ranks."""
+"""vLLM in the trainer's own process, one engine per rank or per tensor-parallel group of ranks.
+
+Also `vllm_sampler`, which turns TRL's `vllm_*` settings into an engine of this process or a server.
+"""
 
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
-from .vllm_adapters import AdapterVersion
-from .vllm_engine import Drawn, EngineError, EngineRow, check_unmixed
+from ...population import Population
+from .adapters import AdapterVersion
+from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unmixed
+from .engine_sampler import EngineSampler
+from .server import ServerEngine
+from .server_kinds import VLLM
 
 
-class ColocateEngine:
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from ...training import PopulationSelfPlayConfig
+
+
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+class VLLMEngine(Engine):
     """An engine of this process, with sleep level 1: the base is frozen, so its weights wait in host memory.
 
     Args:
-        model (`str`): Folder or Hub id of the base.
-        tokenizer (`str`): Folder or Hub id of its tokenizer.
-        dtype (`torch.dtype`): Type of the engine's weights and activations.
-        max_lora_rank (`int`), max_loras (`int`), max_cpu_loras (`int`):
-            Largest rank; distinct adapters in one batch; adapters kept in host memory.
-        accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
+        max_loras (`int`, *optional*): Distinct adapters in one batch; all, if unset. Fewer save memory.
         tensor_parallel_size (`int`), enable_sleep_mode (`bool`): As in [`~trl.GRPOConfig`].
-        engine_kwargs: Further arguments of `vllm.LLM`.
+        engine_kwargs: Further arguments of `vllm.LLM`, such as `max_model_len`.
+
+    Raises:
+        ValueError: If a setting cannot be met here.
     """
 
     everywhere = True
 
     def __init__(
         self,
-        model: str,
-        tokenizer: str,
         *,
-        dtype: torch.dtype,
-        max_lora_rank: int,
-        max_loras: int,
-        max_cpu_loras: int,
-        accelerator=None,
+        max_loras: int | None = None,
         tensor_parallel_size: int = 1,
         enable_sleep_mode: bool = False,
-        **engine_kwargs,
+        **engine_kwargs: Any,
     ):
-        world = accelerator.num_processes if accelerator else 1
-        rank = accelerator.process_index if accelerator else 0
-        if world % tensor_parallel_size:
-            raise ValueError(
-                f"vllm_tensor_parallel_size={tensor_parallel_size} must divide the number of processes, {world}."
-            )
-        self.tensor_parallel_size, self.rank = tensor_parallel_size, rank
-        self.where = f"the vLLM engine of rank {rank}"
+        if enable_sleep_mode and not torch.cuda.is_available():
+            raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
+        if max_loras is not None and max_loras < 1:
+            raise ValueError(f"vllm_max_loras={max_loras} must be at least 1, or unset for all adapters.")
+        self.max_loras, self.tensor_parallel_size, self.engine_kwargs = max_loras, tensor_parallel_size, engine_kwargs
         self.enable_sleep_mode, self.asleep = enable_sleep_mode, False
+
+    def start(self, spec: EngineSpec) -> None:
+        if not spec.model:
+            raise ValueError("The base was made in memory; vLLM needs a folder. Save it and load it from there.")
+        world = spec.accelerator.num_processes if spec.accelerator else 1
+        rank = spec.accelerator.process_index if spec.accelerator else 0
+        self.where = f"the vLLM engine of rank {rank}"
+        if world % self.tensor_parallel_size:
+            raise ValueError(
+                f"vllm_tensor_parallel_size={self.tensor_parallel_size} must divide the number of processes, {world}."
+            )
+        max_lora_rank = round_up_rank(spec.max_rank)
         try:
             from vllm import LLM
         except ImportError as error:
             raise ValueError(
                 f"use_vllm needs vLLM, which cannot be imported ({error}). `pip install 'trl-populora[vllm]'`."
             ) from error
-        self.group: Any = self._make_group(world) if tensor_parallel_size > 1 else None
+        self.group: Any = self._make_group(world) if self.tensor_parallel_size > 1 else None
         distributed = {}
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
-            _set_rank_variables(accelerator)
+            _set_rank_variables(spec.accelerator)
             distributed["distributed_executor_backend"] = "external_launcher"
         self.llm = LLM(
-            model=model,
-            tokenizer=tokenizer,
-            dtype=str(dtype).removeprefix("torch."),
-            tensor_parallel_size=tensor_parallel_size,
+            model=spec.model,
+            tokenizer=spec.tokenizer,
+            dtype=str(spec.dtype).removeprefix("torch."),
+            tensor_parallel_size=self.tensor_parallel_size,
             enable_lora=True,
             max_lora_rank=max_lora_rank,
-            max_loras=max_loras,
-            max_cpu_loras=max_cpu_loras,
-            enable_sleep_mode=enable_sleep_mode,
+            max_loras=self.max_loras or spec.num_adapters,
+            max_cpu_loras=max(2 * spec.num_adapters, self.max_loras or 0, 4),
+            enable_sleep_mode=self.enable_sleep_mode,
             generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
             logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
-            seed=rank // tensor_parallel_size,
-            **{"max_num_batched_tokens": 4096, **distributed, **engine_kwargs},
+            seed=rank // self.tensor_parallel_size,
+            **{"max_num_batched_tokens": 4096, **distributed, **self.engine_kwargs},
         )
         config = self.llm.llm_engine.vllm_config
         self.block_size = config.cache_config.block_size
@@ -91,10 +109,6 @@ class ColocateEngine:
         if self.enable_sleep_mode and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
-
-    def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
-        """None: an engine of this process lives as long as the sampler, and reads again what it evicts."""
-        return []
 
     def load(self, version: AdapterVersion) -> None:
         """Load an adapter before it is needed, so that a bad file is known now.
@@ -121,7 +135,12 @@ class ColocateEngine:
         if not everyone:
             return []
         check_unmixed(everyone)
-        settings = {**sampling, "detokenize": bool(sampling["stop"])}
+        settings = {
+            **sampling,
+            "detokenize": bool(sampling["stop"]),
+            "include_stop_str_in_output": True,
+            "skip_special_tokens": False,
+        }
         outputs = self.llm.generate(
             [{"prompt_token_ids": list(row.prompt_ids)} for row in everyone],
             [SamplingParams(**settings, seed=row.seed, temperature=row.temperature) for row in everyone],
@@ -155,13 +174,59 @@ class ColocateEngine:
         return shares
 
 
+def vllm_sampler(
+    population: Population,
+    tokenizer: PreTrainedTokenizerBase,
+    accelerator: "Accelerator | None",
+    args: "PopulationSelfPlayConfig",
+) -> EngineSampler:
+    """The sampler that `use_vllm=true` asks for, by TRL's `vllm_*` settings.
+
+    Raises:
+        ValueError: If one of them is unknown or contradicts another.
+    """
+    if args.vllm_mode == "server":
+        if args.vllm_enable_sleep_mode:
+            raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
+        url = args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
+        engine: Engine = ServerEngine(url, VLLM, timeout=args.vllm_server_timeout)
+    elif args.vllm_mode == "colocate":
+        engine = VLLMEngine(
+            max_loras=args.vllm_max_loras,
+            tensor_parallel_size=args.vllm_tensor_parallel_size,
+            enable_sleep_mode=args.vllm_enable_sleep_mode,
+            gpu_memory_utilization=args.vllm_gpu_memory_utilization,
+            max_model_len=args.vllm_max_model_length,
+            max_num_seqs=args.completions_per_round,
+            model_impl=args.vllm_model_impl,
+            trust_remote_code=args.trust_remote_code,
+        )
+    else:
+        raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown; choose 'colocate' or 'server'.")
+    return EngineSampler.from_args(
+        population, tokenizer, accelerator, args, engine=engine, adapter_dir=args.vllm_adapter_dir
+    )
+
+
+def round_up_rank(rank: int) -> int:
+    """Smallest `max_lora_rank` that vLLM accepts and that holds `rank`.
+
+    Raises:
+        ValueError: If the rank is larger than all of them.
+    """
+    for allowed in LORA_RANKS:
+        if rank <= allowed:
+            return allowed
+    raise ValueError(f"lora_r={rank} is more than vLLM serves; choose at most {LORA_RANKS[-1]}.")
+
+
 def _drawn(output) -> Drawn:
     likeliest = [{token: entry.logprob for token, entry in position.items()} for position in output.logprobs]
     ids = list(output.token_ids)
     return Drawn(ids, [position[token] for position, token in zip(likeliest, ids, strict=True)], likeliest)
 
 
-def _set_rank_variables(accelerator) -> None:
+def _set_rank_variables(accelerator: "Accelerator | None") -> None:
     """What torchrun would have set: vLLM's external launcher reads it."""
     os.environ["RANK"] = str(accelerator.process_index if accelerator else 0)
     os.environ["LOCAL_RANK"] = str(accelerator.local_process_index if accelerator else 0)

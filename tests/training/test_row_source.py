@@ -1,0 +1,144 @@
+"""A source of rows of one's own: written here as a user would write it, and trained through the real trainer."""
+
+import random
+
+import pytest
+import torch
+from datasets import Dataset
+
+from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
+from tests.training.test_isolation import member_state
+from tests.training.test_resume import timeless
+from trl_populora.reporting import read_history
+from trl_populora.training import PopulationSelfPlayTrainer, RowSource
+
+
+def right_digits(completions, wanted, **kwargs):
+    """Share of the wanted text's characters that the completion has, and a little for having many."""
+    shares = [len(set(w) & set(c)) / len(w) + len(set(c)) / 100 for w, c in zip(wanted, completions, strict=True)]
+    return [float(share) for share in shares]
+
+
+class Sums(RowSource):
+    """Sums that grow with the rounds: no dataset, no teachers. The prompts of a round depend on (seed, round) only."""
+
+    def make_reward_functions(self, args, functions, classes):
+        return [right_digits, *functions], classes
+
+    def begin(self, inputs, *, round, step, training):
+        start, group = self.ranks.index * len(inputs), self.args.num_generations
+        rows = []
+        for i in range(start, start + len(inputs)):
+            a, b = (random.Random(f"{self.args.seed}:{round}:{i // group}:{k}").randrange(10 + round) for k in "ab")
+            rows.append({"prompt": f"{a} + {b} =", "wanted": str(a + b), "player": None})
+        members = self.deal(len(inputs))
+        return [row | {"player": name} for row, name in zip(rows, members, strict=True)], members
+
+
+@pytest.fixture
+def make(config):
+    trainers = []
+
+    def make_trainer(source, *, rewards=None, train_dataset=None, **overrides):
+        settings = dict(num_teachers=0, num_students=3, num_generations=2, per_device_train_batch_size=4, max_steps=2)
+        trainer = PopulationSelfPlayTrainer(
+            tiny_model(),
+            rewards,
+            config(**(settings | overrides)),
+            train_dataset=train_dataset,
+            processing_class=tiny_tokenizer(),
+            peft_config=lora(),
+            row_source=source,
+        )
+        trainers.append(trainer)
+        perturb(trainer.population, 0.1)
+        return trainer
+
+    yield make_trainer
+    for trainer in trainers:
+        trainer.close()
+
+
+def test_members_learn_from_rows_of_a_source_of_ones_own(make):
+    seen = []
+
+    def remember(prompts, player, wanted, **kwargs):
+        seen.append((prompts, player, wanted))
+        return [0.0] * len(prompts)
+
+    trainer = make(Sums(), rewards=remember, evolution_interval=1, evolution_kwargs={"operators": ["clone"]})
+    before = {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in trainer.population}
+    trainer.train()
+    assert type(trainer.source) is Sums and len(seen) == 2 and seen[0] != seen[1]
+    prompts, players, wanted = seen[0]
+    assert players[:6] == ["student_0"] * 2 + ["student_1"] * 2 + ["student_2"] * 2 and len(players) == 12
+    assert all(eval(prompt.rstrip("=")) == int(answer) for prompt, answer in zip(prompts, wanted, strict=True))
+    for name in trainer.population:
+        after = trainer.population.parameters(name)
+        assert any(not torch.equal(a, b) for a, b in zip(before[name], after, strict=True))
+    history = read_history(trainer.args.output_dir)
+    assert len(trainer.lineage) == 1  # by reward; nobody is replaced at the end
+    assert [[member.rows for member in summary.members] for summary in history] == [[4, 4, 4]] * 2
+    assert all(member.reward > 0 and member.tokens > 0 for summary in history for member in summary.members)
+
+
+def test_it_resumes_exactly(make):
+    settings = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1)
+    whole = make(Sums(), **settings)
+    whole.train()
+    again = make(Sums(), **settings)
+    perturb(again.population, 0.7)
+    again.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-2")
+    assert again.source.state_dict() == whole.source.state_dict() and len(whole.lineage) > 1
+    for name in whole.population:
+        assert member_state(again, name) == member_state(whole, name)
+    assert timeless(again.state.log_history) == timeless(whole.state.log_history)
+
+
+def test_advantages_and_spared_rows_are_the_sources(make):
+    class Own(Sums):
+        def spare(self, rewards):
+            rewards[0] = torch.nan
+            return rewards
+
+        def advantages(self, rows):
+            self.rows_seen = rows
+            return rows.rewards * 0 + range(len(rows.rewards))
+
+    trainer, taken = make(Own(), max_steps=1), []
+    loss = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: taken.append(inputs["advantages"]) or loss(model, inputs)
+    trainer.train()
+    values = torch.cat(taken)
+    assert values[values.isnan()].numel() == 1 and sorted(values[~values.isnan()].tolist()) == list(range(1, 12))
+    rows = trainer.source.rows_seen
+    assert rows.training and rows.members == trainer.source.deal(12) and len(rows.tokens) == 12
+    assert list(rows.by_function) == ["right_digits"] and rows.rewards[1:].min() > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "message"),
+    [
+        (Sums, {}, "must be an object of a subclass of trl_populora.RowSource"),
+        (Sums(), {"train_dataset": Dataset.from_dict({"prompt": ["a"]})}, "train_dataset given to Sums"),
+    ],
+    ids=["class", "dataset"],
+)
+def test_what_a_source_cannot_use_is_refused(make, source, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(source, **arguments)
+
+
+def test_a_source_is_abstract():
+    with pytest.raises(TypeError, match="begin.*make_reward_functions"):
+        RowSource()
+
+
+def test_a_run_is_not_resumed_with_another_source(make):
+    class Others(Sums):
+        pass
+
+    trainer = make(Sums(), max_steps=1, save_strategy="steps", save_steps=1)
+    trainer.train()
+    with pytest.raises(ValueError, match="it was saved with row_source='Sums', not 'Others'"):
+        make(Others(), max_steps=2).train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-1")

@@ -1,0 +1,145 @@
+"""The argument `sampler`: what may be passed, what is refused, and that the sampler of the documentation works."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from trl import GRPOConfig
+
+from tests.generation.engine_double import EngineDouble, base_model
+from tests.generation.fake_server import ModelServer, running
+from tests.tiny import lora, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from trl_populora import PopulationSelfPlayTrainer, Sampler
+from trl_populora.generation import EngineSampler, TransformersSampler, server_sampler
+from trl_populora.generation.engines import SGLANG
+from trl_populora.integrations.user_data import load_sampler
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "samplers.md"
+
+
+@pytest.fixture
+def documented(tmp_path, monkeypatch):
+    """The example of docs/samplers.md as a module in the working folder."""
+    (code,) = re.findall(r"<!-- run by .*?-->\n```python\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
+    (tmp_path / "my_documented_sampler.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield load_sampler("my_documented_sampler:OneByOne")
+    sys.modules.pop("my_documented_sampler", None)
+
+
+def test_the_documented_sampler_trains(documented, make_trainer):
+    trainer = make_trainer(sampler=documented)
+    trainer.train()
+    assert type(trainer.source.sampler) is documented and trainer.source.sampler.max_completion_length == 8
+    assert len(trainer.source.played.rows) == trainer.args.rows_per_round
+    assert any(row.completion.ids for row in trainer.source.played.rows)
+
+
+def test_the_documented_sampler_draws_from_its_members(documented, make_trainer):
+    """At a temperature near zero it draws what the transformers sampler does, base included."""
+    population = make_trainer(noise=0.3).population
+    settings = dict(max_completion_length=6, temperature=1e-4)
+    mine, other = (kind(population, tiny_tokenizer(), **settings) for kind in (documented, TransformersSampler))
+    prompts = [[{"role": "user", "content": text}] for text in ("one", "two and more", "three", "4")]
+    for members in (list(population), [None] * 4):
+        drawn = mine(prompts, members, seed=3)
+        assert [list(c.ids) for c in drawn] == [list(c.ids) for c in other(prompts, members, seed=0)]
+        assert mine(prompts[1:], members[1:], seed=3, streams=[1, 2, 3]) == drawn[1:]
+    assert population.model.training == population.base_model.training
+
+
+def test_an_engine_of_ones_own_trains_with_its_log_probabilities(make_trainer, tmp_path):
+    def sampler(population, tokenizer, accelerator, args):
+        folder = str(tmp_path / "adapters")
+        return EngineSampler.from_args(
+            population, tokenizer, accelerator, args, engine=EngineDouble(), adapter_dir=folder
+        )
+
+    trainer = make_trainer(sampler=sampler, model=base_model(), max_completion_length=4)
+    trainer.train()
+    logs = [log for log in trainer.state.log_history if "sampling/sampling_logp_difference/max" in log]
+    assert len(logs) == 2 and all(log["sampling/sampling_logp_difference/max"] < 1e-3 for log in logs)
+    assert set(trainer.source.sampler.liveness) == set(trainer.population)
+
+
+def refused(sampler, config, **settings):
+    return PopulationSelfPlayTrainer(
+        base_model(), hash_reward, config(**settings), processing_class=tiny_tokenizer(), sampler=sampler
+    )
+
+
+class Unwritten(Sampler):
+    """Says nothing about how it draws."""
+
+
+@pytest.mark.parametrize(
+    "sampler, said",
+    [
+        ("my_sampler:OneByOne", "'my_sampler:OneByOne' is neither a class nor a function"),
+        (dict, "dict.*is no subclass of trl_populora.Sampler"),
+        (Unwritten, "Unwritten.*lacks draw: write it"),
+        (lambda prompts: [], "cannot be called with four arguments: too many positional"),
+        (lambda population, tokenizer, accelerator, args: None, "made None, which is no trl_populora.Sampler"),
+        (partial(server_sampler, kind="sglang"), "cannot be called with four arguments: missing.*base_url"),
+        (partial(server_sampler, kind="tgi", base_url="http://localhost:9"), "kind='tgi' is unknown"),
+        (partial(server_sampler, kind="vllm", base_url="localhost:9"), "base_url='localhost:9' is no URL"),
+    ],
+)
+def test_what_is_no_sampler_is_refused(config, sampler, said):
+    with pytest.raises(ValueError, match=said):
+        refused(sampler, config)
+
+
+def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trainer, tmp_path):
+    with pytest.raises(ValueError, match="with use_vllm=true: both say who draws"):
+        refused(TransformersSampler, config, use_vllm=True)
+    with pytest.raises(ValueError, match="has a population already.*Pass the class TransformersSampler"):
+        refused(make_trainer().source.sampler, config)
+    with pytest.raises(ValueError, match="sampler needs a population"):
+        plain = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+        PopulationSelfPlayTrainer(base_model(), hash_reward, plain, sampler=TransformersSampler)
+    with pytest.raises(ValueError, match="loss_type='vespo' with vllm_importance_sampling_mode='sequence_mask'"):
+        engine = EngineDouble()
+        make = partial(EngineSampler.from_args, engine=engine, adapter_dir=str(tmp_path))
+        PopulationSelfPlayTrainer(
+            base_model(), hash_reward, config(loss_type="vespo"), processing_class=tiny_tokenizer(),
+            peft_config=lora(), sampler=make,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, kwargs, said",
+    [
+        ("nowhere:Sampler", None, "'nowhere:Sampler' cannot be imported"),
+        ("trl_populora.Sampler", None, "Give 'module:Name'"),
+        ("trl_populora:Nothing", None, "'trl_populora:Nothing' cannot be imported"),
+        ("trl_populora.generation:server_sampler", {"url": "x"}, "do not fit .*unexpected keyword argument 'url'"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused(name, kwargs, said):
+    with pytest.raises(ValueError, match=said):
+        load_sampler(name, kwargs)
+
+
+def test_settings_of_a_class_come_by_recipe(make_trainer):
+    sampler = load_sampler("trl_populora.generation:TransformersSampler", {"batch_size": 3})
+    assert make_trainer(sampler=sampler).source.sampler.batch_size == 3
+    assert make_trainer().source.sampler.batch_size != 3
+
+
+def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
+    with running(ModelServer(SGLANG)) as server:
+        server.double.max_model_length = 4096
+        kwargs = {"kind": "sglang", "base_url": server.url, "adapter_dir": str(tmp_path / "adapters")}
+        sampler = load_sampler("trl_populora.generation:server_sampler", kwargs)
+        trainer = make_trainer(sampler=sampler, model=base_model(), max_completion_length=4)
+        trainer.train()
+        logs = [log for log in trainer.state.log_history if "sampling/sampling_logp_difference/max" in log]
+        assert len(logs) == 2 and all(log["sampling/sampling_logp_difference/max"] < 1e-3 for log in logs)
+        trainer.close()
+        assert not server.double.loaded

@@ -1,0 +1,250 @@
+"""A server of LoRA adapters as an engine: adapters and rows travel by HTTP, weights by files.
+
+Any server that answers OpenAI's completions requests and loads adapters over HTTP; `server_kinds` says what each kind
+does in its own way. It may be restarted at any time: a broken connection or an adapter that is gone raises
+[`ServerLost`], and the sampler brings the adapters again.
+"""
+
+import contextlib
+import json
+import re
+import socket
+import time
+import urllib.parse
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from transformers import PreTrainedTokenizerBase
+
+from ...population import Population
+from .adapters import AdapterVersion
+from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost, check_unmixed
+from .engine_sampler import EngineSampler
+from .server_kinds import KINDS, ServerKind
+
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from ...training import PopulationSelfPlayConfig
+
+CONNECTIONS = 256  # rows under way at once; a server's own limit of sequences is of this size
+RETRY_SECONDS = 1.0
+STALE = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)  # also: the server had closed an idle one
+MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError)
+
+
+class ServerEngine(Engine):
+    """A running server.
+
+    Args:
+        base_url (`str`): Such as `"http://localhost:8000"`.
+        kind ([`ServerKind`]): What it does in its own way.
+        timeout (`float`, *optional*, defaults to `240.0`): Seconds to wait for a server that does not answer.
+
+    Raises:
+        ValueError: If `base_url` is no URL.
+    """
+
+    def __init__(self, base_url: str, kind: ServerKind, *, timeout: float = 240.0):
+        parsed = urllib.parse.urlsplit(base_url)
+        if parsed.scheme not in ("http", "https") or not parsed.hostname:
+            raise ValueError(f"base_url={base_url!r} is no URL of a server; write it like 'http://localhost:8000'.")
+        self.kind, self.timeout, self.filtered_logprobs = kind, timeout, kind.filtered_logprobs
+        self.where = f"the {kind.name} server at {base_url.rstrip('/')}"
+        self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rows")
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        transport = httpx.HTTPTransport(limits=limits, socket_options=_keep_alive())
+        self._client = httpx.Client(base_url=base_url, transport=transport)
+
+    def start(self, spec: EngineSpec) -> None:
+        """Wait for the server, and read what it is.
+
+        Raises:
+            EngineError: If it does not answer in time, or answers as something else.
+        """
+        base = next((card for card in self._models() if not card.get("parent")), None)
+        if base is None or not base.get("max_model_len"):
+            raise EngineError(f"{self.where} names no base model in /v1/models. Is it {self.kind.name}?")
+        self.base_name, self.max_model_length = base["id"], base["max_model_len"]
+        status, answer = self._ask("GET", "/metrics", limit=self.timeout)
+        found = re.search(r'cache_config_info\{[^}]*block_size="(\d+)"', answer) if status == 200 else None
+        self.block_size = int(found.group(1)) if found else self.kind.block_size
+
+    def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
+        """Those the server does not have, because it was restarted. Waits for it.
+
+        Raises:
+            EngineError: If the server does not come back in time.
+        """
+        versions = list(versions)
+        if not versions:
+            return []
+        served = {(card["id"], card.get("root")) for card in self._models()}
+        return [version for version in versions if (version.name, version.path) not in served]
+
+    def load(self, version: AdapterVersion) -> None:
+        """Load an adapter, unless another rank was quicker.
+
+        Raises:
+            EngineError: If the server refuses it; the text names the setting to change.
+        """
+        body = {"lora_name": version.name, "lora_path": version.path}
+        status, answer = self._ask("POST", self.kind.load, body, limit=self.timeout)
+        if status == 200 or not self.missing([version]):
+            return
+        raise EngineError(f"{self.where} refuses adapter {version.name}: {self._why(status, answer, version)}")
+
+    def unload(self, version: AdapterVersion) -> None:
+        with contextlib.suppress(ServerLost):  # gone already is as good
+            self._ask("POST", self.kind.unload, {"lora_name": version.name}, limit=self.timeout)
+
+    def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
+        """Draw each row by a request of its own, because a request has one seed; the server batches them."""
+        check_unmixed(rows)
+        return list(self._pool.map(lambda row: self._draw(row, sampling), rows))
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._client.close()
+
+    # Requests --------------------------------------------------------------------------------------------------
+
+    def _draw(self, row: EngineRow, sampling: Mapping[str, Any]) -> Drawn:
+        body = {
+            **sampling,
+            **self.kind.fields,
+            "model": self.base_name,
+            "prompt": list(row.prompt_ids),
+            "seed": row.seed,
+            "temperature": row.temperature,
+        }
+        if row.adapter:
+            body[self.kind.adapter_field] = row.adapter.name
+        # A row may wait long for its turn. A machine that is gone is noticed by the connection's keep-alive.
+        status, answer = self._ask("POST", "/v1/completions", body, limit=None)
+        if row.adapter and status == self.kind.lost_status and self.kind.lost_text in answer:
+            raise ServerLost(f"{self.where} has lost adapter {row.adapter.name}")
+        if status >= 500:
+            raise ServerLost(f"{self.where} failed with status {status}: {_message(answer)}")
+        if status != 200:
+            raise EngineError(f"{self.where} refuses a row (status {status}): {_message(answer)}")
+        try:
+            return self._drawn(json.loads(answer)["choices"][0])
+        except MALFORMED as error:
+            raise EngineError(
+                f"{self.where} answers a row with no completion of token ids and log-probabilities "
+                f"({type(error).__name__}: {error}): {answer[:200]!r}. Is it a recent {self.kind.name}?"
+            ) from error
+
+    def _drawn(self, choice: dict) -> Drawn:
+        ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+        likeliest: list[dict[int, float]] = [{} for _ in ids]
+        if self.kind.likeliest_by_id:
+            likeliest = [
+                {int(token.removeprefix("token_id:")): logprob for token, logprob in (position or {}).items()}
+                for position in choice["logprobs"]["top_logprobs"]
+            ]
+        for position, token, logprob in zip(likeliest, ids, logprobs, strict=True):
+            position[token] = logprob
+        return Drawn(ids, logprobs, likeliest)
+
+    def _models(self) -> list[dict]:
+        """What `/v1/models` lists; waits for a server that does not answer.
+
+        Raises:
+            EngineError: If it does not answer in time.
+        """
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                status, answer = self._ask("GET", "/v1/models", limit=self.timeout)
+                if status == 200:
+                    return list(json.loads(answer)["data"])
+                problem = f"status {status}: {_message(answer)}"
+            except (ServerLost, *MALFORMED) as error:
+                problem = f"{type(error).__name__}: {error}"
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    f"{self.where} does not answer after {self.timeout:g} s ({problem}). Start it with "
+                    f"`{self.kind.start}`, or raise the timeout."
+                )
+            time.sleep(min(RETRY_SECONDS, self.timeout / 10))
+
+    def _ask(self, method: str, path: str, body: dict | None = None, *, limit: float | None) -> tuple[int, str]:
+        """Status and text of one request; `limit` is in seconds.
+
+        Raises:
+            ServerLost: If there is no server, or no answer in time.
+        """
+        timeout = httpx.Timeout(limit, connect=self.timeout, pool=None)
+        for again in (True, False):
+            try:
+                response = self._client.request(method, path, json=body, timeout=timeout)
+                return response.status_code, response.text
+            except httpx.RequestError as error:
+                if not (again and isinstance(error, STALE)):
+                    raise ServerLost(f"{self.where} went away ({type(error).__name__}: {error})") from error
+        raise AssertionError("the second attempt returns or raises")
+
+    def _why(self, status: int, answer: str, version: AdapterVersion) -> str:
+        """What to change on the server, from what it said to loading an adapter."""
+        said = _message(answer)
+        if status == 404 and "Not Found" in said:
+            return f"it does not load adapters at run time. Start it with `{self.kind.start}`."
+        if re.search("max[-_]lora[-_]rank", said):
+            return f"{said} Start it with a --max-lora-rank that holds the members' rank."
+        if re.search("LoRA is not enabled|enable[-_]lora", said):
+            return f"it serves no LoRA ({said}). Start it with `{self.kind.start}`."
+        if status == 404:
+            return f"it does not see {version.path}. Set adapter_dir to a folder that both machines share. ({said})"
+        return f"status {status}: {said}"
+
+
+def server_sampler(
+    population: Population,
+    tokenizer: PreTrainedTokenizerBase,
+    accelerator: "Accelerator | None",
+    args: "PopulationSelfPlayConfig",
+    *,
+    kind: str | ServerKind,
+    base_url: str,
+    timeout: float = 240.0,
+    adapter_dir: str | None = None,
+) -> EngineSampler:
+    """A sampler on a running server of another kind than `use_vllm` knows, for `sampler=` and for recipes.
+
+    Args:
+        population, tokenizer, accelerator, args: As the trainer gives them.
+        kind (`str` or [`ServerKind`]): `"sglang"`, `"vllm"`, or what your own server does.
+        base_url (`str`): Such as `"http://localhost:30000"`.
+        timeout (`float`, *optional*, defaults to `240.0`): Seconds to wait for a server that does not answer.
+        adapter_dir (`str`, *optional*): Where adapters are handed over; the server must see it under this path.
+
+    Raises:
+        ValueError: If a setting is unknown.
+    """
+    if isinstance(kind, str):
+        if kind not in KINDS:
+            raise ValueError(f"kind={kind!r} is unknown; choose one of {sorted(KINDS)}, or pass a ServerKind.")
+        kind = KINDS[kind]
+    engine = ServerEngine(base_url, kind, timeout=timeout)
+    return EngineSampler.from_args(population, tokenizer, accelerator, args, engine=engine, adapter_dir=adapter_dir)
+
+
+def _message(answer: str) -> str:
+    """What a server said, out of the forms in which servers say it."""
+    try:
+        said = json.loads(answer)
+        said = said.get("error") or said
+        return said if isinstance(said, str) else said.get("message") or said.get("error_message") or said["detail"]
+    except MALFORMED:
+        return answer.strip()[:300]
+
+
+def _keep_alive() -> list[tuple[int, int, int]]:
+    wanted = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))  # seconds, seconds, times
+    options = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]

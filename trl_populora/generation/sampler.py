@@ -1,0 +1,190 @@
+"""`Sampler`: who draws the members' completions. A new one is a class with one method, `draw` (docs/samplers.md).
+
+What all samplers do alike lives here: prompts become tokens, rows get seeds, completions end the same way.
+"""
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..population import Population
+from ..self_play.sampling import Completion, Message
+from ..tasks import BASE_STOP, render_prompt
+
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from ..training import PopulationSelfPlayConfig
+
+# What `sampler=` takes besides a class: `(population, tokenizer, accelerator, args) -> Sampler`.
+SamplerFactory = Callable[[Population, PreTrainedTokenizerBase, "Accelerator", "PopulationSelfPlayConfig"], "Sampler"]
+
+
+class Sampler(ABC):
+    """Base of the samplers. A subclass writes `draw`, and what else it needs of `sync`, `close` and `max_length`.
+
+    Args:
+        population ([`Population`]): Members and their model.
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
+        max_completion_length (`int`): Most tokens to draw.
+        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
+        top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `generate`; off by default.
+        template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
+        accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
+
+    Attributes:
+        reports_logprobs (`bool`): Whether every completion carries the log-probabilities of the policy it was drawn
+            from. The trainer then corrects for their differences from its own (`vllm_importance_sampling_*`).
+        stop_strings (`list[str]`): Texts that end a completion, besides the tokens in `eos_ids` (`list[int]`).
+    """
+
+    reports_logprobs: bool = False
+
+    def __init__(
+        self,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_completion_length: int,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float | None = None,
+        template: str = "chat",
+        accelerator: "Accelerator | None" = None,
+    ):
+        self.population, self.tokenizer, self.accelerator = population, tokenizer, accelerator
+        self.max_completion_length, self.temperature = max_completion_length, temperature
+        self.top_p, self.top_k, self.min_p, self.template = top_p, top_k, min_p, template
+        # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
+        self.stop_strings = list(BASE_STOP) if template == "base" else []
+        declared = population.base_model.generation_config.eos_token_id or []
+        declared = [declared] if isinstance(declared, int) else list(declared)
+        self.eos_ids = sorted({tokenizer.eos_token_id, *declared})
+        # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
+        population.base_model.generation_config = GenerationConfig(
+            eos_token_id=declared or None, pad_token_id=tokenizer.pad_token_id
+        )
+
+    @classmethod
+    def from_args(
+        cls,
+        population: Population,
+        tokenizer: PreTrainedTokenizerBase,
+        accelerator: "Accelerator | None",
+        args: "PopulationSelfPlayConfig",
+        **kwargs: Any,
+    ) -> Self:
+        """The sampler of a trainer with these settings; `kwargs` are further arguments of the class."""
+        return cls(
+            population,
+            tokenizer,
+            accelerator=accelerator,
+            max_completion_length=args.max_completion_length,
+            temperature=args.temperature,
+            top_p=args.top_p,
+            top_k=args.top_k,
+            min_p=args.min_p,
+            template=args.prompt_template,
+            **kwargs,
+        )
+
+    def __call__(
+        self,
+        prompts: Sequence[list[Message]],
+        members: Sequence[str | None],
+        *,
+        seed: int,
+        streams: Sequence[int] | None = None,
+    ) -> list[Completion]:
+        """Draws one completion per prompt; member `None` is the frozen base (alone in its call).
+
+        Row `i` uses noise stream `(seed, streams[i])`, by default `(seed, i)`, whatever the batch around it: a rank
+        that draws a share of the rows passes their indices and gets what one process would have drawn.
+        """
+        prompt_ids = self._tokenize(prompts)
+        streams = range(len(prompts)) if streams is None else streams
+        return self.draw(prompt_ids, members, [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams])
+
+    @abstractmethod
+    def draw(
+        self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
+    ) -> list[Completion]:
+        """Draws one completion per row.
+
+        Args:
+            prompt_ids (`Sequence[list[int]]`): Tokens of each rendered prompt. There may be no rows.
+            members (`Sequence[str | None]`): Adapter that answers each row; `None` is the frozen base, never beside
+                members.
+            row_seeds (`Sequence[int]`): Seed of each row, 32 bits with sign. A row's tokens must depend on its
+                prompt, member and seed alone, so that neither the batch nor the number of processes changes a run.
+
+        Returns:
+            `list[Completion]`: In the order of the rows, made by `completion`.
+        """
+
+    def sync(self) -> None:  # noqa: B027 (most samplers have nothing to do)
+        """Brings changed weights to where they are sampled from; called on every rank before each round."""
+
+    def close(self) -> None:  # noqa: B027
+        """Frees what the sampler holds besides the population."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of prompt and completion together; `None` where nothing refuses longer ones."""
+        return None
+
+    def count_tokens(self, text: str | list[Message]) -> int:
+        """Tokens of a text, or of a conversation as it is rendered for a member."""
+        if isinstance(text, str):
+            return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(self._tokenize([text])[0])
+
+    def completion(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float] | None = None
+    ) -> Completion:
+        """What `draw` returns for one row, from its tokens.
+
+        Args:
+            prompt_ids (`Sequence[int]`): The row's prompt, as it was given.
+            ids (`Sequence[int]`): Drawn tokens, the last one of `eos_ids` unless cut at the limit or a stop string.
+            logprobs (`Sequence[float]`, *optional*): Log-probability of each under the sampling policy.
+
+        Raises:
+            ValueError: If there is not one log-probability per token where the sampler says that it reports them.
+        """
+        if self.reports_logprobs and len(logprobs or ()) != len(ids):
+            raise ValueError(
+                f"{type(self).__name__} says reports_logprobs=True, but gave {len(logprobs or ())} log-probabilities "
+                f"for {len(ids)} tokens. Give one for each, or set reports_logprobs=False."
+            )
+        return Completion(self.tokenizer.decode(ids, skip_special_tokens=True), list(prompt_ids), ids, logprobs)
+
+    @contextmanager
+    def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
+        """The training model while it answers as these members, row by row: without gradients, in evaluation mode.
+
+        For samplers that draw from the training model; `members` holds names, or `None` only.
+        """
+        model, routing = self.population.base_model, self.population.routing
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad(), routing.base() if set(members) == {None} else self.population.route(members):
+                yield model
+        finally:
+            model.train(training)
+
+    def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
+        unique: dict[str, list[int]] = {}
+        texts = [render_prompt(prompt, self.tokenizer, template=self.template) for prompt in prompts]
+        for text in texts:
+            if text not in unique:
+                unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [unique[text] for text in texts]

@@ -1,0 +1,112 @@
+"""`MemberUpdates`: one optimizer for the whole population, with scale, clipping and moments of each member's own."""
+
+from collections import Counter
+
+import torch
+from accelerate.utils import broadcast
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from ..population import Population
+from .guard import Guard
+from .scored_rows import ScoredRows
+
+
+class MemberUpdates:
+    """What makes a member's update the one of a trainer with only its rows.
+
+    Args:
+        population ([`Population`]): Members.
+        guard ([`Guard`]): Says who takes no step.
+        max_grad_norm (`float`): Each member's gradient is clipped to this norm, by itself.
+        by_token (`bool`): Whether TRL normalises the loss by tokens (dapo, cispo, vespo) or by rows (grpo, dr_grpo,
+            sapo, luspo).
+
+    Attributes:
+        scales (`dict[str, float]`): Factor on each member's gradient in this round.
+        grad_norms (`dict[str, float]`): Norms before clipping in the newest step, of members that took it.
+        counts (`Counter[str]`): Optimizer steps that each member took in this round.
+    """
+
+    def __init__(self, population: Population, guard: Guard, *, max_grad_norm: float, by_token: bool):
+        self.population, self.guard = population, guard
+        self.max_grad_norm, self.by_token = max_grad_norm, by_token
+        self.scales: dict[str, float] = {}
+        self.grad_norms: dict[str, float] = {}
+        self.counts: Counter[str] = Counter()
+
+    def groups(self, *, weight_decay: float) -> list[dict]:
+        """Parameter groups of the optimizer, one a member, at its own learning rate."""
+        return [
+            {
+                "params": self.population.parameters(name),
+                "lr": member.learning_rate,
+                "weight_decay": weight_decay,
+                "member": name,
+            }
+            for name, member in self.population.items()
+        ]
+
+    def rescale(self, rows: ScoredRows) -> None:
+        """Sets the scales for a round.
+
+        TRL normalises the loss by all tokens of the round, or by all rows. A member's gradient comes from its own rows
+        only, so total / own undoes the others' share exactly.
+        """
+        own = Counter(dict.fromkeys(self.population, 0))
+        for name, tokens in zip(rows.members, rows.tokens, strict=True):
+            own[name] += tokens if self.by_token else 1
+        total = own.total()
+        self.scales = {name: total / n if n else 0.0 for name, n in own.items()}
+
+    def clip(self, optimizer: Optimizer) -> torch.Tensor:
+        """Scales and clips every member's gradient, and takes it from those whom the guard holds back.
+
+        Returns:
+            `torch.Tensor`: The norm of all members' gradients together, before clipping.
+        """
+        names = list(self.population)
+        members = [(i, p) for i, name in enumerate(names) for p in self.population.parameters(name)]
+        owners, gradients = zip(*[(i, p.grad) for i, p in members if p.grad is not None], strict=True)
+        # All members in one pass and one transfer to the host: no cost per member but that of reading its gradient.
+        squares = torch.stack(torch._foreach_norm(gradients)).cpu().double().square()
+        scales = torch.tensor([self.scales[name] for name in names], dtype=torch.float64)
+        norms = scales * torch.zeros_like(scales).index_add_(0, torch.tensor(owners), squares).sqrt()
+        factors = (scales * (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)).tolist()
+        torch._foreach_mul_(gradients, [factors[i] for i in owners])
+        self.grad_norms = dict(zip(names, norms.tolist(), strict=True))
+        for name in self.guard.hold_back(self.grad_norms):
+            del self.grad_norms[name]
+            self.forget(name, optimizer)
+            for parameter in self.population.parameters(name):
+                parameter.grad = None
+        self.counts.update(self.grad_norms.keys())
+        return torch.tensor(list(self.grad_norms.values()), dtype=torch.float64).norm().float()
+
+    def set_back(self, optimizer: Optimizer) -> None:
+        """After a step: members whose weights are not finite lose it, and what the optimizer remembers."""
+        for name in self.guard.inspect():
+            self.forget(name, optimizer)
+            self.counts[name] = 0
+
+    def forget(self, name: str, optimizer: Optimizer) -> None:
+        """Drops what the optimizer remembers of a member's former weights."""
+        for parameter in self.population.parameters(name):
+            optimizer.state.pop(parameter, None)
+
+    def start_over(self, name: str, optimizer: Optimizer, scheduler: LRScheduler | None) -> None:
+        """A child starts without optimizer moments, at its own learning rate, and the same on every process."""
+        for parameter in self.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))
+        self.forget(name, optimizer)
+        self.guard.born(name)
+        for i, group in enumerate(optimizer.param_groups):
+            if group["member"] == name and scheduler is not None:
+                rate = self.population[name].learning_rate
+                group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
+                group["initial_lr"] = scheduler.base_lrs[i] = rate
+
+    def end_round(self) -> Counter[str]:
+        """The round's `counts`, which begin anew."""
+        counts, self.counts = self.counts, Counter()
+        return counts

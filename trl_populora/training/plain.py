@@ -1,0 +1,73 @@
+"""With a plain `GRPOConfig` the trainer is `GRPOTrainer`: decided here, once, for constructor and overrides."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from trl import GRPOTrainer
+
+from .config import PopulationSelfPlayConfig
+
+
+Trainer = TypeVar("Trainer", bound=type[GRPOTrainer])
+
+
+def plain_without_population(cls: Trainer) -> Trainer:
+    """Class decorator: without a [`PopulationSelfPlayConfig`], every method of the class is its parent's.
+
+    The constructor goes by the type of `args`; everything that overrides a method of [`~trl.GRPOTrainer`] goes by
+    `self.population`, which is `None` on the class. Methods may therefore rely on a population. Overrides of
+    subclasses stay as they are, and reach GRPOTrainer's methods through `super()`.
+
+    Without `args`, too, the class is GRPOTrainer: a script goes on to work when the name of its trainer is replaced.
+    """
+    cls.__init__ = _constructor(cls, cls.__init__)
+    for name, method in list(vars(cls).items()):
+        if not name.startswith("__") and callable(getattr(GRPOTrainer, name, None)):
+            setattr(cls, name, _override(cls, name, method))
+    return cls
+
+
+def _override(cls: type, name: str, method: Callable) -> Callable:
+    @functools.wraps(method)
+    def override(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.population is None:
+            return getattr(super(cls, self), name)(*args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    return override
+
+
+def _constructor(cls: type, construct: Callable) -> Callable:
+    parameters = inspect.signature(construct).parameters.values()
+    added = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    @functools.wraps(construct)
+    def __init__(
+        self: Any,
+        model: Any,
+        reward_funcs: Any = None,
+        args: Any = None,
+        train_dataset: Any = None,
+        *rest: Any,
+        **named: Any,
+    ) -> None:
+        if isinstance(args, PopulationSelfPlayConfig):
+            construct(self, model, reward_funcs, args, train_dataset, *rest, **named)
+            return
+        useless = [name for name in added if named.pop(name, None) is not None]
+        if useless:
+            raise ValueError(
+                f"{', '.join(useless)} needs a population: pass a PopulationSelfPlayConfig as args, or leave it out."
+            )
+        environment = rest[9] if len(rest) > 9 else named.get("environment_factory")
+        if all(value is None for value in (args, reward_funcs, train_dataset, environment)):
+            raise ValueError(
+                f"{cls.__name__} has neither args nor reward_funcs nor train_dataset. For self-play, pass "
+                "args=PopulationSelfPlayConfig(output_dir=...). Without args it is GRPOTrainer, which needs the "
+                "other two."
+            )
+        super(cls, self).__init__(model, reward_funcs, args, train_dataset, *rest, **named)
+
+    return __init__

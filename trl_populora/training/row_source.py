@@ -1,0 +1,278 @@
+"""`RowSource`: where the rows of a generation phase come from, and what their rewards mean.
+
+The trainer asks a source for everything that depends on it, and never which one it has. Self-play
+(`self_play_source.py`) and a dataset (`dataset_source.py`) are the two that come with the package; another one is a
+subclass given as `PopulationSelfPlayTrainer(..., row_source=MySource())`.
+"""
+
+import math
+import time
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch.utils.data import Sampler as OrderSampler
+from transformers import PreTrainedTokenizerBase
+
+from ..diagnostics import MemberSummary, RoundSummary
+from ..diagnostics.dynamics import mean
+from ..population import Population
+from .config import PopulationSelfPlayConfig
+from .ranks import Ranks
+from .reward_ratings import RewardRatings
+from .scored_rows import ScoredRows
+
+
+if TYPE_CHECKING:
+    from trl.trainer.grpo_trainer import RewardFunc
+
+    from ..generation import Sampler
+    from ..self_play import Ratings
+    from .trainer import PopulationSelfPlayTrainer
+
+
+class RowSource(ABC):
+    """Where rows come from.
+
+    A subclass says what is asked ([`RowSource.begin`]) and what an answer is worth
+    ([`RowSource.make_reward_functions`]). The rest has a default: every member samples its rows with the trainer's
+    sampler, and members are rated by the mean reward that they earn.
+
+    The trainer calls, in this order: `make_reward_functions` and `make_datasets` while it is constructed, `setup` at
+    the end of that; `begin`, `rollout`, `spare`, `advantages` and `finish` in each generation phase; `summary`,
+    `rows` and, before a replacement step, `before_replacement` at the end of each round; `state_dict` and `save` for a
+    checkpoint.
+
+    Attributes:
+        args ([`PopulationSelfPlayConfig`]): Settings. population ([`Population`]): Members.
+        sampler ([`Sampler`]): Draws completions. ranks ([`Ranks`]): Processes of the run.
+        ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
+        columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
+
+    Example:
+        ```python
+        >>> class Counting(RowSource):
+        ...     def make_reward_functions(self, args, functions, classes):
+        ...         return [lambda completions, n, **_: [float(str(i) in c) for i, c in zip(n, completions)]], None
+        ...
+        ...     def begin(self, inputs, *, round, step, training):
+        ...         rows = [{"prompt": f"Count to {round + 2}:", "n": round + 2} for _ in inputs]
+        ...         return rows, self.deal(len(inputs))
+
+        >>> PopulationSelfPlayTrainer("Qwen/Qwen2.5-0.5B", args=args, row_source=Counting()).train()
+        ```
+    """
+
+    columns: Mapping[str, type] = {}
+    args: PopulationSelfPlayConfig
+    population: Population
+    sampler: "Sampler"
+    ranks: Ranks
+    ratings: "Ratings | RewardRatings"
+
+    # While the trainer is constructed ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_reward_functions(
+        self,
+        args: PopulationSelfPlayConfig,
+        functions: "list[RewardFunc]",
+        classes: list[PreTrainedTokenizerBase | None] | None,
+    ) -> "tuple[list[RewardFunc], list[PreTrainedTokenizerBase | None] | None]":
+        """The reward functions of a run, and their processing classes.
+
+        Args:
+            args ([`PopulationSelfPlayConfig`]): Settings.
+            functions (`list[RewardFunc]`): Those given to the trainer, perhaps none.
+            classes (`list`, *optional*): Their processing classes.
+
+        Raises:
+            ValueError: If the source cannot do with them.
+        """
+
+    def make_datasets(
+        self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any
+    ) -> tuple[Dataset, Dataset | dict[str, Dataset] | None]:
+        """Datasets as TRL is to see them. By default a placeholder of one batch: `begin` makes the rows.
+
+        Args:
+            args ([`PopulationSelfPlayConfig`]): Settings.
+            train_dataset, eval_dataset: What the trainer was given.
+
+        Raises:
+            ValueError: If a dataset was given to a source that has no use for it, or lacks what the source needs.
+        """
+        given = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
+        useless = [name for name, dataset in given.items() if dataset is not None]
+        if useless:
+            raise ValueError(
+                f"{', '.join(useless)} given to {type(self).__name__}, which makes its own rows. Leave it out."
+            )
+        return Dataset.from_dict(
+            {"prompt": ["made by the source"] * (args.rows_per_round // args.num_generations)}
+        ), None
+
+    def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: "Sampler", ranks: Ranks) -> None:
+        """Takes what the trainer has made. A subclass that overrides this calls it first."""
+        self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks
+        self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
+        self._scored: ScoredRows | None = None
+        self._evaluated = 0  # rows since the last round
+        self._ready_at = self._sample_seconds = 0.0
+
+    def order(self, dataset: Dataset, *, step: Callable[[], int]) -> OrderSampler | None:
+        """The order of the dataset's rows, as a function of (seed, optimizer step); `None` for TRL's."""
+        return None
+
+    # In a generation phase ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin(
+        self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Says what is asked of whom.
+
+        Args:
+            inputs (`list[dict]`): This process' rows of the dataset, as many as are wanted.
+            round, step (`int`): Number of the round from 0, and optimizer step.
+            training (`bool`): Whether somebody learns from it; `False` in evaluation.
+
+        Returns:
+            `list[dict]` and `list[str]`: As many rows, with `"prompt"` and the columns that reward functions get, and
+            the adapter that answers each. Groups of `num_generations` rows have one prompt and one adapter.
+        """
+
+    def rollout(self, prompts: list, trainer: "PopulationSelfPlayTrainer") -> dict[str, list | None]:
+        """TRL's rollout function. By default each row is sampled from its member."""
+        start, training = time.perf_counter(), trainer.model.training
+        self.sampler.sync()
+        prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
+        if images is not None:
+            raise ValueError("The prompts hold images: a population trains on text only.")
+        seeds = self._seeds(len(prompts), step=trainer.state.global_step, training=training)
+        completions = self.sampler.draw(prompt_ids, trainer.row_members, seeds)
+        if training:
+            self._ready_at = time.perf_counter()
+            self._sample_seconds = self._ready_at - start
+        logprobs = [c.logprobs for c in completions]
+        return {
+            "prompt_ids": prompt_ids,
+            "completion_ids": [list(c.ids) for c in completions],
+            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
+        }
+
+    def spare(self, rewards: torch.Tensor) -> torch.Tensor:
+        """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that are not to count."""
+        return rewards
+
+    def advantages(self, rows: ScoredRows) -> np.ndarray | None:
+        """Advantages of all rows, shape `(N,)`; `None` for GRPO's, by group."""
+        return None
+
+    def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
+        """Takes the outcome of a generation phase.
+
+        Args:
+            rows ([`ScoredRows`]): All rows with their rewards.
+            metrics (`dict[str, list[float]]`): TRL's metrics of this phase, to add to or to take from; the mean of
+                each is logged.
+        """
+        if rows.training:
+            self._scored = rows
+            shares = rows.by_member()
+            self.ratings.update({name: shares[name].rewards for name in self.population})
+            return
+        for name, reward in zip(rows.members, rows.rewards.tolist(), strict=True):
+            metrics[f"population/{name}/reward"].append(reward)
+
+    # At the end of a round ---------------------------------------------------------------------------------------
+
+    def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
+        """Sums up the newest round, members as they played; learning ends with the call.
+
+        Args:
+            grad_norms (`Mapping[str, float]`): Member -> gradient norm before clipping.
+        """
+        return RoundSummary(
+            round=self._scored.round,
+            step=self._scored.step,
+            members=tuple(self._member_summaries(grad_norms)),
+            teachers=(),
+            students=self.population.students,
+            games=(),
+            wins=(),
+            seconds={"sample": self._sample_seconds, "learn": time.perf_counter() - self._ready_at},
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The newest round as a table with the keys of `columns`, one row per completion."""
+        return []
+
+    def fitness(self, name: str) -> float:
+        """What selection goes by; NaN for a member that cannot be compared yet."""
+        return self.ratings.fitness(name)
+
+    def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
+        """Called before weak members are replaced."""
+
+    # Files -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs, as JSON-able data."""
+        return {"ratings": self.ratings.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self.ratings.load_state_dict(state["ratings"])
+
+    def save(self, folder: str) -> None:  # noqa: B027
+        """Writes into a checkpoint what is too large for `state_dict`."""
+
+    def load(self, folder: str) -> None:  # noqa: B027
+        """Reads what `save` wrote."""
+
+    def close(self) -> None:  # noqa: B027
+        """Ends what the source has started; it may be used again."""
+
+    # For subclasses ----------------------------------------------------------------------------------------------
+
+    def deal(self, rows: int) -> list[str]:
+        """Members of this process' rows: group `g` of the whole batch belongs to member `g mod N`."""
+        start, names = self.ranks.index * rows, list(self.population)
+        return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]
+
+    def _seeds(self, rows: int, *, step: int, training: bool) -> list[int]:
+        """A 32-bit seed for each of this process' rows, from its place among all rows of the step."""
+        start, purpose = self.ranks.index * rows, "train"
+        if training:
+            self._evaluated = 0
+        else:
+            start, purpose = start + self._evaluated, "evaluate"
+            self._evaluated += rows * self.ranks.accelerator.num_processes
+        places = range(start, start + rows)
+        return [zlib.crc32(f"{self.args.seed}:{step}:{purpose}:{i}".encode()) - (1 << 31) for i in places]
+
+    def _member_summaries(self, grad_norms: Mapping[str, float]) -> Iterator[MemberSummary]:
+        shares = self._scored.by_member()
+        for member in self.population.values():
+            rewards, tokens, prompt_tokens = shares[member.id]
+            rating = self.ratings[member.id]
+            yield MemberSummary(
+                name=member.id,
+                role=member.role,
+                version=member.version,
+                reward=mean(reward for reward in rewards if math.isfinite(reward)),
+                validity=None,
+                solve_rate=None,
+                mu=0.0 if math.isnan(rating.mu) else rating.mu,  # JSON has no NaN; `reward` is null then
+                sigma=rating.sigma,
+                length=sum(tokens) / max(len(tokens), 1),
+                rows=len(rewards),
+                tokens=sum(tokens),
+                prompt_tokens=sum(prompt_tokens),
+                grad_norm=grad_norms.get(member.id),
+            )

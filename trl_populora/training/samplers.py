@@ -1,0 +1,72 @@
+"""Which sampler a trainer draws with, and what it refuses: the argument `sampler` and `use_vllm`."""
+
+import inspect
+from typing import Any
+
+from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
+
+from ..generation import Sampler, SamplerFactory, TransformersSampler, vllm_sampler
+from ..population import Population
+from .config import PopulationSelfPlayConfig
+
+
+def check_sampler(sampler: Any, args: Any) -> None:
+    """Refuse what cannot become a sampler, before anything is loaded.
+
+    Args:
+        sampler (`type[Sampler]`, `SamplerFactory` or `None`): As it was given to the trainer.
+        args ([`PopulationSelfPlayConfig`] or other): Settings.
+
+    Raises:
+        ValueError: Naming what is wrong with it, and what to pass instead.
+    """
+    if sampler is None:
+        return
+    instead = "Pass a subclass of Sampler, or a function (population, tokenizer, accelerator, args) -> Sampler."
+    if not isinstance(args, PopulationSelfPlayConfig):
+        raise ValueError("sampler needs a population: pass a PopulationSelfPlayConfig, or leave it out.")
+    if args.use_vllm:
+        raise ValueError(f"sampler={sampler!r} with use_vllm=true: both say who draws. Leave one of them out.")
+    if isinstance(sampler, Sampler):
+        raise ValueError(
+            f"sampler={sampler!r} has a population already, and the trainer makes its own. "
+            + instead.replace("a subclass of Sampler", f"the class {type(sampler).__name__}")
+        )
+    if isinstance(sampler, type):
+        if not issubclass(sampler, Sampler):
+            raise ValueError(f"sampler={sampler!r} is no subclass of trl_populora.Sampler. {instead}")
+        if missing := sorted(sampler.__abstractmethods__):
+            raise ValueError(f"sampler={sampler!r} lacks {', '.join(missing)}: write it (docs/samplers.md).")
+        return
+    if not callable(sampler):
+        raise ValueError(f"sampler={sampler!r} is neither a class nor a function. {instead}")
+    try:
+        inspect.signature(sampler).bind(None, None, None, None)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sampler={sampler!r} cannot be called with four arguments: {error}. {instead}") from None
+
+
+def make_sampler(
+    sampler: type[Sampler] | SamplerFactory | None,
+    args: PopulationSelfPlayConfig,
+    population: Population,
+    tokenizer: PreTrainedTokenizerBase,
+    accelerator: Accelerator,
+) -> Sampler:
+    """Who draws completions: the given sampler, the engine of `use_vllm`, or the training model itself.
+
+    Raises:
+        ValueError: If a function makes something else, or the loss cannot be corrected for what it reports.
+    """
+    given = sampler or (vllm_sampler if args.use_vllm else TransformersSampler)
+    made = (given.from_args if isinstance(given, type) else given)(population, tokenizer, accelerator, args)
+    if not isinstance(made, Sampler):
+        raise ValueError(f"sampler={given!r} made {made!r}, which is no trl_populora.Sampler.")
+    mode, corrected = args.vllm_importance_sampling_mode, made.reports_logprobs and args.loss_type == "vespo"
+    if corrected and args.vllm_importance_sampling_correction and mode not in ("token_truncate", "token_mask"):
+        raise ValueError(
+            f"loss_type='vespo' with vllm_importance_sampling_mode={mode!r} and a sampler that reports "
+            "log-probabilities: use 'token_truncate' or 'token_mask'."
+        )
+    return made

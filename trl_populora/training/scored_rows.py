@@ -1,0 +1,103 @@
+"""`ScoredRows`: the one record of a generation phase's rows that learning, ratings and compute accounts read."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+
+
+class MemberRows(NamedTuple):
+    """One member's share of [`ScoredRows`], in their order; fields as there."""
+
+    rewards: list[float]
+    tokens: list[int]
+    prompt_tokens: list[int]
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """The rows of one generation phase, of all processes, as TRL has scored them.
+
+    What is learned (gradient scales, advantages), rated and counted as compute is read from here.
+
+    Attributes:
+        round (`int`): Number of the round, from 0.
+        step (`int`): Optimizer step at which it was generated.
+        training (`bool`): Whether somebody learns from the rows; `False` in evaluation.
+        members (`list[str]` of length N): Adapter of each row. Groups of completions of one prompt are contiguous.
+        tokens, prompt_tokens (`list[int]` of length N): Length of each completion and of its prompt.
+        rewards (`np.ndarray` of shape `(N,)`): Weighted sum of the reward functions; NaN where none scored the row.
+        by_function (`dict[str, np.ndarray]` of shape `(N,)` each): Reward function -> its rewards, NaN likewise.
+    """
+
+    round: int
+    step: int
+    training: bool
+    members: list[str]
+    tokens: list[int]
+    prompt_tokens: list[int]
+    rewards: np.ndarray
+    by_function: dict[str, np.ndarray]
+
+    @classmethod
+    def gather(
+        cls,
+        output: dict[str, Tensor],
+        members: list[str],
+        rewards: Tensor,
+        *,
+        names: list[str],
+        weights: Tensor,
+        **place: Any,
+    ) -> "ScoredRows":
+        """Brings together what TRL made of the rows on all processes.
+
+        Args:
+            output (`dict[str, torch.Tensor]`): This process' rows as TRL returns them.
+            members (`list[str]`): Adapter of each of them.
+            rewards (`torch.Tensor` of shape `(N, functions)`): Of the rows of all processes.
+            names (`list[str]`), weights (`torch.Tensor` of shape `(functions,)`): Of the reward functions.
+            place: `round`, `step` and `training`.
+        """
+        lengths = [output[key].sum(1).tolist() for key in ("completion_mask", "prompt_mask")]
+        members, tokens, prompt_tokens = zip(*gather_object(list(zip(members, *lengths, strict=True))), strict=True)
+        total = (rewards * weights.to(rewards.device)).nansum(dim=1)
+        total[rewards.isnan().all(dim=1)] = torch.nan
+        return cls(
+            **place,
+            members=list(members),
+            tokens=list(tokens),
+            prompt_tokens=list(prompt_tokens),
+            rewards=total.cpu().numpy(),
+            by_function=dict(zip(names, rewards.cpu().numpy().T, strict=True)),
+        )
+
+    def by_member(self) -> Mapping[str, MemberRows]:
+        """Each member's share; empty for one that has no rows."""
+        shares = defaultdict(lambda: MemberRows([], [], []))
+        for name, *values in zip(self.members, self.rewards.tolist(), self.tokens, self.prompt_tokens, strict=True):
+            for column, value in zip(shares[name], values, strict=True):
+                column.append(value)
+        return shares
+
+
+def replace_advantages(output: dict[str, Tensor], advantages: np.ndarray, *, process: int, logged: deque) -> None:
+    """Puts advantages in the place of those that TRL has computed, also in its log of completions.
+
+    Args:
+        output (`dict[str, torch.Tensor]`): The rows of this process as TRL returns them; changed in place.
+        advantages (`np.ndarray` of shape `(N,)`): Of the rows of all processes.
+        process (`int`): Index of this process, whose rows are contiguous.
+        logged (`deque`): The newest entries are TRL's for these rows.
+    """
+    for _ in range(min(len(advantages), len(logged))):
+        logged.pop()
+    logged.extend(advantages.tolist())
+    own = len(output["advantages"])
+    mine = torch.from_numpy(advantages)[process * own : (process + 1) * own]
+    output["advantages"] = mine.to(output["advantages"])
