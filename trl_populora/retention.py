@@ -7,7 +7,6 @@ to the same held-out tasks, written greedily, are paired by task. The teacher is
 distribution.
 """
 
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from statistics import mean
 
 import numpy as np
 
+from .run_files.files import write_json
 from .train import hush, parse, warm_up
 
 
@@ -150,9 +150,7 @@ def measure_retention(
 def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
     """Write curves as JSON, with the steps to recovery."""
     data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file, indent=1)
-        file.write("\n")
+    write_json(path, data)
 
 
 def _way(text: str) -> tuple[str, dict[str, float | str]]:

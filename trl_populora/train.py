@@ -5,21 +5,18 @@ Mistakes in a recipe end in one sentence and exit code 2. How anything is traine
 """
 
 import difflib
-import json
 import os
 import shutil
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from types import NoneType
 from typing import get_args, get_type_hints
 
-
-RUN_FILE = "run.json"
-RECORD = ("history.jsonl", "lineage.jsonl", "rounds", "plots")
-STATE = ("self_play.json", "population.json", "hall_of_fame", ".saving")
+from .run_files.checkpoint import find_checkpoint
+from .run_files.files import write_file, write_json
+from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
 
 
 @dataclass
@@ -107,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         finish(run, args, trainer, view)
     except OSError as error:
-        kept = newest_checkpoint(args.output_dir)
+        kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
         return complain(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
@@ -206,29 +203,18 @@ def prepare_output(args) -> str | None:
         ValueError: If the folder cannot be written or holds another run, or the checkpoint does not exist. With
             `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
     """
-    from .training.checkpoint import flaw
-
     folder, wanted = args.output_dir, args.resume_from_checkpoint
     try:
-        os.makedirs(folder, exist_ok=True)
         probe = os.path.join(folder, f".writable-{os.getpid()}")
-        with open(probe, "w", encoding="utf-8"):
-            pass
+        write_file(probe, b"")
         os.remove(probe)
     except OSError as error:
         raise ValueError(f"output_dir={folder!r} cannot be written: {error.strerror}. Choose another.") from None
     auto = wanted in ("auto", "true", "True", True)
-    if auto and (found := newest_checkpoint(folder)):
+    if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
-    if wanted and not auto:
-        if problem := flaw(wanted):
-            raise ValueError(
-                f"resume_from_checkpoint={wanted!r} is no whole checkpoint of a population: {problem}. Name a "
-                "checkpoint-N folder, or use 'auto'."
-            )
-        return wanted
-    used = [name for name in (*RECORD, *STATE, *_checkpoints(folder)) if os.path.exists(os.path.join(folder, name))]
-    finished = "population.json" in used
+    used = left_by_a_run(folder)
+    finished = os.path.join(folder, POPULATION_FILE) in used
     if used and not args.overwrite_output_dir and (finished or not auto):
         raise ValueError(
             f"output_dir={folder!r} holds a {'finished ' if finished else ''}run already. "
@@ -236,17 +222,9 @@ def prepare_output(args) -> str | None:
             "start afresh, or choose another folder."
         )
     if os.environ.get("RANK", "0") == "0":
-        for name in used:
-            path = os.path.join(folder, name)
+        for path in used:
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     return None
-
-
-def newest_checkpoint(folder: str) -> str | None:
-    """Newest `checkpoint-N` that holds all its files."""
-    from .training.checkpoint import whole_checkpoints
-
-    return next(iter(whole_checkpoints(folder)[::-1]), None)
 
 
 def build(run: RunArguments, args):
@@ -350,7 +328,7 @@ def finish(run: RunArguments, args, trainer, view) -> None:
         history = read_history(args.output_dir)
         if run.plots:
             try:
-                save_plots(history, os.path.join(args.output_dir, "plots"))
+                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER))
             except ValueError as error:
                 view.note(f"No plots: {error}.")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
@@ -370,12 +348,7 @@ def write_run_file(run: RunArguments, args, trainer) -> None:
         "versions": versions(),
         "isolation": trainer.source.executor.isolation if args.num_teachers else None,
     }
-    Path(args.output_dir, RUN_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-
-
-def _checkpoints(folder: str) -> list[str]:
-    names = (name for name in os.listdir(folder) if name.startswith("checkpoint-"))
-    return [name for name in names if name.rsplit("-", 1)[1].isdigit()]
+    write_json(os.path.join(args.output_dir, RUN_FILE), data)
 
 
 def _whole(value: object, *, optional: bool) -> bool:

@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 
 from trl_populora import cli
 from trl_populora.cli import play, runs
+from trl_populora.run_files.run import open_run
 
 
 TASK = "```python\ndef f(x):\n    return x + 1\n```\n```input\n1\n```"
@@ -191,7 +192,7 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     options = ["--output", folder, "--teachers", "1", "--students", "1", "--steps", "2", "--rows", "1", "--rank", "2"]
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 0
     assert "teacher_0, student_0" in capsys.readouterr().out
-    opened = runs.open_run(folder)
+    opened = open_run(folder)
     assert opened.members == ("teacher_0", "student_0") and opened.setting("prompt_style", "full") == "compact"
     assert load_file(f"{folder}/student_0/adapter_model.safetensors")
     assert cli.main(["warmup", "--model", tiny_model, *options[:-1], "0"]) == 2

@@ -86,5 +86,5 @@ def test_bad_input_is_named(tmp_path):
         HallOfFame(1)
     with pytest.raises(ValueError, match="step 20; got one of step 20"):
         filled([20, 20])
-    with pytest.raises(ValueError, match="lacks hall_of_fame.json"):
+    with pytest.raises(ValueError, match="holds no hall_of_fame.json"):
         HallOfFame.load(tmp_path)

@@ -73,21 +73,9 @@ def test_unreadable_line_is_named(tmp_path):
     lines = path.read_text().splitlines(keepends=True)
     for wrong in ("{}\n", "no json\n", "3\n"):
         path.write_text(lines[0] + wrong + lines[2])
-        with pytest.raises(ValueError, match="Line 2 of the lineage"):
+        with pytest.raises(ValueError, match=r"lineage\.jsonl, line 2, cannot be read"):
             Lineage(path)
         assert path.read_text() == lines[0] + wrong + lines[2]
-
-
-def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path):
-    path = tmp_path / "lineage.jsonl"
-    Lineage(path).extend(HISTORY)
-    lineage = Lineage(path, last_step=40)
-    assert list(lineage) == HISTORY[:2]
-    assert list(Lineage(path)) == HISTORY  # so far it was only read
-    other = event(50, "a@1", "d@1")
-    lineage.append(other)
-    assert list(Lineage(path)) == [*HISTORY[:2], other]
-    assert [file.name for file in tmp_path.iterdir()] == ["lineage.jsonl"]
 
 
 def test_reading_never_writes(tmp_path, monkeypatch):
@@ -107,7 +95,7 @@ def test_reading_never_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "open", watched)  # permissions stop everybody but root
     try:
         lineage = Lineage(path)
-        assert list(lineage) == HISTORY[:2] and list(Lineage(path, last_step=20)) == HISTORY[:1]
+        assert list(lineage) == HISTORY[:2]
         assert lineage.family_tree() and lineage.founders("a")
         assert family_tree(tmp_path) == lineage.family_tree()
     finally:

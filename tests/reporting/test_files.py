@@ -46,7 +46,7 @@ def test_damaged_or_missing_history_is_refused(run, tmp_path_factory):
     path = run / "history.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{}", lines[1]]))
-    with pytest.raises(ValueError, match="line 2, is not a round"):
+    with pytest.raises(ValueError, match=r"history\.jsonl, line 2, cannot be read"):
         read_history(run)
     with pytest.raises(ValueError, match=r"has no history\.jsonl"):
         read_history(tmp_path_factory.mktemp("empty"))

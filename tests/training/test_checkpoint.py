@@ -12,8 +12,9 @@ from transformers import TrainerCallback
 from tests.tiny import tiny_model
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
-from trl_populora.training import checkpoint
-from trl_populora.training.checkpoint import MANIFEST, choose_checkpoint, fingerprint, flaw, whole_checkpoints
+from trl_populora.run_files import checkpoint
+from trl_populora.run_files.checkpoint import find_checkpoint, flaw, whole_checkpoints
+from trl_populora.run_files.layout import MANIFEST_FILE
 
 
 SAVING = dict(max_steps=4, save_strategy="steps", save_steps=2)
@@ -51,9 +52,9 @@ def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved):
     os.truncate(path, size - 1)
     text = refusal(folder, trainer, "checkpoint-4")
     assert f"optimizer.pt has {size - 1} bytes instead of {size}" in text and "checkpoint-2: resume" in text
-    os.remove(os.path.join(folder, "checkpoint-4", MANIFEST))
-    assert f"{MANIFEST} is missing" in refusal(folder, trainer, "checkpoint-4")
-    assert choose_checkpoint("auto", output_dir=folder, base=fingerprint(trainer.population.base_model)).endswith("-2")
+    os.remove(os.path.join(folder, "checkpoint-4", MANIFEST_FILE))
+    assert f"{MANIFEST_FILE} is missing" in refusal(folder, trainer, "checkpoint-4")
+    assert find_checkpoint("auto", folder).endswith("-2")
     assert "no such folder" in refusal(folder, trainer, "checkpoint-9")
 
 
@@ -62,10 +63,10 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "another base model" in refusal(folder, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "trainer_state.json").write_text("{}")
-    assert flaw(str(tmp_path / "other")).startswith(MANIFEST)
-    (tmp_path / "other" / MANIFEST).write_text('{"format": 99, "files": {}}')
+    assert flaw(str(tmp_path / "other")).startswith(MANIFEST_FILE)
+    (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 99, "files": {}}')
     assert "format 99" in flaw(str(tmp_path / "other"))
-    (tmp_path / "other" / MANIFEST).write_text("[")
+    (tmp_path / "other" / MANIFEST_FILE).write_text("[")
     assert "cannot be read" in flaw(str(tmp_path / "other"))
 
 

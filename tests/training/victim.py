@@ -16,7 +16,8 @@ from trl_populora.evolution import replacement
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
-from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer, run_folder
+from trl_populora.run_files import run_folder
+from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
 PACKAGE = os.path.dirname(trl_populora.__file__)
@@ -31,7 +32,7 @@ POINTS = {
     "torch file": (torch, "save"),
     "rename": (os, "replace"),
     "flush to disk": (os, "fsync"),
-    "lines of a record": (run_folder, "_append"),
+    "lines of a record": (run_folder, "append_lines"),
 }
 
 

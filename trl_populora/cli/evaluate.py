@@ -3,8 +3,9 @@
 The tasks are drawn from the seed generator; those that the run's buffers hold are left out.
 """
 
-import json
 import os
+
+from ..run_files.layout import EVALUATION_FILE
 
 
 def add_arguments(parser) -> None:
@@ -14,12 +15,14 @@ def add_arguments(parser) -> None:
     parser.add_argument("--families", nargs="+", metavar="NAME", help="seed families; those of the run if unset")
     parser.add_argument("--base", help="base model; the recorded one if unset")
     parser.add_argument("--no-base", action="store_true", help="do not evaluate the base")
-    parser.add_argument("--output", help="file for the scores; FOLDER/evaluation.json if unset")
+    parser.add_argument("--output", help=f"file for the scores; FOLDER/{EVALUATION_FILE} if unset")
 
 
 def run(options) -> int:
     from ..evaluation import evaluate_members, held_out_tasks
-    from .runs import load_population, make_executor, make_sampler, make_task_types, open_run
+    from ..run_files.files import write_json
+    from ..run_files.run import open_run
+    from .runs import load_population, make_executor, make_sampler, make_task_types
 
     if options.tasks < 1:
         raise ValueError(f"--tasks {options.tasks} must be at least 1")
@@ -33,7 +36,7 @@ def run(options) -> int:
         types,
         options.tasks,
         families=options.families or opened.setting("seed_families", None),
-        exclude=buffered_ids(options.folder),
+        exclude={task["id"] for task in opened.source.get("buffer", {"tasks": ()})["tasks"]},
     )
     print(f"{len(members)} members of {options.folder}, {len(tasks)} held-out tasks ({', '.join(types)})", flush=True)
     population, tokenizer = load_population(opened)
@@ -43,25 +46,11 @@ def run(options) -> int:
             members, sampler, tasks, task_types=types, run_many=executor.run_many, base=not options.no_base
         )
     print_scores(scores, types)
-    path = options.output or os.path.join(options.folder, "evaluation.json")
+    path = options.output or os.path.join(options.folder, EVALUATION_FILE)
     data = {"tasks": len(tasks), "base": opened.base, "scores": {name: s.to_json() for name, s in scores.items()}}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(data, file, indent=1)
-        file.write("\n")
+    write_json(path, data)
     print(f"\nScores: {path}")
     return 0
-
-
-def buffered_ids(folder: str) -> set[str]:
-    """Ids of the tasks in a run's buffers."""
-    path = os.path.join(folder, "self_play.json")
-    if not os.path.isfile(path):
-        return set()
-    with open(path, encoding="utf-8") as file:
-        state = json.load(file)["source"].get("buffer")
-    if state is None:  # trained on a dataset
-        return set()
-    return {task["id"] for task in state["tasks"]}
 
 
 def print_scores(scores: dict, types) -> None:

@@ -3,7 +3,6 @@
 Parents and child are ordinary PEFT folders, whether a population wrote them or not.
 """
 
-import json
 import os
 
 
@@ -17,6 +16,8 @@ def add_arguments(parser) -> None:
 
 def run(options) -> int:
     from ..evolution import OPERATORS, EvolutionSettings, breed, cosine, read_adapter, write_adapter
+    from ..run_files.files import write_json
+    from ..run_files.layout import EVOLUTION_FILE
 
     known = OPERATORS[options.operator].parameters if options.operator in OPERATORS else {}
     parameters = read_parameters(options.set, texts=[name for name, value in known.items() if isinstance(value, str)])
@@ -31,9 +32,7 @@ def run(options) -> int:
     child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
     write_adapter(options.output, parents[0][0], child)
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}
-    with open(os.path.join(options.output, "evolution.json"), "w", encoding="utf-8") as file:
-        json.dump(story, file, indent=1)
-        file.write("\n")
+    write_json(os.path.join(options.output, EVOLUTION_FILE), story)
     print(f"{options.output}: {options.operator} of {', '.join(options.parents)}")
     for folder, (_, factors) in zip(options.parents, parents):
         print(f"  cosine to {folder}: {cosine(child, factors):.3f}")

@@ -19,7 +19,8 @@ def add_arguments(parser) -> None:
 
 
 def run(options) -> int:
-    from .runs import load_population, make_executor, make_sampler, make_task_types, open_run
+    from ..run_files.run import open_run
+    from .runs import load_population, make_executor, make_sampler, make_task_types
 
     if min(options.proposals, options.attempts) < 1:
         raise ValueError("--proposals and --attempts must be at least 1")

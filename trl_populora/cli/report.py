@@ -15,6 +15,7 @@ def add_arguments(parser) -> None:
 def run(options) -> int:
     from ..reporting import family_tree, read_history, save_plots
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
+    from ..run_files.layout import PLOTS_FOLDER
 
     history = read_history(options.folder)
     if not history:
@@ -40,7 +41,7 @@ def run(options) -> int:
     for alarm in last.alarms:
         print(f"\nAlarm: {alarm}")
     if not options.no_plots:
-        paths = save_plots(history, options.output or os.path.join(options.folder, "plots"))
+        paths = save_plots(history, options.output or os.path.join(options.folder, PLOTS_FOLDER))
         print("\nPlots")
         for path in paths:
             print(f"  {path}")

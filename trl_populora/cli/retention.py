@@ -25,6 +25,7 @@ def add_arguments(parser) -> None:
 def run(options) -> int:
     from ..evolution import OPERATORS
     from ..retention import measure_retention, save_curves
+    from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
     curves = measure_retention(
         ["--config", options.config],
@@ -39,13 +40,13 @@ def run(options) -> int:
     )
     print()
     print_table(curves)
-    path = os.path.join(options.output, "retention.json")
+    path = os.path.join(options.output, RETENTION_FILE)
     save_curves(curves, path)
     print(f"\nCurves: {path}")
     try:
         from ..reporting.retention_plot import save_retention_plot
 
-        print(f"Picture: {save_retention_plot(curves, os.path.join(options.output, 'retention.png'))}")
+        print(f"Picture: {save_retention_plot(curves, os.path.join(options.output, RETENTION_PLOT))}")
     except ValueError as error:
         print(f"No picture: {error}")
     return 0

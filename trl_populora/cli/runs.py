@@ -1,50 +1,6 @@
-"""Opening a finished run (or any saved population): its members on their base, its task types, its sandbox.
+"""What the commands that look at a run make of it: its members on their base, its task types, its sandbox."""
 
-Shared by the commands that look at runs. Reading a population's files belongs to `population`.
-"""
-
-import json
-import os
-from collections.abc import Mapping
-from typing import NamedTuple
-
-
-class Run(NamedTuple):
-    """A run folder and what is known about it.
-
-    Attributes:
-        folder (`str`): Where it is. base (`str`): Base model as named in the recipe.
-        members (`tuple[str, ...]`): Adapter names, teachers first. settings (`Mapping`): Settings, by name.
-    """
-
-    folder: str
-    base: str
-    members: tuple[str, ...]
-    settings: Mapping
-
-    def setting(self, name: str, default):
-        """A setting of the run, or `default` where the folder does not tell."""
-        return self.settings.get(name, default)
-
-
-def open_run(folder: str, *, base: str | None = None) -> Run:
-    """Read a run folder or a checkpoint in one.
-
-    Args:
-        folder (`str`): Folder with `population.json`.
-        base (`str`, *optional*): Base model to use instead of the recorded one.
-
-    Raises:
-        ValueError: If it is no population, or its base model is not recorded anywhere.
-    """
-    from ..population.population import read_table
-
-    members = tuple(row["id"] for row in read_table(folder)["members"])
-    record = _read_json(folder, "run.json") or _read_json(os.path.dirname(os.path.abspath(folder)), "run.json")
-    base = base or record.get("model") or _recorded_base(folder, members[0])
-    if not base:
-        raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
-    return Run(folder, base, members, record.get("settings", {}))
+from ..run_files.run import Run
 
 
 def load_population(run: Run):
@@ -85,9 +41,8 @@ def make_task_types(run: Run) -> dict:
     """Task types in play in the run, worded as there."""
     from ..tasks import DEFAULT_TYPES, make_task_types
 
-    recorded = _read_json(run.folder, "self_play.json").get("source", {}).get("task_types")
-    if recorded is not None:
-        return make_task_types(**recorded)
+    if "task_types" in run.source:
+        return make_task_types(**run.source["task_types"])
     return make_task_types(
         run.setting("task_types", DEFAULT_TYPES),
         style=run.setting("prompt_style", "full"),
@@ -101,15 +56,3 @@ def make_executor(run: Run):
     from ..executor import ExecutorSettings
 
     return ExecutorSettings(**run.setting("executor_kwargs", {})).make()
-
-
-def _read_json(folder: str, name: str) -> dict:
-    path = os.path.join(folder, name)
-    if not os.path.isfile(path):
-        return {}
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
-def _recorded_base(folder: str, member: str) -> str | None:
-    return _read_json(os.path.join(folder, member), "adapter_config.json").get("base_model_name_or_path")

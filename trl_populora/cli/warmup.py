@@ -35,6 +35,8 @@ def run(options) -> int:
     from ..integrations.lightning import warm_start
     from ..population import Population
     from ..reporting import LiveView
+    from ..run_files.files import write_json
+    from ..run_files.layout import RUN_FILE
     from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
@@ -73,7 +75,6 @@ def run(options) -> int:
         "task_kwargs": kwargs,
         "max_completion_length": 128,
     }
-    with open(os.path.join(options.output, "run.json"), "w", encoding="utf-8") as file:
-        json.dump({"model": options.model, "settings": settings}, file, indent=1)
+    write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
     print(f"{options.output}: {', '.join(population)}")
     return 0

@@ -1,6 +1,5 @@
 """PEFT folders as factors, and making a child again from what a run left behind."""
 
-import json
 import os
 from collections.abc import Sequence
 
@@ -10,7 +9,9 @@ from peft.utils.save_and_load import load_peft_weights
 from safetensors.torch import save_file
 
 from trl_populora.population.factors import Factor, Factors
-from trl_populora.population.population import read_table
+from trl_populora.run_files.files import read_json, write_file, write_files
+from trl_populora.run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, ADAPTER_FILES
+from trl_populora.run_files.run import read_table
 
 from .lineage import EvolutionEvent
 from .replacement import remake
@@ -36,11 +37,10 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
         ValueError: If the folder holds no LoRA adapter, or one that is more than pairs of A and B of linear layers.
     """
     folder = os.fspath(folder)
-    weights = [os.path.join(folder, f"adapter_model.{kind}") for kind in ("safetensors", "bin")]
-    if not os.path.isfile(os.path.join(folder, "adapter_config.json")) or not any(map(os.path.isfile, weights)):
-        raise ValueError(f"{folder} is no PEFT folder: adapter_config.json and adapter_model.safetensors are needed.")
-    with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
-        kind = json.load(file).get("peft_type")
+    needed = f"it is no PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
+    kind = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing=needed).get("peft_type")
+    if not any(os.path.isfile(os.path.join(folder, name)) for name in ADAPTER_FILES):
+        raise ValueError(f"{folder} holds no {ADAPTER_FILE}: {needed}")
     if kind != "LORA":
         raise ValueError(f"{folder} holds an adapter of type {kind!r}; operators know LORA only.")
     config = LoraConfig.from_pretrained(folder)
@@ -65,14 +65,13 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
 
 def write_adapter(folder: str | os.PathLike, config: LoraConfig, factors: Factors) -> None:
     """Writes a PEFT folder that `PeftModel.from_pretrained` loads. `config` is that of the factors' form."""
-    folder = os.fspath(folder)
-    os.makedirs(folder, exist_ok=True)
     tensors = {}
     for module, factor in factors.items():
         tensors[f"{module}.lora_A.weight"] = factor.A.contiguous().clone()
         tensors[f"{module}.lora_B.weight"] = factor.B.contiguous().clone()
-    save_file(tensors, os.path.join(folder, "adapter_model.safetensors"), metadata={"format": "pt"})
-    config.save_pretrained(folder)
+    path = os.path.join(folder, ADAPTER_FILE)
+    write_file(path, lambda aside: save_file(tensors, aside, metadata={"format": "pt"}))
+    write_files(folder, config.save_pretrained)
 
 
 def replay(event: EvolutionEvent, folders: Sequence[str | os.PathLike]) -> Factors:

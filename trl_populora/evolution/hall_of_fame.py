@@ -1,20 +1,19 @@
 """Frozen champions of the past. Which games they play is decided in `self_play`."""
 
-import json
 import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 
 from trl_populora.population.factors import Factor, Factors
+from trl_populora.run_files.files import read_json, write_file, write_json
+from trl_populora.run_files.layout import HALL_FILE, champion_file
 
 from .selection import Candidate, ranking
-
-
-TABLE_FILE = "hall_of_fame.json"
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,6 @@ class HallOfFame:
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes a table and one safetensors file per champion; files of champions that left go."""
-        os.makedirs(folder, exist_ok=True)
         rows = []
         for champion in self._champions:
             row = {name: value for name, value in vars(champion).items() if name != "factors"}
@@ -146,15 +144,10 @@ class HallOfFame:
                 for path, factor in champion.factors.items()
                 for side, X in zip("AB", factor[:2])
             }
-            save_file(tensors, os.path.join(folder, _file(row)))
-        path = os.path.join(folder, TABLE_FILE)
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump({"capacity": self.capacity, "champions": rows}, file, indent=1)
-        os.replace(path + ".tmp", path)
-        kept = {_file(row) for row in rows}
-        for name in os.listdir(folder):
-            if name.endswith(".safetensors") and name not in kept:
-                os.remove(os.path.join(folder, name))
+            write_file(os.path.join(folder, champion_file(row)), partial(save_file, tensors))
+        write_json(os.path.join(folder, HALL_FILE), {"capacity": self.capacity, "champions": rows})
+        for name in {*os.listdir(folder)} - {HALL_FILE, *map(champion_file, rows)}:
+            os.remove(os.path.join(folder, name))
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "HallOfFame":
@@ -163,14 +156,10 @@ class HallOfFame:
         Raises:
             ValueError: If the folder holds no hall of fame.
         """
-        path = os.path.join(folder, TABLE_FILE)
-        if not os.path.isfile(path):
-            raise ValueError(f"{os.fspath(folder)} lacks {TABLE_FILE}: no hall of fame was saved there.")
-        with open(path, encoding="utf-8") as file:
-            table = json.load(file)
+        table = read_json(os.path.join(folder, HALL_FILE), missing="no hall of fame was saved there.")
         hall = cls(table["capacity"])
         for row in table["champions"]:
-            tensors = load_file(os.path.join(folder, _file(row)))
+            tensors = load_file(os.path.join(folder, champion_file(row)))
             scalings = row.pop("scalings")
             factors = {
                 path: Factor(tensors[f"{path}.lora_A"], tensors[f"{path}.lora_B"], scaling)
@@ -178,7 +167,3 @@ class HallOfFame:
             }
             hall._champions.append(Champion(**row, factors=factors))
         return hall
-
-
-def _file(row: dict) -> str:
-    return f"{row['name']}_v{row['version']}_step{row['step']}.safetensors"

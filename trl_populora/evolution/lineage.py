@@ -3,11 +3,12 @@
 Records only; deciding and doing is in `selection` and `replacement`.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from trl_populora.run_files.files import append_lines, read_lines, write_lines
 
 
 @dataclass(frozen=True)
@@ -62,24 +63,18 @@ class Lineage:
     Args:
         path (`str`, *optional*):
             File to read (if it exists) and to append to; the lineage lives in memory only without it.
-        last_step (`int`, *optional*):
-            Forget events after this step; the first event appended takes them out of the file, too. Resuming from a
-            checkpoint passes the checkpoint's step.
 
     Raises:
         ValueError: If a line cannot be read. A last line without its end, as a killed process leaves it, or as a
             running one is just writing it, is left out.
     """
 
-    def __init__(self, path: str | os.PathLike | None = None, *, last_step: int | None = None):
+    def __init__(self, path: str | os.PathLike | None = None):
         self.path = path
         self.events: list[EvolutionEvent] = []
-        self._stale = False  # whether the file holds more than the events
+        self._stale = False  # whether the file may hold other lines than the events, such as a torn one
         if path is not None and os.path.exists(path):
-            with open(path, "rb") as file:
-                content = file.read()
-            self.events = [event for event in _parse(content, path) if last_step is None or event.step <= last_step]
-            self._stale = b"".join(_line(event) for event in self.events) != content
+            self.events, self._stale = read_lines(path, EvolutionEvent.from_json), True
 
     def __iter__(self) -> Iterator[EvolutionEvent]:
         return iter(self.events)
@@ -89,19 +84,18 @@ class Lineage:
 
     def append(self, event: EvolutionEvent) -> None:
         """Adds an event; the line is on disk when this returns."""
-        if self._stale and self.path is not None:
-            _write_atomically(self.path, b"".join(_line(one) for one in self.events))
-            self._stale = False
-        self.events.append(event)
-        if self.path is not None:
-            with open(self.path, "ab") as file:
-                file.write(_line(event))
-                file.flush()
-                os.fsync(file.fileno())
+        self.extend([event])
 
     def extend(self, events: Sequence[EvolutionEvent]) -> None:
-        for event in events:
-            self.append(event)
+        self.events += events
+        if self.path is None:
+            return
+        stale, self._stale = self._stale, True
+        if stale:
+            write_lines(self.path, (one.to_json() for one in self.events))
+        else:
+            append_lines(self.path, (one.to_json() for one in events))
+        self._stale = False  # not if that failed
 
     def founders(self, name: str, version: int | None = None) -> set[str]:
         """Founders that an individual descends from: by default the one that lives in slot `name` now."""
@@ -148,27 +142,3 @@ class Lineage:
 def _story(event: EvolutionEvent) -> str:
     others = ", ".join(f"{name}@{version}" for name, version in event.parents[1:])
     return f"step {event.step}, {event.operator}" + (f" with {others}" if others else "")
-
-
-def _line(event: EvolutionEvent) -> bytes:
-    return json.dumps(event.to_json()).encode() + b"\n"
-
-
-def _parse(content: bytes, path: str | os.PathLike) -> Iterator[EvolutionEvent]:
-    *lines, _torn = content.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield EvolutionEvent.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"Line {number} of the lineage {path} cannot be read ({error!r}). Restore the line or remove it."
-            ) from error
-
-
-def _write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    temporary = f"{os.fspath(path)}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

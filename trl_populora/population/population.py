@@ -1,7 +1,6 @@
 """`Population`: a table of members and their adapters on one frozen base model."""
 
 import copy
-import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +13,13 @@ from safetensors.torch import load_file
 from torch import nn
 from transformers import PreTrainedModel
 
+from ..run_files.files import write_files, write_json
+from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
+from ..run_files.run import TABLE_VERSION, read_table
 from .factors import Factor, Factors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing
-
-
-POPULATION_FILE = "population.json"
-FORMAT_VERSION = 1
 
 
 class Population(Mapping[str, Member]):
@@ -217,7 +215,7 @@ class Population(Mapping[str, Member]):
     def table(self) -> dict:
         """The table of members as plain data: what `population.json` holds."""
         return {
-            "format": FORMAT_VERSION,
+            "format": TABLE_VERSION,
             "num_teachers": len(self.teachers),
             "num_students": len(self.students),
             "shared_member": self.shared_member,
@@ -227,9 +225,11 @@ class Population(Mapping[str, Member]):
 
     def save(self, folder: str) -> None:
         """Write one standard PEFT folder per member and `population.json`."""
-        os.makedirs(folder, exist_ok=True)
-        self.model.save_pretrained(folder, selected_adapters=list(self), save_embedding_layers=False)
-        _write_json(os.path.join(folder, POPULATION_FILE), self.table())
+        write_files(
+            folder,
+            lambda aside: self.model.save_pretrained(aside, selected_adapters=list(self), save_embedding_layers=False),
+        )
+        write_json(os.path.join(folder, POPULATION_FILE), self.table())
 
     def load(self, folder: str, *, names: Sequence[str] | None = None) -> None:
         """Copy a saved population's weights and table into this one, in place.
@@ -274,7 +274,7 @@ class Population(Mapping[str, Member]):
         return population
 
     def _read_factors(self, folder: str, name: str) -> Factors:
-        path = os.path.join(folder, name, "adapter_model.safetensors")
+        path = os.path.join(folder, name, ADAPTER_FILE)
         if not os.path.isfile(path):
             raise ValueError(f"The adapter file {path} is missing; the population in {folder} is incomplete.")
         tensors = load_file(path)
@@ -306,23 +306,3 @@ class Population(Mapping[str, Member]):
                 else:
                     peft_model.add_adapter(name, config)
         return peft_model
-
-
-def read_table(folder: str) -> dict:
-    """Read and check `population.json` of a saved population."""
-    path = os.path.join(folder, POPULATION_FILE)
-    if not os.path.isfile(path):
-        raise ValueError(f"{folder} holds no {POPULATION_FILE}: it is not a saved population.")
-    with open(path, encoding="utf-8") as file:
-        table = json.load(file)
-    if table.get("format") != FORMAT_VERSION:
-        raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {FORMAT_VERSION}.")
-    return table
-
-
-def _write_json(path: str, data: dict) -> None:
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".tmp", path)

@@ -3,6 +3,11 @@
 Colours are those of Okabe and Ito, which colour-blind readers tell apart.
 """
 
+import os
+
+from ..run_files.files import write_file
+
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 STYLES = ("-", "--", ":", "-.")
 
@@ -24,3 +29,8 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = No
     figure = Figure(figsize=size or (5.4 * columns, 3.7 * rows), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+
+
+def save_figure(figure, path: str | os.PathLike) -> None:
+    """Write a figure as a PNG file, whole or not at all."""
+    write_file(path, lambda aside: figure.savefig(aside, format="png", dpi=120))

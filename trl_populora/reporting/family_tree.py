@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from ..diagnostics import RoundSummary
+from ..run_files.layout import LINEAGE_FILE
 from .drawing import COLOURS, new_figure
 
 
-LINEAGE_FILE = "lineage.jsonl"
 MARKERS = {
     "svd_structured": "o",
     "layer_gaussian": "v",

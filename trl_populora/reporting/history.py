@@ -1,12 +1,10 @@
 """Reading a run folder's `history.jsonl`: one `RoundSummary` a line, as the trainer appends them."""
 
-import json
 import os
 
 from ..diagnostics import RoundSummary
-
-
-HISTORY_FILE = "history.jsonl"
+from ..run_files.files import read_lines
+from ..run_files.layout import HISTORY_FILE
 
 
 def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
@@ -21,15 +19,5 @@ def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
     path = os.path.join(folder, HISTORY_FILE)
     if not os.path.isfile(path):
         raise ValueError(f"{folder} has no {HISTORY_FILE}; give the output_dir of a run")
-    with open(path, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    rounds: dict[int, RoundSummary] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            summary = RoundSummary.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines):
-                break
-            raise ValueError(f"{path}, line {number}, is not a round ({error}); remove the line") from None
-        rounds[summary.round] = summary
+    rounds = {summary.round: summary for summary in read_lines(path, RoundSummary.from_json)}
     return [rounds[number] for number in sorted(rounds)]

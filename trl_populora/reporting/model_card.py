@@ -1,13 +1,19 @@
 """The model card of a population: the README.md that stands beside its adapters, on disk and on the Hub."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 
 from ..diagnostics import RoundSummary
+from ..run_files.files import write_file
+from ..run_files.layout import CARD_FILE, HISTORY_FILE
+from .history import read_history
 from .summary import strongest
 from .tables import NOTHING, fill_ins, percent
 
+
+logger = logging.getLogger(__name__)
 
 PACKAGES = ("torch", "trl", "transformers", "peft", "accelerate")
 PAPER = "2605.16727"
@@ -61,6 +67,16 @@ def model_card(
         sections.append("## Versions\n\n" + "\n".join(f"- {name} {version}" for name, version in versions.items()))
     sections.append(_citation())
     return "\n\n".join(sections) + "\n"
+
+
+def write_card(folder: str, table: Mapping, **about) -> None:
+    """Write a run's card, with the results so far; `about` as in [`model_card`]. Warns if it cannot."""
+    history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
+    text = model_card(table, history=history, versions=versions(), **about)
+    try:
+        write_file(os.path.join(folder, CARD_FILE), text)
+    except OSError as error:
+        logger.warning(f"The model card in {folder} was not written: {error}.")
 
 
 def _header(base_model: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.dynamics import MemberSummary, mean
-from .drawing import COLOURS, STYLES, need_matplotlib, new_figure
+from .drawing import COLOURS, STYLES, need_matplotlib, new_figure, save_figure
 from .family_tree import plot_family_tree
 
 
@@ -41,13 +41,12 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
     if not history:
         raise ValueError("there are no rounds to plot")
     need_matplotlib()
-    os.makedirs(folder, exist_ok=True)
     paths = []
     for name, draw in PLOTS.items():
         figure = draw(history)
         if figure is not None:
             paths.append(os.path.join(folder, f"{name}.png"))
-            figure.savefig(paths[-1], dpi=120)
+            save_figure(figure, paths[-1])
     return paths
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .drawing import COLOURS, STYLES, need_matplotlib
+from .drawing import COLOURS, STYLES, need_matplotlib, save_figure
 
 
 def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
@@ -40,5 +40,5 @@ def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
     axes.set_xlabel("training rounds since birth")
     axes.set_ylabel("child minus clone, points of pass@1")
     axes.legend(fontsize=8, ncols=2)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
     return str(path)

@@ -120,7 +120,7 @@ class RoundCallback(TrainerCallback):
             trainer.updates.start_over(event.slot, trainer.optimizer, trainer.lr_scheduler)
         trainer.lineage.extend(events)
         if trainer.accelerator.is_main_process:
-            trainer.folder.append_events(events)
+            trainer.folder.append_events([event.to_json() for event in events])
         return events, ()
 
     def _report(self, summary: RoundSummary) -> None:
@@ -132,7 +132,7 @@ class RoundCallback(TrainerCallback):
                 values.clear()
             values.append(value)
         if trainer.accelerator.is_main_process:
-            trainer.folder.append_round(summary, trainer.source.rows())
+            trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)
 

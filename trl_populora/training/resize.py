@@ -10,7 +10,8 @@ from ..evolution import EvolutionEvent
 from ..evolution.replacement import Offspring, tell
 from ..population import Population
 from ..population.member import Member
-from ..population.population import read_table
+from ..run_files.layout import OPTIMIZER_FILE, SCHEDULER_FILE
+from ..run_files.run import read_table
 from .state import load_state
 
 
@@ -41,13 +42,13 @@ def adopt(trainer, checkpoint: str, state: dict) -> None:
     trainer.lineage.extend(events)
     trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
     if trainer.accelerator.is_main_process:
-        trainer.folder.append_events(events)
+        trainer.folder.append_events([event.to_json() for event in events])
 
 
 def adopt_optimizer(optimizer: Optimizer, scheduler, checkpoint: str) -> None:
     """Loads optimizer and schedule of a population of another size: moments of those who stay, none of the others."""
-    saved = torch.load(os.path.join(checkpoint, "optimizer.pt"), map_location="cpu", weights_only=True)
-    schedule = torch.load(os.path.join(checkpoint, "scheduler.pt"), map_location="cpu", weights_only=True)
+    saved = torch.load(os.path.join(checkpoint, OPTIMIZER_FILE), map_location="cpu", weights_only=True)
+    schedule = torch.load(os.path.join(checkpoint, SCHEDULER_FILE), map_location="cpu", weights_only=True)
     old = {group["member"]: i for i, group in enumerate(saved["param_groups"])}
     now = optimizer.state_dict()
     for i, group in enumerate(now["param_groups"]):

@@ -1,6 +1,6 @@
 """What a population's trainer writes and reads of a run: its part of a checkpoint, whole or not at all, and resuming.
 
-The trainer's overrides of Trainer's `_save*` and `_load*` call these; how files are written is `checkpoint.py`'s.
+The trainer's overrides of Trainer's `_save*` and `_load*` call these; how files are written is `run_files`'.
 """
 
 import os
@@ -11,9 +11,11 @@ import torch
 from transformers import TrainerState
 from transformers.utils import logging
 
-from .checkpoint import WRITE_ERRORS, fingerprint, staging_folder, write_checkpoint
+from ..run_files.checkpoint import WRITE_ERRORS, write_checkpoint
+from ..run_files.files import write_file, write_files
+from ..run_files.layout import STAGING_FOLDER, TRAINER_STATE_FILE, TRAINING_ARGS_FILE
 from .resize import adopt
-from .state import load_state, read_state, save_state
+from .state import fingerprint, load_state, read_state, save_state
 
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ logger = logging.get_logger(__name__)
 
 
 def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """What a checkpoint and the run that resumes from it must have in common; see [`choose_checkpoint`]."""
+    """What a checkpoint and the run that resumes from it must have in common; see [`check_origin`]."""
     return {
         "base": fingerprint(trainer.population.base_model),
         "fixed": trainer.args.fixed_settings | {"row_source": type(trainer.source).__name__},
@@ -33,11 +35,10 @@ def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 
 def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
     """Writes adapters, state of the game, tokenizer and settings into a folder."""
-    os.makedirs(folder, exist_ok=True)
     trainer.population.save(folder)
     save_state(trainer, folder)
-    trainer.processing_class.save_pretrained(folder)
-    torch.save(trainer.args, os.path.join(folder, "training_args.bin"))
+    write_files(folder, trainer.processing_class.save_pretrained)
+    write_file(os.path.join(folder, TRAINING_ARGS_FILE), lambda aside: torch.save(trainer.args, aside))
 
 
 def save_checkpoint(trainer: "PopulationSelfPlayTrainer", write: Callable[[], None]) -> bool:
@@ -53,13 +54,14 @@ def save_checkpoint(trainer: "PopulationSelfPlayTrainer", write: Callable[[], No
         trainer.folder.flush()
 
     trainer.guard.remember()
-    trainer.staging = staging_folder(trainer.args.output_dir)
+    trainer.staging = os.path.join(trainer.args.output_dir, STAGING_FOLDER)
     try:
         return write_checkpoint(
             write_and_flush,
             output_dir=trainer.args.output_dir,
             step=trainer.state.global_step,
-            ranks=trainer.ranks,
+            is_main=trainer.ranks.is_main,
+            problems=trainer.ranks.problems,
             about=about_run(trainer) | {"processes": trainer.accelerator.num_processes},
             save_total_limit=trainer.args.save_total_limit,
         )
@@ -94,7 +96,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
     """Restores a checkpoint, if it is of the last step: nothing is left to train, and Trainer would go one step on."""
-    state = TrainerState.load_from_json(os.path.join(checkpoint, "trainer_state.json"))
+    state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
     if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
         return False
     load_run(trainer, checkpoint)

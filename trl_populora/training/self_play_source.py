@@ -17,6 +17,7 @@ from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
+from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
@@ -25,7 +26,6 @@ from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 from .row_source import RowSource
 from .scored_rows import ScoredRows
-from .state import HALL_FOLDER
 
 
 MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise

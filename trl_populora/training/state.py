@@ -1,17 +1,18 @@
-"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage, in `self_play.json`, and
-the champions in `hall_of_fame/`.
+"""What a checkpoint holds beside adapters and TRL's own state: ratings, buffers and lineage; and by which fingerprint
+its base model is known.
 
 Rounds draw their random numbers from (seed, round), so no generator state has to be kept.
 """
 
-import json
 import os
+import zlib
+
+from torch import nn
+from torch.distributed.tensor import DTensor
 
 from ..evolution import EvolutionEvent, Lineage
-
-
-STATE_FILE = "self_play.json"
-HALL_FOLDER = "hall_of_fame"
+from ..run_files.files import read_json, write_json
+from ..run_files.layout import STATE_FILE
 
 
 def save_state(trainer, folder: str) -> None:
@@ -22,12 +23,7 @@ def save_state(trainer, folder: str) -> None:
         "guard": trainer.guard.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
     }
-    path = os.path.join(folder, STATE_FILE)
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".tmp", path)
+    write_json(os.path.join(folder, STATE_FILE), state, indent=None)
     trainer.source.save(folder)
 
 
@@ -37,11 +33,9 @@ def read_state(folder: str) -> dict:
     Raises:
         ValueError: If the folder has no such state.
     """
-    path = os.path.join(folder, STATE_FILE)
-    if not os.path.isfile(path):
-        raise ValueError(f"{folder} lacks {STATE_FILE}: it is not a whole checkpoint. Resume from an earlier one.")
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return read_json(
+        os.path.join(folder, STATE_FILE), missing="it is not a whole checkpoint. Resume from an earlier one."
+    )
 
 
 def load_state(trainer, state: dict) -> None:
@@ -51,4 +45,16 @@ def load_state(trainer, state: dict) -> None:
     trainer.lineage = Lineage()
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
     if trainer.accelerator.is_main_process:
-        trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, list(trainer.lineage))
+        trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, state["lineage"])
+
+
+def fingerprint(base_model: nn.Module) -> str:
+    """Checksum of a base model's shapes and of the first values of each frozen tensor."""
+    total = 0
+    for name, parameter in base_model.named_parameters():
+        if "lora_" not in name:
+            whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+            head = whole.detach().reshape(-1)[:256].to("cpu", copy=True).contiguous()
+            values = head.float().numpy().tobytes()
+            total = zlib.crc32(f"{name}:{tuple(parameter.shape)}".encode() + values, total)
+    return f"{total:08x}"

@@ -6,7 +6,6 @@ generation phase come from a `source` (`row_source.py`), every row runs through 
 has its own optimizer group, gradient scale and clipping (`member_updates.py`).
 """
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -29,10 +28,13 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..generation import Sampler, SamplerFactory
 from ..population import Population
+from ..reporting.model_card import write_card
+from ..run_files.checkpoint import check_origin, find_checkpoint
+from ..run_files.layout import checkpoint_folder
+from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
 from .batching import deal
 from .callbacks import RoundCallback
-from .checkpoint import choose_checkpoint
 from .construction import (
     EvalDatasets,
     make_population,
@@ -47,7 +49,6 @@ from .plain import plain_without_population
 from .ranks import Ranks
 from .resize import adopt_optimizer
 from .row_source import RowSource
-from .run_folder import RunFolder
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, load_finished, load_run, save_checkpoint, save_for_upload, save_run
 from .scored_rows import ScoredRows, replace_advantages
@@ -190,9 +191,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self.source.close()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
-        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`choose_checkpoint`]."""
-        checkpoint = choose_checkpoint(wanted, output_dir=self.args.output_dir, **about_run(self))
+        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
+        checkpoint = find_checkpoint(wanted, self.args.output_dir)
         if checkpoint is not None:
+            check_origin(checkpoint, **about_run(self))
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
 
@@ -312,7 +314,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         parent = super()._save_checkpoint
         saved = save_checkpoint(self, lambda: parent(model, trial))
         if saved and self.args.push_to_hub:
-            self._push_from_checkpoint(os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
+            self._push_from_checkpoint(checkpoint_folder(self.args.output_dir, self.state.global_step))
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if save_for_upload(self):
@@ -322,7 +324,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
     ) -> None:
         if self.is_world_process_zero():
-            self.folder.write_card(
+            write_card(
+                self.args.output_dir,
                 self.population.table(),
                 base_model=self.base_model_name,
                 repo_id=self.args.hub_model_id or self.args.output_dir,

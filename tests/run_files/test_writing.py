@@ -1,0 +1,172 @@
+"""Files are whole or as they were, and on the disk, when writing returns."""
+
+import errno
+import os
+
+import pyarrow.parquet
+import pytest
+
+from trl_populora.run_files.checkpoint import flaw, write_checkpoint
+from trl_populora.run_files.files import (
+    append_lines,
+    read_json,
+    read_lines,
+    write_file,
+    write_files,
+    write_json,
+    write_lines,
+    write_table,
+)
+
+
+@pytest.fixture
+def story(monkeypatch):
+    """What was flushed and renamed, in order, by file name."""
+    told, replace, fsync = [], os.replace, os.fsync
+
+    def flushed(descriptor):
+        told.append(("flush", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        fsync(descriptor)
+
+    def renamed(source, target):
+        told.append(("rename", os.path.basename(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    return told
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_file(path, "text"),
+        lambda path: write_file(path, b"bytes"),
+        lambda path: write_file(path, lambda aside: write_json(aside, {})),
+        lambda path: write_json(path, {"a": 1}),
+        lambda path: write_lines(path, [{"a": 1}]),
+        lambda path: write_table(path, [{"a": 1}], {"a": int}),
+    ],
+)
+def test_a_file_is_flushed_before_it_is_renamed_and_its_folder_afterwards(tmp_path, story, write):
+    write(tmp_path / "folder" / "file")
+    assert story[-3:] == [("flush", "file.saving"), ("rename", "file"), ("flush", "folder")]
+    assert os.listdir(tmp_path / "folder") == ["file"]
+
+
+def test_lines_are_flushed_when_appended(tmp_path, story):
+    path = tmp_path / "lines"
+    append_lines(path, [{"a": 1}, {"b": 2}])
+    assert story == [("flush", "lines"), ("flush", tmp_path.name)]
+    append_lines(path, [{"c": 3}])
+    assert story[2:] == [("flush", "lines")], "its name was there already"
+    assert path.read_text() == '{"a": 1}\n{"b": 2}\n{"c": 3}\n'
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, call):
+    path = tmp_path / "file"
+    write_file(path, "old")
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(path, "new")
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_full_disk_adds_no_lines(tmp_path, monkeypatch):
+    append_lines(tmp_path / "lines", [{"a": 1}])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        append_lines(tmp_path / "lines", [{"b": 2}])
+    assert (tmp_path / "lines").read_text() == '{"a": 1}\n'
+
+
+def test_a_library_writes_files_into_a_folder(tmp_path, story):
+    folder = tmp_path / "folder"
+
+    def write(aside):
+        os.makedirs(os.path.join(aside, "member"))
+        for name in ("config", "member/weights"):
+            with open(os.path.join(aside, name), "w") as file:
+                file.write("new")
+
+    write_file(folder / "config", "old")
+    write_file(folder / "other", "kept")
+    del story[:]
+    write_files(folder, write)
+    assert (folder / "config").read_text() == (folder / "member" / "weights").read_text() == "new"
+    assert sorted(os.listdir(folder)) == ["config", "member", "other"]
+    renames = [i for i, (what, _) in enumerate(story) if what == "rename"]
+    assert {("flush", "config"), ("flush", "weights")} <= set(story[: renames[0]])
+    assert {("flush", "folder"), ("flush", "member")} <= set(story[renames[-1] :])
+
+
+def test_a_checkpoint_is_flushed_before_it_is_moved_into_place(tmp_path, story):
+    """Files that it is made of are not flushed one after the other, but all of them are before the rename."""
+
+    def write():
+        folder = tmp_path / ".saving" / "checkpoint-2"
+        write_json(folder / "state", {})
+        write_files(folder, lambda aside: write_file(os.path.join(aside, "member", "weights"), b"1"))
+
+    about = dict(output_dir=str(tmp_path), is_main=True, problems=lambda own: [own] if own else [], about={})
+    assert write_checkpoint(write, step=2, **about) and flaw(str(tmp_path / "checkpoint-2")) is None
+    moved = story.index(("rename", "checkpoint-2"))
+    expected = {"state", "weights", "manifest.json", "member", "checkpoint-2"}
+    flushes = [name for what, name in story[:moved] if what == "flush"]
+    assert len(flushes) == len(expected) and set(flushes) == expected
+    assert story[moved + 1 :] == [("flush", tmp_path.name)]
+
+
+def test_what_a_library_leaves_undone_changes_nothing(tmp_path):
+    def write(aside):
+        with open(os.path.join(aside, "config"), "w") as file:
+            file.write("ne")
+        full()
+
+    write_file(tmp_path / "config", "old")
+    with pytest.raises(OSError, match="No space left"):
+        write_files(tmp_path, write)
+    assert (tmp_path / "config").read_text() == "old" and os.listdir(tmp_path) == ["config"]
+
+
+def test_a_file_system_that_flushes_no_folders_will_do(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def picky(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", picky)
+    write_file(tmp_path / "file", "text")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EINVAL, "Invalid argument")))
+    with pytest.raises(OSError, match="Invalid argument"):
+        write_file(tmp_path / "file", "text")
+
+
+def test_tables_keep_types_and_what_is_missing(tmp_path):
+    columns = {"name": str, "count": int, "share": float, "good": bool}
+    rows = [{"name": "a", "count": 1, "share": 1, "good": True}, dict.fromkeys(columns)]
+    write_table(tmp_path / "table", rows, columns)
+    table = pyarrow.parquet.read_table(tmp_path / "table")
+    assert [str(kind) for kind in table.schema.types] == ["string", "int64", "double", "bool"]
+    assert table.to_pylist() == rows
+
+
+def test_damage_is_named_with_the_fix(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no table\.json: it is no run"):
+        read_json(tmp_path / "table.json", missing="it is no run.")
+    (tmp_path / "table.json").write_text('{"a": ')
+    with pytest.raises(ValueError, match=r"table\.json is damaged .* Restore the file"):
+        read_json(tmp_path / "table.json", missing="")
+    path = tmp_path / "lines"
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
+    assert read_lines(path, lambda record: record["a"]) == [1, 2]
+    path.write_text('{"a": 1}\n{"b": 2}\n')
+    with pytest.raises(ValueError, match="lines, line 2, cannot be read .* Restore the line or remove it"):
+        read_lines(path, lambda record: record["a"])

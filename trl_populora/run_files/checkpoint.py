@@ -1,0 +1,153 @@
+"""Checkpoints that are whole or do not exist: written aside, sealed by a manifest, moved into place by one rename."""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+from safetensors import SafetensorError
+
+from .files import files_below, move_folder, read_json, write_json
+from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoints
+
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+WRITE_ERRORS = (OSError, RuntimeError, SafetensorError)  # torch and safetensors wrap what the file system says
+
+
+def write_checkpoint(
+    write: Callable[[], None],
+    *,
+    output_dir: str,
+    step: int,
+    is_main: bool,
+    problems: Callable[[str | None], list[str]],
+    about: Mapping,
+    save_total_limit: int | None = None,
+) -> bool:
+    """Writes `checkpoint-<step>`, whole or not at all.
+
+    Args:
+        write (`Callable`): Writes this rank's files into `checkpoint-<step>` below the staging folder of `output_dir`.
+        output_dir (`str`): Folder of the run.
+        step (`int`): Training step.
+        is_main (`bool`): Whether this rank seals. All ranks take part.
+        problems (`Callable`): Tells all ranks what went wrong on this one, and returns what went wrong on any.
+        about (`Mapping`): What the manifest says beside the files and their sizes.
+        save_total_limit (`int`, *optional*): Checkpoints to keep; older ones go once the new one is whole.
+
+    Returns:
+        `bool`: Whether it was written. If not (full disk, folder gone), a warning says why, what was written is
+        removed, and the checkpoints before it are as they were: training goes on and the next save tries again.
+    """
+    staging = os.path.join(output_dir, STAGING_FOLDER)
+    source, target = (checkpoint_folder(folder, step) for folder in (staging, output_dir))
+    if is_main:
+        shutil.rmtree(staging, ignore_errors=True)
+    problems(None)  # nobody writes before that is done
+    failed = problems(_problem(write))
+    if not failed:
+        failed = problems(_problem(lambda: _seal(source, target, about)) if is_main else None)
+    if is_main:
+        shutil.rmtree(staging, ignore_errors=True)
+        if failed:
+            logger.warning(
+                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training goes on; earlier checkpoints "
+                "are untouched, and the next save tries again. Free some space or mend the folder."
+            )
+        elif save_total_limit:
+            for folder in checkpoints(output_dir)[:-save_total_limit]:
+                shutil.rmtree(folder, ignore_errors=True)
+    return not failed
+
+
+def whole_checkpoints(output_dir: str) -> list[str]:
+    """Checkpoints in a folder that hold all their files, oldest first."""
+    return [folder for folder in checkpoints(output_dir) if flaw(folder) is None]
+
+
+def flaw(folder: str) -> str | None:
+    """What keeps a folder from being a whole checkpoint of a population, in words; `None` if nothing does."""
+    if not os.path.isdir(folder):
+        return "there is no such folder"
+    try:
+        manifest = _manifest(folder)
+        if manifest["format"] != FORMAT_VERSION:
+            return f"it has format {manifest['format']!r}, and this version reads format {FORMAT_VERSION}"
+        files = dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
+            return f"{MANIFEST_FILE} is missing: it is torn, or no checkpoint of a population"
+        return f"{MANIFEST_FILE} cannot be read ({error!r})"
+    for name, size in files.items():
+        path = os.path.join(folder, name)
+        if not os.path.isfile(path):
+            return f"{name} is missing"
+        if os.path.getsize(path) != size:
+            return f"{name} has {os.path.getsize(path)} bytes instead of {size}"
+    return None
+
+
+def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
+    """The checkpoint to resume from.
+
+    Args:
+        wanted (`str` or `bool`, *optional*):
+            A folder; `"auto"` for the newest whole checkpoint of `output_dir` or none; `True` for the newest, which
+            must exist; `None` or `False` for none.
+        output_dir (`str`): Folder of the run.
+
+    Raises:
+        ValueError: If it is torn or misses files; the text offers the newest whole one.
+    """
+    if wanted is None or wanted is False:
+        return None
+    if wanted is True or wanted == "auto":
+        found = whole_checkpoints(output_dir)
+        if wanted is True and not found:
+            raise ValueError(f"{output_dir!r} holds no whole checkpoint. Start without resume_from_checkpoint.")
+        return found[-1] if found else None
+    if problem := flaw(wanted):
+        others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
+        offer = f" The newest whole one is {others[-1]}: resume from that." if others else ""
+        problem = f"{wanted!r} is no whole checkpoint of a population: {problem}.{offer}"
+        raise ValueError(f"resume_from_checkpoint={problem}")
+    return wanted
+
+
+def check_origin(checkpoint: str, *, base: str, fixed: Mapping) -> None:
+    """Checks that a whole checkpoint can go on here: same base model, by its fingerprint, and same `fixed` settings.
+
+    Raises:
+        ValueError: If it was saved with others.
+    """
+    saved = _manifest(checkpoint)
+    before = saved.get("fixed", {})
+    problems = [f"{n}={before[n]!r}, not {v!r}" for n, v in fixed.items() if n in before and before[n] != v]
+    if saved.get("base") != base and not problems:
+        problems = [f"another base model (fingerprint {saved.get('base')}; this one has {base})"]
+    if problems:
+        raise ValueError(f"Cannot resume from {checkpoint!r}: it was saved with {', with '.join(problems)}.")
+
+
+def _manifest(folder: str) -> dict:
+    return read_json(os.path.join(folder, MANIFEST_FILE), missing="it is no checkpoint.")
+
+
+def _problem(action: Callable[[], None]) -> str | None:
+    try:
+        action()
+    except WRITE_ERRORS as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return None
+
+
+def _seal(source: str, target: str, about: Mapping) -> None:
+    """Lists all files with their sizes, and moves the folder into place."""
+    sizes = {os.path.relpath(path, source): os.path.getsize(path) for path in files_below(source)}
+    manifest = {"format": FORMAT_VERSION, "trl_populora": version("trl-populora"), **about, "files": sizes}
+    write_json(os.path.join(source, MANIFEST_FILE), manifest)
+    move_folder(source, target)  # there may be one that was torn, or left by a run resumed from an earlier one

@@ -1,0 +1,186 @@
+"""Writing files so that a kill, a crash or a full disk leaves the old one or the new one; and reading them again.
+
+What is written has reached the disk when a function returns. Only in a staging folder it may not: what lies there is
+flushed before it is moved out, all of it at once.
+"""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from .layout import SCRATCH_SUFFIX, STAGING_FOLDER
+
+
+Record = TypeVar("Record")
+COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
+
+
+def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], object]) -> None:
+    """Writes a file whole or not at all: aside, flushed, renamed, and its folder flushed.
+
+    Args:
+        path (`str`): Where to; folders are made, a file that is there is replaced.
+        content (`bytes`, `str` or `Callable`): What to write, or a function that writes it to the path it is given.
+
+    Raises:
+        OSError: If it cannot be written; what was there before is still there. Also whatever `content` raises.
+    """
+    path = os.fspath(path)
+    folder, scratch = os.path.dirname(path) or os.curdir, path + SCRATCH_SUFFIX
+    os.makedirs(folder, exist_ok=True)
+    try:
+        if callable(content):
+            content(scratch)
+        else:
+            with open(scratch, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+        _flush([scratch], place=folder)
+        os.replace(scratch, path)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(scratch)
+        raise
+    _flush([folder], place=folder)
+
+
+def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> None:
+    """Has a library write files into a folder aside, and puts each into its place once all are whole.
+
+    Raises:
+        OSError: If they cannot be written. Also whatever `write` raises; what was there before is then still there.
+    """
+    folder = os.fspath(folder)
+    aside = os.path.join(folder, STAGING_FOLDER)
+    shutil.rmtree(aside, ignore_errors=True)
+    os.makedirs(aside)
+    try:
+        write(aside)
+        sources = files_below(aside)
+        _flush(sources, place=folder)
+        targets = [os.path.join(folder, os.path.relpath(source, aside)) for source in sources]
+        for source, target in zip(sources, targets, strict=True):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(source, target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    _flush({folder, *map(os.path.dirname, targets)}, place=folder)
+
+
+def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
+    write_file(path, json.dumps(data, indent=indent) + "\n")
+
+
+def write_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
+    """Writes a file of JSON lines anew."""
+    write_file(path, _lines(records))
+
+
+def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
+    """Adds JSON lines to a file, all of them or none.
+
+    Raises:
+        OSError: If they cannot be written; the file is then as it was.
+    """
+    folder, lines = os.path.dirname(path) or os.curdir, _lines(records)
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "ab", buffering=0) as file:
+        end = file.tell()
+        try:
+            while lines:
+                lines = lines[file.write(lines) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+    if not end:
+        _flush([folder], place=folder)
+
+
+def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:
+    """Writes rows as Parquet. `columns` are names and types (`str`, `int`, `float`, `bool`); `None` is null."""
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema({n: COLUMNS[kind] for n, kind in columns.items()}))
+    write_file(path, lambda scratch: pyarrow.parquet.write_table(table, scratch))
+
+
+def move_folder(source: str, target: str) -> None:
+    """Moves a folder out of a staging folder into the place of another, once all that is in it is on the disk."""
+    paths, place = files_below(source), os.path.dirname(target)
+    _flush({source, *paths, *map(os.path.dirname, paths)}, place=place)
+    if os.path.isdir(target):
+        shutil.rmtree(target)
+    os.replace(source, target)
+    _flush([place], place=place)
+
+
+def files_below(folder: str) -> list[str]:
+    """Paths of all files in a folder and in those in it."""
+    return [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+
+
+def read_json(path: str | os.PathLike, *, missing: str) -> Any:
+    """What a file of JSON holds.
+
+    Args:
+        path (`str`): The file.
+        missing (`str`): What it means if there is no such file, and the fix.
+
+    Raises:
+        ValueError: If there is none, or it is damaged.
+    """
+    folder, name = os.path.split(path)
+    if not os.path.isfile(path):
+        raise ValueError(f"{folder} holds no {name}: {missing}")
+    with open(path, encoding="utf-8") as file:
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged ({error}). Restore the file.") from error
+
+
+def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[Record]:
+    """The records in a file of JSON lines, without a last line that has no end, as a killed process leaves it.
+
+    Raises:
+        ValueError: If another line cannot be read, or `parse` refuses it.
+    """
+    with open(path, "rb") as file:
+        *lines, _torn = file.read().split(b"\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(parse(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path}, line {number}, cannot be read ({error!r}). Restore the line or remove it."
+            ) from error
+    return records
+
+
+def _flush(paths: Iterable[str], *, place: str) -> None:
+    """Waits until files, and the names in folders, are on the disk, unless `place` is in a staging folder."""
+    if STAGING_FOLDER not in os.path.abspath(place).split(os.sep):
+        with ThreadPoolExecutor() as pool:  # together: the disk is waited for once and not for every file
+            list(pool.map(_flush_one, paths))
+
+
+def _flush_one(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not os.path.isdir(path):  # some network file systems flush no folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _lines(records: Iterable[Mapping]) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in records).encode()

@@ -1,0 +1,76 @@
+"""The name of every file and folder of a run. No other module spells one of them (tests/run_files/test_layout.py).
+
+Members' adapters are in folders that carry the members' names.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+
+
+# The record of a run, in its output_dir.
+HISTORY_FILE = "history.jsonl"  # one summary per round
+LINEAGE_FILE = "lineage.jsonl"  # one replacement event per line
+ROUNDS_FOLDER = "rounds"  # one table per round, one row per completion
+RUN_FILE = "run.json"  # base model and settings, for the commands that open a run
+CARD_FILE = "README.md"
+PLOTS_FOLDER = "plots"
+EVALUATION_FILE = "evaluation.json"  # scores of `populora evaluate`
+
+# State, in a checkpoint and in the output_dir of a finished run.
+POPULATION_FILE = "population.json"  # the table of members
+STATE_FILE = "self_play.json"  # ratings, buffer, lineage, strikes of the guard
+HALL_FOLDER = "hall_of_fame"
+HALL_FILE = "hall_of_fame.json"  # the table of champions, in that folder
+MANIFEST_FILE = "manifest.json"  # every file of a checkpoint with its size
+STAGING_FOLDER = ".saving"  # what is being written, and what a killed process left of it
+SCRATCH_SUFFIX = ".saving"  # the same of a single file
+
+# Names that PEFT and transformers give.
+ADAPTER_FILE = "adapter_model.safetensors"
+ADAPTER_FILES = (ADAPTER_FILE, "adapter_model.bin")  # either; `populora` writes the first
+ADAPTER_CONFIG_FILE = "adapter_config.json"
+TRAINER_STATE_FILE = "trainer_state.json"
+TRAINING_ARGS_FILE = "training_args.bin"
+OPTIMIZER_FILE = "optimizer.pt"
+SCHEDULER_FILE = "scheduler.pt"
+
+# What commands leave in a folder of their own.
+EVOLUTION_FILE = "evolution.json"  # how `populora evolve` made the child beside it
+RETENTION_FILE = "retention.json"
+RETENTION_PLOT = "retention.png"
+
+CHECKPOINT_PREFIX = "checkpoint-"  # and the training step
+
+
+def checkpoint_folder(output_dir: str, step: int) -> str:
+    return os.path.join(output_dir, f"{CHECKPOINT_PREFIX}{step}")
+
+
+def checkpoint_step(folder: str) -> int:
+    return int(folder.rpartition(CHECKPOINT_PREFIX)[2])
+
+
+def checkpoints(output_dir: str) -> list[str]:
+    """All `checkpoint-N` of a folder, whole or not, oldest first."""
+    names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
+    found = [name for name in names if re.fullmatch(rf"{CHECKPOINT_PREFIX}\d+", name)]
+    return sorted((os.path.join(output_dir, name) for name in found), key=checkpoint_step)
+
+
+def left_by_a_run(output_dir: str) -> list[str]:
+    """Paths of what a run has left in a folder, and a new one there would overwrite or mix with its own."""
+    record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PLOTS_FOLDER)
+    state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, STAGING_FOLDER)
+    paths = (os.path.join(output_dir, name) for name in record + state)
+    return [path for path in paths if os.path.exists(path)] + checkpoints(output_dir)
+
+
+def round_file(output_dir: str, round: int) -> str:
+    """The table of a round; names sort as rounds do."""
+    return os.path.join(output_dir, ROUNDS_FOLDER, f"round_{round:06d}.parquet")
+
+
+def champion_file(champion: Mapping) -> str:
+    """Name of a champion's weights in the hall of fame, from its row in the table."""
+    return f"{champion['name']}_v{champion['version']}_step{champion['step']}.safetensors"

@@ -1,0 +1,71 @@
+"""Opening what a run has left: the table of its members, its base model, its settings."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .files import read_json
+from .layout import ADAPTER_CONFIG_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
+
+
+TABLE_VERSION = 1
+
+
+class Run(NamedTuple):
+    """A run folder and what is known about it.
+
+    Attributes:
+        folder (`str`): Where it is. base (`str`): Base model as named in the recipe.
+        members (`tuple[str, ...]`): Adapter names, teachers first. settings (`Mapping`): Settings, by name.
+    """
+
+    folder: str
+    base: str
+    members: tuple[str, ...]
+    settings: Mapping
+
+    def setting(self, name: str, default):
+        """A setting of the run, or `default` where the folder does not tell."""
+        return self.settings.get(name, default)
+
+    @property
+    def source(self) -> Mapping:
+        """State of the source of rows, with a buffer and task types where it is self-play; empty if there is none."""
+        return _known(os.path.join(self.folder, STATE_FILE)).get("source", {})
+
+
+def open_run(folder: str, *, base: str | None = None) -> Run:
+    """Read a run folder or a checkpoint in one.
+
+    Args:
+        folder (`str`): Folder with `population.json`.
+        base (`str`, *optional*): Base model to use instead of the recorded one.
+
+    Raises:
+        ValueError: If it is no population, or its base model is not recorded anywhere.
+    """
+    members = tuple(row["id"] for row in read_table(folder)["members"])
+    above = os.path.dirname(os.path.abspath(folder))
+    record = _known(os.path.join(folder, RUN_FILE)) or _known(os.path.join(above, RUN_FILE))
+    adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
+    base = base or record.get("model") or adapter.get("base_model_name_or_path")
+    if not base:
+        raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
+    return Run(folder, base, members, record.get("settings", {}))
+
+
+def read_table(folder: str | os.PathLike) -> dict:
+    """The table of members of a saved population.
+
+    Raises:
+        ValueError: If the folder holds none, or one of another format.
+    """
+    path = os.path.join(folder, POPULATION_FILE)
+    table = read_json(path, missing="it is not a saved population.")
+    if table.get("format") != TABLE_VERSION:
+        raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {TABLE_VERSION}.")
+    return table
+
+
+def _known(path: str) -> dict:
+    return read_json(path, missing="") if os.path.isfile(path) else {}

@@ -1,0 +1,127 @@
+"""`RunFolder`: the record that a run leaves beside its checkpoints: a summary a round, completions, the lineage."""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+
+from .files import append_lines, read_lines, write_lines, write_table
+from .layout import (
+    HISTORY_FILE,
+    LINEAGE_FILE,
+    POPULATION_FILE,
+    SCRATCH_SUFFIX,
+    STAGING_FOLDER,
+    checkpoint_step,
+    checkpoints,
+    round_file,
+)
+
+
+logger = logging.getLogger(__name__)
+
+
+class RunFolder:
+    """Append-only record of a run.
+
+    What cannot be written (the disk is full, the folder has gone) is kept, and written before what comes after it.
+
+    Args:
+        path (`str`): The run's `output_dir`.
+        columns (`Mapping[str, type]`): Columns of the table of completions; none writes no tables.
+    """
+
+    def __init__(self, path: str, columns: Mapping[str, type]):
+        self.path, self.columns = path, columns
+        self.history, self.lineage = (os.path.join(path, name) for name in (HISTORY_FILE, LINEAGE_FILE))
+        self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
+        self._unwritten: list[Callable[[], None]] = []
+
+    def start(self, *, overwrite: bool) -> None:
+        """Begin a new run here.
+
+        Raises:
+            ValueError: If the folder holds the record of another run and `overwrite` is false.
+        """
+        finished = os.path.isfile(os.path.join(self.path, POPULATION_FILE))
+        used = self._used()
+        if used and not overwrite and (finished or not self.discard_unfinished):
+            raise ValueError(
+                f"{self.path} already holds the record of a run ({used[0]}). Resume it with "
+                "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
+            )
+        self.rewind(0, 0, [])
+
+    def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
+        """Refuse to go on from elsewhere where another run has left its record, which would be cut off and mixed.
+
+        Raises:
+            ValueError: If there is one, and `overwrite` is false.
+        """
+        if os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(self.path) or overwrite:
+            return
+        if used := self._used():
+            raise ValueError(
+                f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
+                "overwrite_output_dir=true to discard what is there."
+            )
+
+    def append_round(self, round: int, summary: Mapping, rows: Sequence[Mapping]) -> None:
+        """Add a round: its summary as JSON, and its completions as rows of `columns`."""
+        if rows:
+            self._unwritten.append(lambda: write_table(round_file(self.path, round), rows, self.columns))
+        self._unwritten.append(lambda: append_lines(self.history, [summary]))
+        self._try_to_flush()
+
+    def append_events(self, events: Sequence[Mapping]) -> None:
+        """Add events to the lineage, as JSON."""
+        if events:
+            self._unwritten.append(lambda: append_lines(self.lineage, events))
+            self._try_to_flush()
+
+    def flush(self) -> None:
+        """Write what could not be written before.
+
+        Raises:
+            OSError: If it still cannot be.
+        """
+        while self._unwritten:
+            self._unwritten[0]()
+            self._unwritten.pop(0)
+
+    def rewind(self, step: int, round: int, events: Sequence[Mapping]) -> None:
+        """Drop what lies after `step`, so that a resumed run leaves the same files as one never stopped.
+
+        That includes later checkpoints: they belong to a past that did not happen, and `auto` would take them.
+        """
+        self._unwritten = []
+        for folder in checkpoints(self.path):
+            if checkpoint_step(folder) > step:
+                logger.warning(f"{folder} is removed: the run goes on from step {step}.")
+                shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(os.path.join(self.path, STAGING_FOLDER), ignore_errors=True)
+        if os.path.isfile(self.history):
+            lines = read_lines(self.history, lambda summary: (summary["round"], summary))
+            write_lines(self.history, [summary for number, summary in lines if number < round])
+        if os.path.isfile(self.lineage) or events:
+            write_lines(self.lineage, events)
+        first = round_file(self.path, round)
+        later = [path for path in _paths(os.path.dirname(first)) if path >= first]
+        for path in (*later, *(path for path in _paths(self.path) if path.endswith(SCRATCH_SUFFIX))):
+            os.remove(path)
+
+    def _used(self) -> list[str]:
+        return [path for path in (self.history, *checkpoints(self.path)) if os.path.exists(path)]
+
+    def _try_to_flush(self) -> None:
+        try:
+            self.flush()
+        except OSError as error:
+            logger.warning(
+                f"The record of the run in {self.path} cannot be written: {error}. It is kept in memory and tried "
+                "again after the next round. Free some space or mend the folder."
+            )
+
+
+def _paths(folder: str) -> list[str]:
+    return [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
