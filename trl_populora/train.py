@@ -10,15 +10,17 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import NoneType
 from typing import get_args, get_type_hints
 
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import write_file, write_json
 from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+from .settings import conform, documented
 
 
+@documented
 @dataclass
 class RunArguments:
     """Settings of a run that are not the trainer's.
@@ -51,26 +53,20 @@ class RunArguments:
             Off a terminal, write each member's row every so many rounds; a line a round is written in any case.
     """
 
-    model_name_or_path: str = field(default="", metadata={"help": "Base model: Hub id, folder or 'tiny'."})
-    dataset_name: str | None = field(default=None, metadata={"help": "Prompts for num_teachers=0: Hub id or path."})
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
-    dataset_split: str = field(default="train", metadata={"help": "Split of the dataset."})
-    reward_funcs: list[str] | None = field(
-        default=None, metadata={"help": "Reward functions: 'module.function', or names from trl.rewards."}
-    )
-    sampler: str | None = field(
-        default=None, metadata={"help": "Who draws completions, in place of use_vllm: 'module:Name'."}
-    )
-    sampler_kwargs: dict | str | None = field(default=None, metadata={"help": "Further arguments of the sampler."})
-    warm_start_steps: int = field(default=0, metadata={"help": "Supervised steps before self-play; 0 = none."})
-    warm_start_rows: int = field(default=8, metadata={"help": "Rows of a warm start step per role."})
-    warm_start_learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the warm start."})
-    plots: bool = field(default=True, metadata={"help": "Save plots at the end."})
-    table_every: int = field(default=1, metadata={"help": "Off a terminal, rounds between tables."})
+    model_name_or_path: str = ""
+    dataset_name: str | None = None
+    dataset_config: str | None = None
+    dataset_split: str = "train"
+    reward_funcs: list[str] | None = None
+    sampler: str | None = None
+    sampler_kwargs: dict | str | None = None
+    warm_start_steps: int = 0
+    warm_start_rows: int = 8
+    warm_start_learning_rate: float = 1e-3
+    plots: bool = True
+    table_every: int = 1
 
     def __post_init__(self):
-        from .training.conform import conform
-
         conform(self, own={f.name for f in fields(self)})
         if not self.model_name_or_path:
             raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
