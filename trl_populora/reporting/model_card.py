@@ -9,8 +9,7 @@ from ..diagnostics import RoundSummary
 from ..run_files.files import write_file
 from ..run_files.layout import CARD_FILE, HISTORY_FILE
 from .history import read_history
-from .summary import strongest
-from .tables import NOTHING, fill_ins, percent
+from .tables import NOTHING, fill_ins, percent, signed, strongest
 
 
 logger = logging.getLogger(__name__)
@@ -102,7 +101,8 @@ def _introduction(table: Mapping, base_model: str, teacher_reward: str) -> str:
 
 
 def _usage(repo_id: str, base_model: str, members: Sequence[Mapping], history: Sequence[RoundSummary]) -> str:
-    name = (strongest(history[-1], "student") if history else None) or members[-1]["id"]
+    best = strongest(history[-1], "student") if history else None
+    name = members[-1]["id"] if best is None else best.name
     return f"""## Use
 
 Every folder is an ordinary PEFT adapter.
@@ -126,10 +126,9 @@ def _results(history: Sequence[RoundSummary]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for member in last.members:
-        reward = NOTHING if member.reward is None else f"{member.reward:+.2f}"
         lines.append(
             f"| {member.name} | {member.mu:.1f}, {member.sigma:.1f} | {percent(member.validity)} | "
-            f"{percent(member.solve_rate)} | {fill_ins(member)} | {reward} |"
+            f"{percent(member.solve_rate)} | {fill_ins(member)} | {signed(member.reward)} |"
         )
     replaced = sum(len(summary.events) for summary in history)
     lines += [

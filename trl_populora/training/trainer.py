@@ -56,9 +56,6 @@ from .sharding import average_gradients, leave_unwrapped
 from .supported import TOKEN_LOSSES
 
 
-PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
-
-
 @plain_without_population
 class PopulationSelfPlayTrainer(GRPOTrainer):
     """
@@ -142,7 +139,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             source, args, reward_funcs, reward_processing_classes, train_dataset, eval_dataset
         )
         population = make_population(model, args, peft_config, quantization_config)
-        self._tag_names, self._name, self._paper = ["trl", "grpo", "populora"], "PopuLoRA", PAPER
+        self._tag_names = ["trl", "grpo", "populora"]
         data = (train_dataset, eval_dataset, processing_class)
         with plain_settings(args):
             super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)
