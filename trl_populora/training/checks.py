@@ -21,23 +21,11 @@ CHOICES = {
     "pairing": (*PAIRINGS, "fixed"),
     "member_prompts": ("shared", "split"),
 }
-AT_LEAST_1 = (
-    "lora_r",
-    "lora_alpha",
-    "num_iterations",
-    "per_device_train_batch_size",
-    "buffer_capacity",
-    "generation_rows",
-)
-NOT_NEGATIVE = (
-    "num_references",
-    "seed_tasks",
-    "evolution_interval",
-    "max_unsolved_tries",
-    "solvable_attempts",
-    "solvable_rounds",
-    "weight_metrics_interval",
-)
+SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
+SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
+COUNTS = ("num_references", "seed_tasks", "evolution_interval", "max_unsolved_tries", "solvable_attempts")
+COUNTS += ("solvable_rounds", "weight_metrics_interval")
+LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
 
 
 def target_modules(modules: list[str] | str) -> list[str] | str:
@@ -68,8 +56,8 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
 def check_population(args: PopulationSelfPlayConfig) -> None:
     """Refuse numbers that make no population, no round or no run."""
     _check_members(args)
-    _check_rows(args)
     _check_ranges(args)
+    _check_rows(args)
     if args.evolution is not None:
         args.evolution.check_sizes(args.num_teachers, args.num_students)
     _check_hall_of_fame(args)
@@ -101,8 +89,6 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
 
 def _check_rows(args: PopulationSelfPlayConfig) -> None:
     T, S, P, G = args.num_teachers, args.num_students, args.prompts_per_teacher, args.num_generations
-    if P < 1:
-        raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
     if T:
@@ -118,12 +104,10 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
 
 
 def _check_ranges(args: PopulationSelfPlayConfig) -> None:
-    for name in AT_LEAST_1:
-        if getattr(args, name) < 1:
-            raise ValueError(f"{name}={getattr(args, name)} must be at least 1.")
-    for name in NOT_NEGATIVE:
-        if getattr(args, name) < 0:
-            raise ValueError(f"{name}={getattr(args, name)} must not be negative.")
+    for name, least in LEAST.items():
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise ValueError(f"{name}={value} must {f'be at least {least}' if least else 'not be negative'}.")
     whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
     if not whole and (args.num_teachers or args.max_steps != -1):
         raise ValueError(
@@ -142,8 +126,6 @@ def _check_hall_of_fame(args: PopulationSelfPlayConfig) -> None:
     probability = args.hall_of_fame_probability
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"hall_of_fame_probability={probability} must lie in [0, 1]; 0 keeps no champions.")
-    if args.hall_of_fame_size < 2:
-        raise ValueError(f"hall_of_fame_size={args.hall_of_fame_size} must be at least 2.")
     if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
         raise ValueError(
             f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
@@ -158,8 +140,6 @@ def _check_lengths(args: PopulationSelfPlayConfig) -> None:
             "(0, 1] and leave at least one token for an answer."
         )
     prompt, engine = args.max_prompt_tokens, args.vllm_max_model_length if args.use_vllm else None
-    if prompt is not None and prompt < 1:
-        raise ValueError(f"max_prompt_tokens={prompt} must be at least 1, or unset.")
     if prompt is not None and engine is not None and prompt + args.max_completion_length > engine:
         raise ValueError(
             f"max_prompt_tokens={prompt} and max_completion_length={args.max_completion_length} together exceed "

@@ -59,17 +59,6 @@ class SelfPlaySource(RowSource):
         """The round's own reward first, then those that the user gave."""
         return [self_play_reward, *functions], None if classes is None else [None, *classes]
 
-    def make_datasets(self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any):
-        """A placeholder of one round; see [`RowSource.make_datasets`]."""
-        given = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
-        useless = [name for name, dataset in given.items() if dataset is not None]
-        if useless:
-            raise ValueError(
-                f"{', '.join(useless)} given to a population of num_teachers={args.num_teachers}, which writes its "
-                "own tasks. Set num_teachers=0 to train num_students adapters on your data, or leave the dataset out."
-            )
-        return super().make_datasets(args, None, None)
-
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
         super().setup(args, population, sampler, ranks)
         self.evenly = args.shard_base  # every forward is then a collective
@@ -141,14 +130,9 @@ class SelfPlaySource(RowSource):
         return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
 
     def rollout(self, prompts: list, trainer: Any) -> dict[str, list | None]:
-        """TRL's rollout function: hands over what this process' rows of the round already contain."""
+        """Hands over what this process' rows of the round already contain."""
         completions = [row.completion for row in self._local_rows]
-        logprobs = [c.logprobs for c in completions]
-        return {
-            "prompt_ids": [list(c.prompt_ids) for c in completions],
-            "completion_ids": [list(c.ids) for c in completions],
-            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
-        }
+        return self.as_rollout([completion.prompt_ids for completion in completions], completions)
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
         """No reward of any kind for a row that the executor failed to run."""
@@ -174,7 +158,6 @@ class SelfPlaySource(RowSource):
             metrics.pop(name, None)
 
     def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
-        """Sums up the newest round, members as they played; learning ends with the call."""
         summary = self.observer.observe(
             self.played.record,
             ratings=self.ratings,
@@ -186,12 +169,7 @@ class SelfPlaySource(RowSource):
         )
         return replace(summary, rewards=self.role_rewards)
 
-    def fitness(self, name: str) -> float:
-        """What selection goes by."""
-        return self.ratings.fitness(name) if name in self.population.teachers + self.population.students else 0.0
-
     def rows(self) -> list[dict[str, Any]]:
-        """The newest round as a table, one row per completion, with the keys of `columns`."""
         return list(self.played.record.rows())
 
     def before_replacement(self, *, step: int) -> None:
@@ -228,7 +206,6 @@ class SelfPlaySource(RowSource):
             self.hall.capacity = capacity
 
     def close(self) -> None:
-        """Ends the executor's processes; they start again when they are needed."""
         self.executor.close()
 
     def _invite(self, round: int) -> Guests | None:

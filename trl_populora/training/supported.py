@@ -30,6 +30,14 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
         )
 
 
+def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:
+    """Why a loss cannot be corrected for the log-probabilities that a sampler reports; `None` if it can."""
+    mode = args.vllm_importance_sampling_mode
+    if args.loss_type != "vespo" or not args.vllm_importance_sampling_correction or mode.startswith("token_"):
+        return None
+    return f"loss_type='vespo' with vllm_importance_sampling_mode={mode!r} (use 'token_truncate' or 'token_mask')"
+
+
 def launched_with(engine: str) -> bool:
     """Whether `accelerate launch` was told to use this engine; it says so in the environment."""
     return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
@@ -66,15 +74,7 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
         args.use_vllm and args.vllm_structured_outputs_regex,
         "vllm_structured_outputs_regex: members write programs and answers of their own form",
     )
-    yield (
-        args.use_vllm
-        and args.vllm_importance_sampling_correction
-        and args.loss_type == "vespo"
-        and args.vllm_importance_sampling_mode not in ("token_truncate", "token_mask"),
-        f"loss_type='vespo' with vllm_importance_sampling_mode={args.vllm_importance_sampling_mode!r} (use "
-        "'token_truncate' or 'token_mask')",
-    )
-    yield args.vllm_max_loras is not None and args.vllm_max_loras < 1, f"vllm_max_loras={args.vllm_max_loras} (< 1)"
+    yield args.use_vllm and uncorrectable(args), uncorrectable(args)
     yield (
         args.shard_base and args.use_vllm and args.vllm_mode == "server",
         "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",
