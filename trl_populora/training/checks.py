@@ -23,8 +23,7 @@ CHOICES = {
 }
 SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
-COUNTS = ("num_references", "seed_tasks", "evolution_interval", "max_unsolved_tries", "solvable_attempts")
-COUNTS += ("solvable_rounds", "weight_metrics_interval")
+COUNTS = ("num_references", "seed_tasks", "evolution_interval", "max_unsolved_tries", "weight_metrics_interval")
 LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
 
 
@@ -62,11 +61,7 @@ def check_population(args: PopulationSelfPlayConfig) -> None:
         args.evolution.check_sizes(args.num_teachers, args.num_students)
     _check_hall_of_fame(args)
     _check_lengths(args)
-    if args.solvable_rounds and args.teacher_reward != "solvable":
-        raise ValueError(
-            f"solvable_rounds={args.solvable_rounds} with teacher_reward={args.teacher_reward!r}: only 'solvable' "
-            "waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
-        )
+    _ = args.round_settings  # which has checks of its own
 
 
 def _check_members(args: PopulationSelfPlayConfig) -> None:

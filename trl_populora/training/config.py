@@ -10,6 +10,7 @@ from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
+from ..self_play import RoundSettings
 from ..self_play.rewards import RewardSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
@@ -279,6 +280,12 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     def rewards(self) -> RewardSettings:
         """What outcomes are worth."""
         return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
+
+    @property
+    def round_settings(self) -> RoundSettings:
+        """Shape of a round of self-play: settings of the same names, and how often guests play."""
+        shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
+        return RoundSettings(guest_probability=self.hall_of_fame_probability, **shared)
 
     def settings(self) -> dict:
         """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""

@@ -18,7 +18,7 @@ from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
 from ..run_files.layout import HALL_FOLDER
-from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
@@ -79,19 +79,7 @@ class SelfPlaySource(RowSource):
             run_many=self._run_many,
             buffer=self.buffer,
             ratings=self.ratings,
-            settings=RoundSettings(
-                prompts_per_teacher=args.prompts_per_teacher,
-                num_generations=args.num_generations,
-                num_references=args.num_references,
-                pairing=args.pairing,
-                pairing_floor=args.pairing_floor,
-                guest_probability=args.hall_of_fame_probability,
-                balance_rows=args.balance_rows,
-                solvable_attempts=args.solvable_attempts,
-                solvable_rounds=args.solvable_rounds,
-                rewards=args.rewards,
-                seed=args.seed,
-            ),
+            settings=args.round_settings,
             lengths=lengths,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
