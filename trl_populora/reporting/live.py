@@ -119,10 +119,7 @@ class LiveView:
     def _screen(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self._last is not None:
-            parts += [
-                Text(round_line(self._last, self.rounds, phases=False)),
-                *round_tables(self._last),
-            ]
+            parts += [Text(round_line(self._last, self.rounds, phases=False)), *round_tables(self._last)]
             if self._last.seconds:
                 parts.append(Text(f"seconds: {phases_line(self._last)}", style="dim"))
         if self._status:

@@ -35,10 +35,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
         lines.append(f"  {name:<{width}}  {counts}")
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
-    lines += [
-        "Next:",
-        f"  populora report {folder}      plots and tables of this run",
-    ]
+    lines += ["Next:", f"  populora report {folder}      plots and tables of this run"]
     if last.teachers:
         lines += [
             f"  populora play {folder}        one task proposed, verified and solved, to read",

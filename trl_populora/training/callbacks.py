@@ -73,11 +73,7 @@ class RoundCallback(TrainerCallback):
             for alarm in alarms:
                 logger.warning(alarm)
         self._report(
-            replace(
-                summary,
-                events=tuple(event.to_json() for event in events),
-                alarms=(*summary.alarms, *alarms),
-            )
+            replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
         )
 
     def _weighed(self, summary: RoundSummary) -> RoundSummary:

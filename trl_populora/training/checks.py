@@ -13,6 +13,7 @@ from ..self_play.rewards import TEACHER_REWARDS
 if TYPE_CHECKING:
     from .config import PopulationSelfPlayConfig
 
+MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 CHOICES = {
     "prompt_style": ("full", "compact"),
     "prompt_template": ("chat", "base"),
@@ -134,9 +135,26 @@ def _check_lengths(args: PopulationSelfPlayConfig) -> None:
             f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must lie in "
             "(0, 1] and leave at least one token for an answer."
         )
-    prompt, engine = args.max_prompt_tokens, args.vllm_max_model_length if args.use_vllm else None
-    if prompt is not None and engine is not None and prompt + args.max_completion_length > engine:
+    if args.use_vllm and args.max_prompt_tokens is not None:
+        prompt_limit(args, args.vllm_max_model_length)
+
+
+def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
+    """Tokens that a prompt may have: what an engine's length leaves, 4,096 at most by default.
+
+    Args:
+        args ([`PopulationSelfPlayConfig`]): Settings.
+        length (`int` or `None`): Tokens of prompt and completion together that the engine takes; `None` for any.
+
+    Raises:
+        ValueError: If prompt and completion together exceed it.
+    """
+    room = math.inf if length is None else length - args.max_completion_length
+    prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
+    if not 1 <= prompt <= room:
         raise ValueError(
-            f"max_prompt_tokens={prompt} and max_completion_length={args.max_completion_length} together exceed "
-            f"vllm_max_model_length={engine}. Set max_prompt_tokens to {engine - args.max_completion_length} or less."
+            f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
+            f"not fit into the engine's {length} tokens. Set max_prompt_tokens to {room} or less, lower "
+            "max_completion_length, or raise vllm_max_model_length."
         )
+    return prompt

@@ -1,6 +1,5 @@
 """`SelfPlaySource`: rows that the members make for each other, round by round."""
 
-import math
 import os
 import random
 import time
@@ -22,13 +21,11 @@ from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay,
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
+from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 from .row_source import RowSource
 from .scored_rows import ScoredRows
-
-
-MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 
 
 def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
@@ -239,18 +236,7 @@ def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: 
     return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
 
 
-def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
-    """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
-
-    Raises:
-        ValueError: If prompt and completion together exceed the engine's length.
-    """
-    length = sampler.max_length
-    room = math.inf if length is None else length - args.max_completion_length
-    prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
-    if prompt > room or prompt < 1:
-        raise ValueError(
-            f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
-            f"not fit into the engine's {length} tokens. Lower one of them, or raise vllm_max_model_length."
-        )
-    return TokenLimits(sampler.count_tokens, prompt=prompt, answer=int(args.answer_share * args.max_completion_length))
+def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:
+    """Limits in the tokens of the sampler."""
+    answer = int(args.answer_share * args.max_completion_length)
+    return TokenLimits(sampler.count_tokens, prompt=prompt_limit(args, sampler.max_length), answer=answer)
