@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from trl_populora.train import hush, parse
+from trl_populora.recipe import hush, parse
 
 
 SETTINGS = {  # teachers and students, rounds between replacements

@@ -78,7 +78,7 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     [
         ({"operators": ["graft"]}, "graft"),
         ({"operators": []}, "at least one"),
-        ({"operators": ["dare:q=0.5"]}, "has no parameter 'q'"),
+        ({"operators": ["dare:q=0.5"]}, "parameter of 'dare': 'q'"),
         ({"operators": ["dare:p=half"]}, "NAME=NUMBER"),
         ({"rounds": 0}, "rounds=0"),
         ({"tasks": 1}, "tasks=1"),

@@ -20,20 +20,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "Executor": "executor",
-    "Limits": "executor",
-    "Member": "population",
     "OPERATORS": "evolution",
-    "Population": "population",
-    "PopulationSelfPlayConfig": "training",
-    "PopulationSelfPlayTrainer": "training",
-    "Rating": "self_play",
-    "Ratings": "self_play",
-    "RowSource": "training",
     "Sampler": "generation",
-    "Task": "tasks",
-    "TaskType": "tasks",
-    "make_task_types": "tasks",
+    **dict.fromkeys(("Executor", "Limits"), "executor"),
+    **dict.fromkeys(("Member", "Population"), "population"),
+    **dict.fromkeys(("Rating", "Ratings"), "self_play"),
+    **dict.fromkeys(("Task", "TaskType", "make_task_types"), "tasks"),
+    **dict.fromkeys(("PopulationSelfPlayConfig", "PopulationSelfPlayTrainer", "RowSource"), "training"),
 }
 
 __all__ = [

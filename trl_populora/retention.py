@@ -15,8 +15,9 @@ from statistics import mean
 
 import numpy as np
 
+from .recipe import hush, parse
 from .run_files.files import write_json
-from .train import hush, parse, warm_up
+from .train import warm_up
 
 
 CLONE = "clone"  # the operator that changes nothing
@@ -110,66 +111,57 @@ def measure_retention(
     Raises:
         ValueError: For an unknown operator or parameter, or a recipe or number that cannot be used.
     """
-    if not operators:
-        raise ValueError("at least one operator is needed")
+    from .evolution import read_parameters
+
+    if not operators or not seeds:
+        raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
     operators = list(operators) if CLONE in operators else [CLONE, *operators]
-    ways = [_way(text) for text in operators]
+    ways = []
+    for name, _, rest in (text.partition(":") for text in operators):
+        ways.append((name, read_parameters(name, filter(None, rest.split(",")))))
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:
             raise ValueError(f"{name}={value} is too small; choose at least {low}")
-    if not seeds:
-        raise ValueError("at least one seed is needed")
     curves = []
     for seed in seeds:
         parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed)
         exam = parents.held_out(tasks)
         parents.train()
-        solved = parents.ask(exam)
-        order = np.argsort(-np.nanmean(solved, axis=1), kind="stable")  # operators take the best parent first
-        report(f"seed {seed}: parents solve {' and '.join(f'{np.nanmean(solved[i]):.3f}' for i in order)}")
-        factors = [parents.factors(f"student_{i}") for i in order]
+        solved = np.nanmean(parents.ask(exam), axis=1)
+        order = np.argsort(-solved, kind="stable")  # operators take the best parent first
+        report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
         children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
-        children.take_over(parents, ways, factors, seed)
-        own = [RetentionCurve(operator, seed, float(np.nanmean(solved[order[0]]))) for operator in operators]
-
-        def examine(step, children=children, exam=exam, own=own, seed=seed):
-            if step % every and step != rounds:
-                return
-            answers = children.ask(exam)
-            for curve, child in zip(own, answers, strict=True):
-                curve.add(step, child, answers[operators.index(CLONE)])
-            report(f"seed {seed}: round {step}, mean over children {mean(c.pass_at_1[-1] for c in own):.3f}")
-
-        examine(0)
-        children.train(examine)
+        children.take_over(parents, ways, [parents.factors(f"student_{i}") for i in order], seed)
+        own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
+        _train_and_ask(children, exam, own, every=every, report=report)
         curves += own
     return curves
+
+
+def _train_and_ask(
+    children: "_Phase", exam: list, curves: Sequence[RetentionCurve], *, every: int, report: Callable[[str], None]
+) -> None:
+    """Train the children of one seed; their curves get an exam at birth, every so many rounds, and at the end."""
+    clone = [curve.operator for curve in curves].index(CLONE)
+
+    def examine(step: int) -> None:
+        if step % every and step != children.args.rounds:
+            return
+        answers = children.ask(exam)
+        for curve, child in zip(curves, answers, strict=True):
+            curve.add(step, child, answers[clone])
+        solved = mean(curve.pass_at_1[-1] for curve in curves)
+        report(f"seed {curves[0].seed}: round {step}, mean over children {solved:.3f}")
+
+    examine(0)
+    children.train(examine)
 
 
 def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
     """Write curves as JSON, with the steps to recovery."""
     data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
     write_json(path, data)
-
-
-def _way(text: str) -> tuple[str, dict[str, float | str]]:
-    """Name and parameters of an operator such as `"dare"` or `"dare:p=0.5,space=factors"`."""
-    from .evolution import OPERATORS
-
-    name, _, rest = text.partition(":")
-    if name not in OPERATORS:
-        raise ValueError(f"unknown operator {name!r}; choose from {', '.join(OPERATORS)}")
-    known, parameters = OPERATORS[name].parameters, {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        if key not in known:
-            raise ValueError(f"{name} has no parameter {key!r}; it has {list(known)}")
-        try:
-            parameters[key] = value if isinstance(known[key], str) else float(value)
-        except ValueError:
-            raise ValueError(f"{part!r} must be NAME=NUMBER") from None
-    return name, parameters
 
 
 class _Phase:

@@ -4,83 +4,15 @@ Reads a recipe, resolves the base model, warms the members up, trains, and leave
 Mistakes in a recipe end in one sentence and exit code 2. How anything is trained is decided in `training`.
 """
 
-import difflib
 import os
 import shutil
 import sys
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from types import NoneType
-from typing import get_args, get_type_hints
+from collections.abc import Sequence
 
+from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import write_file, write_json
 from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
-
-
-@dataclass
-class RunArguments:
-    """Settings of a run that are not the trainer's.
-
-    Args:
-        model_name_or_path (`str`):
-            Base model: a Hub id, a folder, or `"tiny"`.
-        dataset_name (`str`, *optional*):
-            Prompts to train the students on, with `num_teachers=0`: a Hub id, a file or a saved dataset.
-        dataset_config (`str`, *optional*):
-            Configuration of a Hub dataset.
-        dataset_split (`str`, *optional*, defaults to `"train"`):
-            Split of it.
-        reward_funcs (`list[str]`, *optional*):
-            Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
-        sampler (`str`, *optional*):
-            Who draws completions, in place of `use_vllm`: `module:Name` of a class or function (docs/samplers.md).
-        sampler_kwargs (`dict`, *optional*):
-            Further arguments of it.
-        warm_start_steps (`int`, *optional*, defaults to `0`):
-            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters. Not
-            with `beta > 0`, whose reference is the base without them.
-        warm_start_rows (`int`, *optional*, defaults to `8`):
-            Rows of a warm start step per role.
-        warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
-            Peak learning rate of the warm start.
-        plots (`bool`, *optional*, defaults to `True`):
-            Save plots at the end, where matplotlib is installed.
-        table_every (`int`, *optional*, defaults to `1`):
-            Off a terminal, write each member's row every so many rounds; a line a round is written in any case.
-    """
-
-    model_name_or_path: str = field(default="", metadata={"help": "Base model: Hub id, folder or 'tiny'."})
-    dataset_name: str | None = field(default=None, metadata={"help": "Prompts for num_teachers=0: Hub id or path."})
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of the dataset."})
-    dataset_split: str = field(default="train", metadata={"help": "Split of the dataset."})
-    reward_funcs: list[str] | None = field(
-        default=None, metadata={"help": "Reward functions: 'module.function', or names from trl.rewards."}
-    )
-    sampler: str | None = field(
-        default=None, metadata={"help": "Who draws completions, in place of use_vllm: 'module:Name'."}
-    )
-    sampler_kwargs: dict | str | None = field(default=None, metadata={"help": "Further arguments of the sampler."})
-    warm_start_steps: int = field(default=0, metadata={"help": "Supervised steps before self-play; 0 = none."})
-    warm_start_rows: int = field(default=8, metadata={"help": "Rows of a warm start step per role."})
-    warm_start_learning_rate: float = field(default=1e-3, metadata={"help": "Learning rate of the warm start."})
-    plots: bool = field(default=True, metadata={"help": "Save plots at the end."})
-    table_every: int = field(default=1, metadata={"help": "Off a terminal, rounds between tables."})
-
-    def __post_init__(self):
-        from .training.conform import conform
-
-        conform(self, own={f.name for f in fields(self)})
-        if not self.model_name_or_path:
-            raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
-        for name in ("warm_start_rows", "table_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.warm_start_steps < 0:
-            raise ValueError(f"warm_start_steps={self.warm_start_steps} must not be negative.")
-        if self.warm_start_learning_rate <= 0:
-            raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,76 +52,6 @@ def complain(problem: object, code: int) -> int:
 
 
 # Before training ---------------------------------------------------------------------------------------------------
-
-
-def parse(argv: list[str]):
-    """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
-
-    Raises:
-        ValueError: For anything that cannot be used, in one sentence.
-    """
-    for i, argument in enumerate(argv):
-        if argument.startswith("--config="):
-            argv[i : i + 1] = argument.split("=", 1)
-    recipe = read_recipe(argv) if "--config" in argv else {}  # before the imports below, which take their time
-
-    from trl import TrlParser
-
-    from .training import PopulationSelfPlayConfig
-
-    class Parser(TrlParser):
-        def error(self, message):  # argparse would print four hundred options first
-            raise ValueError(f"{message[:1].upper()}{message[1:]}.")
-
-    hush()
-    check_recipe(recipe, (RunArguments, PopulationSelfPlayConfig))
-    parser = Parser((RunArguments, PopulationSelfPlayConfig))
-    run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
-    if unknown:
-        known = [name for action in parser._actions for name in action.option_strings]
-        raise ValueError(f"Unknown option {unknown[0]!r}{_closest(unknown[0].split('=')[0], known)}")
-    return run, args
-
-
-def read_recipe(argv: list[str]) -> Mapping:
-    """The mapping in the file that follows `--config`."""
-    import yaml
-
-    position = argv.index("--config") + 1
-    if position == len(argv):
-        raise ValueError("--config needs the path of a recipe.")
-    path = argv[position]
-    try:
-        with open(path, encoding="utf-8") as file:
-            recipe = yaml.safe_load(file)
-    except OSError as error:
-        raise ValueError(f"The recipe {path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"The recipe {path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(recipe, dict):
-        raise ValueError(f"The recipe {path} must be a mapping of settings to values.")
-    return recipe
-
-
-def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
-    """Refuse keys that no setting has, and values that no command line could give.
-
-    Raises:
-        ValueError: Naming the key, and the closest setting.
-    """
-    hints = {name: hint for cls in dataclasses for name, hint in get_type_hints(cls).items()}
-    known = {f.name for cls in dataclasses for f in fields(cls) if f.init} | {"env"}
-    for key, value in recipe.items():
-        if key not in known:
-            raise ValueError(f"Unknown setting {key!r} in the recipe{_closest(str(key), known)}")
-        kinds = set(get_args(hints.get(key)) or (hints.get(key),))
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if kinds - {NoneType} == {int} and not _whole(value, optional=NoneType in kinds):
-            raise ValueError(f"{key}={value!r} in the recipe must be a whole number.")
-        if value is None and key in hints and NoneType not in kinds:
-            raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
-        if number and kinds <= {str, NoneType}:
-            raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
 
 
 def prepare_output(args) -> str | None:
@@ -282,16 +144,6 @@ def wait_politely() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def hush() -> None:
-    """Hold back other libraries' progress bars, and their notes on renamed settings that a user cannot act on."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", message=".*deprecated and will be removed in v6.*", category=FutureWarning)
-
-
 def warm_up(run: RunArguments, args, trainer, view) -> None:
     """Supervised warm start of all members on seed tasks."""
     from accelerate.utils import broadcast
@@ -349,17 +201,6 @@ def write_run_file(run: RunArguments, args, trainer) -> None:
         "isolation": trainer.source.executor.isolation if args.num_teachers else None,
     }
     write_json(os.path.join(args.output_dir, RUN_FILE), data)
-
-
-def _whole(value: object, *, optional: bool) -> bool:
-    if value is None or isinstance(value, bool):
-        return value is None and optional
-    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
-
-
-def _closest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else "."
 
 
 if __name__ == "__main__":

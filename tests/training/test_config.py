@@ -49,7 +49,7 @@ def test_the_dial_sets_the_batch(config):
         ({"max_prompt_tokens": 0}, "max_prompt_tokens=0"),
         (
             {"use_vllm": True, "max_prompt_tokens": 100, "vllm_max_model_length": 107},
-            "max_prompt_tokens=100.*vllm_max_model_length=107.*max_prompt_tokens to 99",
+            "max_prompt_tokens=100.*the engine's 107 tokens.*max_prompt_tokens to 99.*vllm_max_model_length",
         ),
         ({"advantage": "batch"}, "advantage='batch'"),
         ({"pairing_floor": 0.0}, "pairing_floor=0.0"),

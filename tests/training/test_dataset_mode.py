@@ -205,8 +205,8 @@ def test_epochs_instead_of_steps(make):
 
 def test_prompt_sampler_is_a_function_of_seed_and_epoch():
     def order(epoch, **kwargs):
-        settings = dict(prompts=2, repeats=3, batches=2, shuffle=True, seed=1) | kwargs
-        sampler = PromptSampler(7, epoch=lambda: epoch, **settings)
+        settings = dict(batch_size=2, mini_repeat_count=3, repeat_count=2, shuffle=True, seed=1) | kwargs
+        sampler = PromptSampler(range(7), epoch=lambda: epoch, **settings)
         assert len(list(sampler)) == len(sampler)
         return list(sampler)
 

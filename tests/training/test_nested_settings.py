@@ -9,9 +9,9 @@ import yaml
 
 from tests.training.ways_in import ALWAYS, NAMES, by_command_line, by_recipe, construct, everything, typed, values_for
 from trl_populora import train
+from trl_populora.settings import from_mapping
 from trl_populora.tasks import DEFAULT_TYPES, task_type_class
 from trl_populora.training import config
-from trl_populora.training.conform import from_mapping
 from trl_populora.training.nested import COMMON, NESTED, Nested
 
 

@@ -9,9 +9,9 @@ from typing import get_origin, get_type_hints
 import yaml
 
 from trl_populora import train
+from trl_populora.settings import alternatives
 from trl_populora.train import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig
-from trl_populora.training.conform import alternatives
 
 
 CLASSES = (RunArguments, PopulationSelfPlayConfig)
@@ -51,6 +51,7 @@ VALUES = {
     "evolution_kwargs": [{"fraction": 0.5, "operators": ["gaussian"]}],
     "executor_kwargs": [{"workers": 3}],
     "reward_kwargs": [{"wrong": 0}],
+    "task_types": [["code_o", "code_i"], ["code_o"], "code_f"],
     "task_kwargs": [{"code_f": {"num_inputs": 4}, "code_o": {"max_float_digits": 0}}],
     "vllm_importance_sampling_clip_max": [2, 2.5],
     "vllm_importance_sampling_cap": [2, 2.5],

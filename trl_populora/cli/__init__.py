@@ -11,16 +11,8 @@ from ..train import wait_politely
 from . import doctor, evaluate, evolve, play, report, retention, train, warmup
 
 
-COMMANDS = {
-    "train": train,
-    "warmup": warmup,
-    "evaluate": evaluate,
-    "report": report,
-    "evolve": evolve,
-    "retention": retention,
-    "play": play,
-    "doctor": doctor,
-}
+MODULES = (train, warmup, evaluate, report, evolve, retention, play, doctor)
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 
 
 def build_parser() -> argparse.ArgumentParser:

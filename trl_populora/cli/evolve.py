@@ -15,14 +15,11 @@ def add_arguments(parser) -> None:
 
 
 def run(options) -> int:
-    from ..evolution import OPERATORS, EvolutionSettings, breed, cosine, read_adapter, write_adapter
+    from ..evolution import OPERATORS, breed, cosine, read_adapter, read_parameters, write_adapter
     from ..run_files.files import write_json
     from ..run_files.layout import EVOLUTION_FILE
 
-    known = OPERATORS[options.operator].parameters if options.operator in OPERATORS else {}
-    parameters = read_parameters(options.set, texts=[name for name, value in known.items() if isinstance(value, str)])
-    # Built for its checks: names and values that the operator refuses.
-    EvolutionSettings(operators=(options.operator,), operator_parameters={options.operator: parameters})
+    parameters = read_parameters(options.operator, options.set)
     needed = OPERATORS[options.operator].num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
@@ -37,19 +34,3 @@ def run(options) -> int:
     for folder, (_, factors) in zip(options.parents, parents):
         print(f"  cosine to {folder}: {cosine(child, factors):.3f}")
     return 0
-
-
-def read_parameters(pairs: list[str], *, texts: list[str]) -> dict[str, float | str]:
-    """`["p=0.5", "space=factors"]` to `{"p": 0.5, "space": "factors"}`; only parameters in `texts` are no numbers."""
-    parameters: dict[str, float | str] = {}
-    for pair in pairs:
-        name, _, value = pair.partition("=")
-        if name in texts:
-            parameters[name] = value
-            continue
-        try:
-            number = float(value)
-        except ValueError:
-            raise ValueError(f"--set {pair!r} must be NAME=NUMBER") from None
-        parameters[name] = int(number) if number.is_integer() and "." not in value else number
-    return parameters

@@ -35,46 +35,49 @@ def run(options) -> int:
     population, tokenizer = load_population(opened)
     sampler = make_sampler(opened, population, tokenizer, temperature=opened.setting("temperature", 1.0) or 1.0)
     with make_executor(opened) as executor:
-        task = propose(opened, types, name, teacher, sampler=sampler, executor=executor, options=options, rng=rng)
-        if task is not None:
-            rate = solve(types[name], task, student, sampler=sampler, executor=executor, options=options)
-            if rate is not None:
-                print(worth(rate, reward=opened.setting("teacher_reward", "adversarial")))
+        tools = {"sampler": sampler, "run_many": executor.run_many, "options": options}
+        task = propose(types, name, teacher, families=opened.setting("seed_families", None), rng=rng, **tools)
+        rate = None if task is None else solve(types[name], task, student, **tools)
+    if rate is not None:
+        print(worth(rate, reward=opened.setting("teacher_reward", "adversarial")))
     return 0
 
 
 def choose(wanted: str | None, members, role: str) -> str:
     """The member asked for, or the first of the role, or the shared one."""
+    own = [name for name in members if name.startswith((role, "agent"))]
+    if wanted is None and own:
+        return own[0]
     if wanted is None:
-        return next(name for name in members if name.startswith((role, "agent")))
+        raise ValueError(f"the run has no {role}: a task needs one to propose and one to solve it")
     if wanted not in members:
         raise ValueError(f"--{role} {wanted!r} is not a member; choose from {list(members)}")
     return wanted
 
 
-def propose(opened, types, name: str, teacher: str, *, sampler, executor, options, rng):
+def propose(types, name: str, teacher: str, *, families, rng, sampler, run_many, options):
     """Draw proposals, tell what became of each, and return the first task, or `None`."""
     from ..tasks import Referee, Refusal, Task, families_of, is_spared
 
     task_type = types[name]
     shown = next((one for one in task_type.reference_types if one in types), name)
-    families = families_of(types, opened.setting("seed_families", None))[shown]
-    references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=families)
+    drawn = families_of(types, families)[shown]
+    references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=drawn)
     prompt = task_type.propose_prompt(references, rng)
     show(f"{teacher} is asked for a task of type {task_type.id}", prompt[-1]["content"])
     written = sampler([prompt] * options.proposals, [teacher] * options.proposals, seed=options.seed)
     chosen = None
-    referee, of_type = Referee(types, executor.run_many), [name] * len(written)
+    referee, of_type = Referee(types, run_many), [name] * len(written)
     drafts = referee.parse(of_type, [completion.text for completion in written], [references] * len(written))
     outcomes = referee.verify(of_type, drafts)
     for number, (completion, outcome) in enumerate(zip(written, outcomes, strict=True), start=1):
-        if isinstance(outcome, Refusal) and is_spared(outcome):
-            print(f"  proposal {number}: spared, the executor failed")
-        elif isinstance(outcome, Refusal):
-            print(f"  proposal {number}: refused, {outcome.reason} {outcome.detail}".rstrip())
+        if not isinstance(outcome, Refusal):
+            chosen, told = chosen or (Task.create(name, outcome, author=teacher), completion.text), "valid"
+        elif is_spared(outcome):
+            told = "spared, the executor failed"
         else:
-            print(f"  proposal {number}: valid")
-            chosen = chosen or (Task.create(name, outcome, author=teacher), completion.text)
+            told = f"refused, {outcome.reason} {outcome.detail}".rstrip()
+        print(f"  proposal {number}: {told}")
     if chosen is None:
         print(f"\nNone of {options.proposals} proposals is valid; try --seed or --proposals.")
         return None
@@ -83,7 +86,7 @@ def propose(opened, types, name: str, teacher: str, *, sampler, executor, option
     return chosen[0]
 
 
-def solve(task_type, task, student: str, *, sampler, executor, options) -> float | None:
+def solve(task_type, task, student: str, *, sampler, run_many, options) -> float | None:
     """Draw attempts at a task, tell which solve it, and return their share; `None` if none could be judged."""
     from ..evaluation import grade
 
@@ -91,18 +94,11 @@ def solve(task_type, task, student: str, *, sampler, executor, options) -> float
     show(f"{student} is asked", prompt[-1]["content"])
     written = sampler([prompt] * options.attempts, [student] * options.attempts, seed=options.seed + 1)
     texts = [completion.text for completion in written]
-    grades = grade([task] * len(texts), texts, task_types={task.type: task_type}, run_many=executor.run_many)
+    grades = grade([task] * len(texts), texts, task_types={task.type: task_type}, run_many=run_many)
     for number, (text, verdict) in enumerate(zip(texts, grades), start=1):
-        reason = "" if verdict.refusal is None else verdict.refusal.reason
-        outcome = (
-            "solved"
-            if verdict.solved
-            else "spared: the executor failed, twice"
-            if verdict.spared
-            else f"refused, {reason}"
-            if verdict.refused
-            else "wrong"
-        )
+        outcome = "solved" if verdict.solved else "wrong"
+        if verdict.refusal is not None:
+            outcome = "spared: the executor failed, twice" if verdict.spared else f"refused, {verdict.refusal.reason}"
         show(f"attempt {number}: {outcome}", text)
     judged = [verdict.solved for verdict in grades if not verdict.spared]
     if not judged:

@@ -31,11 +31,7 @@ def run(options) -> int:
         ["--config", options.config],
         options.operators or list(OPERATORS),
         folder=options.output,
-        seeds=options.seeds,
-        parent_rounds=options.parent_rounds,
-        rounds=options.rounds,
-        every=options.every,
-        tasks=options.tasks,
+        **{name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks")},
         report=lambda line: print(line, flush=True),
     )
     print()

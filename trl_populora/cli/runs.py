@@ -10,7 +10,7 @@ def load_population(run: Run):
 
     from ..integrations.base_models import resolve_base
     from ..population import Population
-    from ..train import hush
+    from ..recipe import hush
 
     hush()
     path = resolve_base(run.base)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import datasets
 import evaluate
@@ -55,11 +56,8 @@ class TaskAccuracy(evaluate.Metric):
         if unknown:
             raise ValueError(f"TaskAccuracy knows no task types {unknown}; give them as task_types.")
         tasks = [self._types[record["type"]].read_task(record) for record in records]
-        if self._executor is not None:
-            grades = grade(tasks, predictions, task_types=self._types, run_many=self._executor.run_many)
-        else:
-            with Executor() as executor:
-                grades = grade(tasks, predictions, task_types=self._types, run_many=executor.run_many)
+        with Executor() if self._executor is None else nullcontext(self._executor) as executor:
+            grades = grade(tasks, predictions, task_types=self._types, run_many=executor.run_many)
         judged = [verdict for verdict in grades if not verdict.spared]
         n = len(judged) or float("nan")
         return {

@@ -23,7 +23,7 @@ from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .replacement import Offspring, ask, evolve, remake, tell
 from .selection import Candidate, Replacement, select
-from .settings import EvolutionSettings
+from .settings import EvolutionSettings, read_parameters
 
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "inner",
     "migrate",
     "read_adapter",
+    "read_parameters",
     "remake",
     "replay",
     "select",

@@ -1,6 +1,6 @@
 """`EvolutionSettings`: how a population evolves, checked when it is made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -110,6 +110,26 @@ class EvolutionSettings:
                 raise ValueError("the child's factors are not finite.")
         except (ValueError, TypeError) as error:
             raise ValueError(f"Operator {name!r} refuses {self.parameters(name)}: {error}") from error
+
+
+def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
+    """Parameters of an operator from a command line: texts such as `"p=0.5"` and `"space=factors"`.
+
+    Raises:
+        ValueError: If there is no such operator, or it refuses a parameter or value.
+    """
+    known = OPERATORS[operator].parameters if operator in OPERATORS else {}
+    parameters: dict[str, Any] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            number = value if isinstance(known.get(name), str) else float(value)
+        except ValueError:
+            raise ValueError(f"{text!r} must be NAME=NUMBER") from None
+        whole = isinstance(number, float) and number.is_integer() and "." not in value
+        parameters[name] = int(number) if whole else number
+    EvolutionSettings(operators=(operator,), operator_parameters={operator: parameters})
+    return parameters
 
 
 def _known(what: str, name: str, known) -> None:

@@ -20,6 +20,11 @@ def need_matplotlib() -> None:
         raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
 
 
+def line_look(k: int) -> dict[str, str]:
+    """Colour and line style of the `k`-th line of a panel."""
+    return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
+
+
 def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = None, **options):
     """A figure and its axes in reading order; `size` in inches."""
     # Without pyplot: it keeps figures in global state and chooses a backend for the whole process.

@@ -27,7 +27,6 @@ class LiveView:
     Args:
         rounds (`int`, *optional*): Rounds of the whole run, for the progress line.
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        enabled (`bool`, *optional*): `False` shows nothing. If unset, only rank 0 shows anything.
         table_every (`int`, *optional*, defaults to 1): Off a terminal, write the tables every so many rounds and one
             line for the others.
 
@@ -39,18 +38,11 @@ class LiveView:
         ```
     """
 
-    def __init__(
-        self,
-        *,
-        rounds: int | None = None,
-        file: TextIO | None = None,
-        enabled: bool | None = None,
-        table_every: int = 1,
-    ):
+    def __init__(self, *, rounds: int | None = None, file: TextIO | None = None, table_every: int = 1):
         if table_every < 1:
             raise ValueError(f"table_every={table_every} must be at least 1")
         self.rounds, self.table_every = rounds, table_every
-        self.enabled = os.environ.get("RANK", "0") == "0" if enabled is None else enabled
+        self.enabled = os.environ.get("RANK", "0") == "0"
         file = sys.stdout if file is None else file
         self.console = (
             Console(file=file) if file.isatty() else Console(file=file, width=PLAIN_WIDTH, color_system=None)
@@ -94,9 +86,8 @@ class LiveView:
         """Show a finished round, its replacements, and the alarms that the round before did not have."""
         known = self._last.alarms if self._last else ()
         self._last = summary
-        self._status = f"round {summary.round + 2}" + (f"/{self.rounds}" if self.rounds else "") + " ..."
-        if self.rounds is not None and summary.round + 1 >= self.rounds:
-            self._status = ""
+        last = self.rounds is not None and summary.round + 1 >= self.rounds
+        self._status = "" if last else f"round {summary.round + 2}{f'/{self.rounds}' if self.rounds else ''} ..."
         if not self.enabled:
             return
         if self._live is None:
@@ -119,10 +110,7 @@ class LiveView:
     def _screen(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self._last is not None:
-            parts += [
-                Text(round_line(self._last, self.rounds, phases=False)),
-                *round_tables(self._last),
-            ]
+            parts += [Text(round_line(self._last, self.rounds, phases=False)), *round_tables(self._last)]
             if self._last.seconds:
                 parts.append(Text(f"seconds: {phases_line(self._last)}", style="dim"))
         if self._status:

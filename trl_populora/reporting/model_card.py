@@ -9,8 +9,7 @@ from ..diagnostics import RoundSummary
 from ..run_files.files import write_file
 from ..run_files.layout import CARD_FILE, HISTORY_FILE
 from .history import read_history
-from .summary import strongest
-from .tables import NOTHING, fill_ins, percent
+from .tables import NOTHING, fill_ins, percent, signed, strongest
 
 
 logger = logging.getLogger(__name__)
@@ -60,8 +59,8 @@ def model_card(
         sections.append(_results(history))
     sections.append(_members(members))
     if settings:
-        rows = [f"| `{name}` | {_code(value)} |" for name, value in _flat(settings)]
-        sections.append("\n".join(["## Settings", "", "| setting | value |", "|---|---|", *rows]))
+        rows = [(f"`{name}`", _code(value)) for name, value in _flat(settings)]
+        sections.append(_table("Settings", ("setting", "value"), rows))
     if versions:
         sections.append("## Versions\n\n" + "\n".join(f"- {name} {version}" for name, version in versions.items()))
     sections.append(_citation())
@@ -103,7 +102,8 @@ def _introduction(table: Mapping, base_model: str, settings: Mapping) -> str:
 
 
 def _usage(repo_id: str, base_model: str, members: Sequence[Mapping], history: Sequence[RoundSummary]) -> str:
-    name = (strongest(history[-1], "student") if history else None) or members[-1]["id"]
+    best = strongest(history[-1], "student") if history else None
+    name = members[-1]["id"] if best is None else best.name
     return f"""## Use
 
 Every folder is an ordinary PEFT adapter.
@@ -119,41 +119,33 @@ model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "{
 
 
 def _results(history: Sequence[RoundSummary]) -> str:
-    last = history[-1]
-    lines = [
-        "## Last round",
-        "",
-        "| member | rating (mu, sigma) | valid | solved | fill-ins (solved) | reward |",
-        "|---|---|---|---|---|---|",
-    ]
+    last, rows = history[-1], []
     for member in last.members:
-        reward = NOTHING if member.reward is None else f"{member.reward:+.2f}"
-        lines.append(
-            f"| {member.name} | {member.mu:.1f}, {member.sigma:.1f} | {percent(member.validity)} | "
-            f"{percent(member.solve_rate)} | {fill_ins(member)} | {reward} |"
-        )
+        rating, shares = f"{member.mu:.1f}, {member.sigma:.1f}", map(percent, (member.validity, member.solve_rate))
+        rows.append((member.name, rating, *shares, fill_ins(member), signed(member.reward)))
+    columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
     replaced = sum(len(summary.events) for summary in history)
-    lines += [
-        "",
-        f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only.",
-    ]
+    told = f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only."
     if last.teachers:
-        lines[-1] += (
+        told += (
             " `solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
             "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
             "were invalid."
         )
-    return "\n".join(lines)
+    return f"{_table('Last round', columns, rows)}\n\n{told}"
 
 
 def _members(members: Sequence[Mapping]) -> str:
-    lines = ["## Members", "", "| folder | role | version | made by | parents |", "|---|---|---|---|---|"]
-    for member in members:
-        parents = ", ".join(member["parents"]) or NOTHING
-        lines.append(
-            f"| `{member['id']}` | {member['role']} | {member['version']} | {member['operator']} | {parents} |"
-        )
-    return "\n".join(lines)
+    rows = [
+        (f"`{one['id']}`", one["role"], str(one["version"]), one["operator"], ", ".join(one["parents"]) or NOTHING)
+        for one in members
+    ]
+    return _table("Members", ("folder", "role", "version", "made by", "parents"), rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"## {title}", "", *(f"| {' | '.join(row)} |" for row in (columns, *rows))]
+    return "\n".join([*lines[:3], "|---" * len(columns) + "|", *lines[3:]])
 
 
 def _citation() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.dynamics import MemberSummary, mean
-from .drawing import COLOURS, STYLES, need_matplotlib, new_figure, save_figure
+from .drawing import COLOURS, line_look, need_matplotlib, new_figure, save_figure
 from .family_tree import plot_family_tree
 
 
@@ -22,6 +22,7 @@ MEASURES = {
     "halstead_volume": "Halstead volume (bits)",
     "cognitive": "cognitive complexity",
 }
+SHARE = (-0.03, 1.03)  # limits of an axis of shares
 WINDOW = 9  # rounds of the running mean, drawn when a run is long enough to need one
 
 
@@ -57,33 +58,26 @@ def plot_success(history: Sequence[RoundSummary]):
     figure, (left, right) = new_figure(1, 2)
     _member_lines(left, history, "teachers", lambda member: member.validity)
     _member_lines(right, history, "students", lambda member: member.solve_rate)
-    _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=(-0.03, 1.03))
-    _finish(
-        right, history, title="Matched solve rate, per student", label="mean over task types", limits=(-0.03, 1.03)
-    )
+    _finish(left, history, title="Valid proposals, per teacher", label="share of proposals", limits=SHARE)
+    _finish(right, history, title="Matched solve rate, per student", label="mean over task types", limits=SHARE)
     return figure
 
 
 def plot_solve_rates(history: Sequence[RoundSummary]):
     """Solve rates of everybody: matched games by task type, and the tasks filled in from the buffer."""
     types = sorted({name for summary in history for name in summary.solve_rates})
-    filled = [(s.round + 1, s.fill_rate) for s in history if s.fill_rate is not None]
+    filled = _points(history, lambda s: s.fill_rate)
     if not types and not filled:
         return None
     figure, (left, right) = new_figure(1, 2)
     for k, name in enumerate(types):
-        points = [(s.round + 1, s.solve_rates[name]) for s in history if name in s.solve_rates]
-        _line(left, points, color=COLOURS[k % len(COLOURS)], label=name, linestyle=_style(k))
-    headline = [(s.round + 1, s.solve_rate) for s in history if s.solve_rate is not None]
-    if headline:
-        _line(left, headline, color="#000000", label="mean over types", linewidth=2.2, raw=False)
-    solved = [(s.round + 1, s.solve_rate_filled) for s in history if s.solve_rate_filled is not None]
-    for k, (points, label) in enumerate(((filled, "share of attempts"), (solved, "of them solved"))):
-        if points:
-            _line(right, points, color=COLOURS[k], label=label)
-    limits = (-0.03, 1.03)
-    _finish(left, history, title="Matched solve rate, by task type", label="share of attempts", limits=limits)
-    _finish(right, history, title="Tasks filled in from the buffer", label="share", limits=limits)
+        _line(left, _points(history, lambda s, name=name: s.solve_rates.get(name)), label=name, **line_look(k))
+    headline = _points(history, lambda s: s.solve_rate)
+    _line(left, headline, color="#000000", label="mean over types", linewidth=2.2, raw=False)
+    _line(right, filled, color=COLOURS[0], label="share of attempts")
+    _line(right, _points(history, lambda s: s.solve_rate_filled), color=COLOURS[1], label="of them solved")
+    _finish(left, history, title="Matched solve rate, by task type", label="share of attempts", limits=SHARE)
+    _finish(right, history, title="Tasks filled in from the buffer", label="share", limits=SHARE)
     return figure
 
 
@@ -109,32 +103,26 @@ def plot_weights(history: Sequence[RoundSummary]):
 
 def plot_rewards(history: Sequence[RoundSummary]):
     """Mean reward of every member."""
-    figure, axes = new_figure(1, 2)
-    for axis, role in zip(axes, ROLES):
-        _member_lines(axis, history, role, lambda member: member.reward)
-        _finish(axis, history, title=f"Reward of the {role}", label="mean reward of a row")
-    return figure
+    return _by_role(history, lambda member: member.reward, title="Reward of the", label="mean reward of a row")
+
+
+def plot_lengths(history: Sequence[RoundSummary]):
+    """Mean completion length of every member."""
+    return _by_role(
+        history, lambda member: member.length, title="Response length of the", label="tokens per completion"
+    )
 
 
 def plot_ratings(history: Sequence[RoundSummary]):
     """TrueSkill mean and one standard deviation of every member."""
     figure, axes = new_figure(1, 2, sharey=True)
     for axis, role in zip(axes, ROLES):
-        for k, (_, points) in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).items()):
+        for k, points in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).values()):
             rounds, values = zip(*points)
             low, high = [mu - sigma for mu, sigma in values], [mu + sigma for mu, sigma in values]
             axis.fill_between(rounds, low, high, color=COLOURS[k % len(COLOURS)], alpha=0.12, linewidth=0)
         _member_lines(axis, history, role, lambda member: member.mu, smooth=False)
         _finish(axis, history, title=f"Ratings of the {role}", label="TrueSkill mu, band of one sigma", smooth=False)
-    return figure
-
-
-def plot_lengths(history: Sequence[RoundSummary]):
-    """Mean completion length of every member."""
-    figure, axes = new_figure(1, 2)
-    for axis, role in zip(axes, ROLES):
-        _member_lines(axis, history, role, lambda member: member.length)
-        _finish(axis, history, title=f"Response length of the {role}", label="tokens per completion")
     return figure
 
 
@@ -145,9 +133,8 @@ def plot_complexity(history: Sequence[RoundSummary]):
         return None
     figure, axes = new_figure(-(-len(measures) // 3), min(len(measures), 3))
     for k, (axis, name) in enumerate(zip(axes, measures)):
-        points = [(s.round + 1, s.complexity[name]) for s in history if name in s.complexity]
-        _line(axis, points, color=COLOURS[k % len(COLOURS)], label=None)
-        _finish(axis, history, title=f"Proposed programs: {MEASURES[name]}", label="mean of the round", legend=False)
+        _line(axis, _points(history, lambda s, name=name: s.complexity.get(name)), **line_look(k))
+        _finish(axis, history, title=f"Proposed programs: {MEASURES[name]}", label="mean of the round")
     for axis in axes[len(measures) :]:
         axis.set_visible(False)
     return figure
@@ -155,15 +142,14 @@ def plot_complexity(history: Sequence[RoundSummary]):
 
 def plot_coverage(history: Sequence[RoundSummary]):
     """Cells of the task space filled so far, by everybody and by each teacher."""
-    points = [(s.round + 1, s.coverage["filled"]) for s in history if "filled" in s.coverage]
+    points = _points(history, lambda s: s.coverage.get("filled"))
     if not points:
         return None
     figure, (axis,) = new_figure(1, 1)
-    axis.plot(*zip(*points), color="#000000", linewidth=2, label="all")
+    _line(axis, points, color="#000000", label="all", linewidth=2, smooth=False)
     for k, name in enumerate(history[-1].teachers):
-        own = [(s.round + 1, s.coverage[f"filled/{name}"]) for s in history if f"filled/{name}" in s.coverage]
-        if own:
-            axis.plot(*zip(*own), color=COLOURS[k % len(COLOURS)], linestyle=_style(k), label=name)
+        own = _points(history, lambda s, key=f"filled/{name}": s.coverage.get(key))
+        _line(axis, own, label=name, smooth=False, **line_look(k))
     _finish(axis, history, title="Coverage of the task space", label="cells visited", smooth=False)
     return figure
 
@@ -208,6 +194,20 @@ def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
 
 
+def _by_role(history: Sequence[RoundSummary], pick: Callable[[MemberSummary], object], *, title: str, label: str):
+    """A panel for each role with a line for each member."""
+    figure, axes = new_figure(1, 2)
+    for axis, role in zip(axes, ROLES):
+        _member_lines(axis, history, role, pick)
+        _finish(axis, history, title=f"{title} {role}", label=label)
+    return figure
+
+
+def _points(history: Sequence[RoundSummary], pick: Callable[[RoundSummary], float | None]) -> list[tuple]:
+    """Points (round, value), without rounds that have no value."""
+    return [(summary.round + 1, value) for summary in history if (value := pick(summary)) is not None]
+
+
 def _series(history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSummary], object]) -> dict[str, list]:
     """Member -> points (round, value), for the members of a role, without those that have no value."""
     series: dict[str, list] = {}
@@ -222,44 +222,36 @@ def _series(history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSu
 def _member_lines(axis, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True) -> None:
     series = _series(history, role, pick)
     for k, (name, points) in enumerate(series.items()):
-        _line(axis, points, color=COLOURS[k % len(COLOURS)], label=name, linestyle=_style(k), smooth=smooth)
+        _line(axis, points, label=name, smooth=smooth, **line_look(k))
     if len(series) > 2 and smooth:
         by_round: dict[int, list[float]] = {}
-        for points in series.values():
-            for number, value in points:
-                by_round.setdefault(number, []).append(value)
+        for number, value in (point for points in series.values() for point in points):
+            by_round.setdefault(number, []).append(value)
         everybody = [(number, mean(values)) for number, values in sorted(by_round.items())]
         _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, raw=False)
 
 
-def _line(axis, points, *, color, label, linestyle="-", linewidth=1.4, smooth=True, raw=True) -> None:
+def _line(axis, points, *, color, label=None, linestyle="-", linewidth=1.4, smooth=True, raw=True) -> None:
+    """Draws points, if there are any; `smooth` replaces many by their running mean, `raw` shows them behind it."""
+    if not points:
+        return
     rounds, values = zip(*points)
     if smooth and len(values) > 3 * WINDOW:
         if raw:
             axis.plot(rounds, values, color=color, alpha=0.18, linewidth=0.8)
         values = running_mean(values)
-    marker = "o" if len(values) <= 12 else None
-    axis.plot(
-        rounds, values, color=color, label=label, linestyle=linestyle, linewidth=linewidth, marker=marker, markersize=3
-    )
+    look = {"color": color, "linestyle": linestyle, "linewidth": linewidth, "markersize": 3}
+    axis.plot(rounds, values, label=label, marker="o" if len(values) <= 12 else None, **look)
 
 
-def _finish(axis, history, *, title: str, label: str, limits=None, legend=True, smooth=True) -> None:
+def _finish(axis, history, *, title: str, label: str, limits=None, smooth=True) -> None:
     from matplotlib.ticker import MaxNLocator
 
     marks = [summary.round + 1 for summary in history if summary.events]
     if marks:
-        axis.plot(
-            marks,
-            [0.0] * len(marks),
-            marker="^",
-            color="#555555",
-            linestyle="none",
-            markersize=5,
-            clip_on=False,
-            transform=axis.get_xaxis_transform(),
-            label="replacement",
-        )
+        look = {"marker": "^", "color": "#555555", "linestyle": "none", "markersize": 5, "clip_on": False}
+        place = axis.get_xaxis_transform()
+        axis.plot(marks, [0.0] * len(marks), transform=place, label="replacement", **look)
     if limits:
         axis.set_ylim(*limits)
     axis.set_title(title, fontsize=10)
@@ -269,9 +261,5 @@ def _finish(axis, history, *, title: str, label: str, limits=None, legend=True, 
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-    if legend and axis.get_legend_handles_labels()[0]:
+    if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=7, ncols=2, framealpha=0.7)
-
-
-def _style(k: int) -> str:
-    return STYLES[k // len(COLOURS) % len(STYLES)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .drawing import COLOURS, STYLES, need_matplotlib, save_figure
+from .drawing import line_look, need_matplotlib, new_figure, save_figure
 
 
 def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
@@ -25,16 +25,12 @@ def save_retention_plot(curves: Sequence[Any], path: str | os.PathLike) -> str:
     if not curves:
         raise ValueError("there are no curves to plot")
     need_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = new_figure(1, 1, size=(9, 4.5))
     axes.axhline(0, color="black", linewidth=0.8)
     for i, name in enumerate(dict.fromkeys(curve.operator for curve in curves)):
         own = [curve for curve in curves if curve.operator == name]
         difference = 100 * np.mean([curve.difference for curve in own], axis=0)
-        style = {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[i // len(COLOURS) % len(STYLES)]}
-        axes.plot(own[0].rounds, difference, label=name, **style)
+        axes.plot(own[0].rounds, difference, label=name, **line_look(i))
     error = 100 * np.mean([curve.standard_error for curve in curves], axis=0)
     axes.fill_between(curves[0].rounds, -error, error, color="black", alpha=0.08, label="one standard error")
     axes.set_xlabel("training rounds since birth")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
-from .tables import compute_totals, percent
+from .tables import compute_totals, percent, strongest
 
 
 def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> str:
@@ -25,39 +25,23 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
-        best = strongest(last, role)
-        if best is not None:
-            member = next(member for member in last.members if member.name == best)
-            lines.append(f"{title}: {best} ({_quality(member)})")
-    lines += ["Learned from:", *_learned_from(history)]
+        if (best := strongest(last, role)) is not None:
+            lines.append(f"{title}: {best.name} ({_quality(best)})")
+    totals = compute_totals(history)
+    width = max(map(len, totals))
+    lines.append("Learned from:")
+    for name, (rows, prompt, tokens, updates, _) in totals.items():
+        counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {updates} updates"
+        lines.append(f"  {name:<{width}}  {counts}")
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
-    lines += [
-        "Next:",
-        f"  populora report {folder}      plots and tables of this run",
-    ]
+    lines += ["Next:", f"  populora report {folder}      plots and tables of this run"]
     if last.teachers:
         lines += [
             f"  populora play {folder}        one task proposed, verified and solved, to read",
             f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
         ]
     return "\n".join(lines)
-
-
-def _learned_from(history: Sequence[RoundSummary]) -> list[str]:
-    totals = compute_totals(history)
-    width = max(map(len, totals))
-    return [
-        f"  {name:<{width}}  {rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {updates} updates"
-        for name, (rows, prompt, tokens, updates, _) in totals.items()
-    ]
-
-
-def strongest(summary: RoundSummary, role: str) -> str | None:
-    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if it is empty."""
-    own = [member for member in summary.members if member.role == role]
-    doubt = 3 if summary.teachers else 0
-    return max(own, key=lambda member: member.mu - doubt * member.sigma).name if own else None
 
 
 def _quality(member: MemberSummary) -> str:

@@ -25,26 +25,15 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     A teacher is `solved` where the students solve its tasks. `fill-ins (solved)` are a student's attempts at tasks
     from the buffer, as a share of its rows, and the share of them that it solved.
     """
-    table = _table(plain)
-    table.add_column("member")
-    for heading in (
-        "version",
-        "reward",
-        "valid",
-        "solved",
-        "fill-ins (solved)",
-        "rating (sigma)",
-        "tokens/row",
-        "rows",
-    ):
-        table.add_column(heading, justify="right")
-    best = {role: _best(summary.members, role) for role in ("teacher", "student")}
+    headings = ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows")
+    table = _table("member", *headings, plain=plain)
+    best = [strongest(summary, role) for role in ("teacher", "student")]
     previous = None
     for member in summary.members:
         if previous not in (None, member.role):
             table.add_section()
         previous = member.role
-        style = "bold" if member.name == best.get(member.role) else ""
+        style = "bold" if member in best else ""
         table.add_row(
             Text(member.name, style=style),
             str(member.version),
@@ -64,10 +53,8 @@ def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Ta
 
     An adapter is a slot: the rows of all members that lived in it are added up.
     """
-    table = _table(plain)
-    table.add_column("learned per adapter")
-    for heading in ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from"):
-        table.add_column(heading, justify="right")
+    headings = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
+    table = _table("learned per adapter", *headings, plain=plain)
     totals = compute_totals(history)
     for name, counts in totals.items():
         table.add_row(name, *(f"{count:,}" for count in counts))
@@ -87,16 +74,20 @@ def compute_totals(history: Sequence[RoundSummary]) -> dict[str, tuple[int, ...]
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Matched solve rate of each student (column) on each teacher's tasks (row) when they last met, and attempts."""
-    table = _table(plain)
-    table.add_column("solve rate (attempts)")
-    for student in summary.students:
-        table.add_column(student, justify="right")
+    table = _table("solve rate (attempts)", *summary.students, plain=plain)
     for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts):
         cells = [
             Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
         ]
         table.add_row(teacher, *cells)
     return table
+
+
+def strongest(summary: RoundSummary, role: str) -> MemberSummary | None:
+    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if it is empty."""
+    doubt = 3 if summary.teachers else 0
+    own = (member for member in summary.members if member.role == role)
+    return max(own, key=lambda member: member.mu - doubt * member.sigma, default=None)
 
 
 def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool = True) -> str:
@@ -155,13 +146,13 @@ def shade(rate: float | None) -> str:
     return "bold" if 0.25 <= rate <= 0.75 else ("dim" if rate in (0.0, 1.0) else "")
 
 
-def _best(members: tuple[MemberSummary, ...], role: str) -> str | None:
-    own = [member for member in members if member.role == role]
-    return max(own, key=lambda member: member.mu - 3 * member.sigma).name if len(own) > 1 else None
-
-
-def _table(plain: bool) -> Table:
-    return Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "dim")
+def _table(first: str, *others: str, plain: bool) -> Table:
+    """An empty table with these columns, of which the first is to the left."""
+    table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "dim")
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def print_table(table: Table, width: int = 119) -> None:

@@ -43,11 +43,11 @@ class RoundSettings:
             raise ValueError(f"guest_probability lies in [0, 1], got {self.guest_probability}.")
         for name in ("solvable_attempts", "solvable_rounds"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
         if self.solvable_rounds and self.rewards.teacher != "solvable":
             raise ValueError(
-                f"solvable_rounds={self.solvable_rounds} delays rewards that teacher_reward={self.rewards.teacher!r} "
-                "knows at once. Set teacher_reward='solvable', or solvable_rounds to 0."
+                f"solvable_rounds={self.solvable_rounds} with teacher_reward={self.rewards.teacher!r}: only "
+                "'solvable' waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
             )
 
     @property

@@ -73,11 +73,7 @@ class RoundCallback(TrainerCallback):
             for alarm in alarms:
                 logger.warning(alarm)
         self._report(
-            replace(
-                summary,
-                events=tuple(event.to_json() for event in events),
-                alarms=(*summary.alarms, *alarms),
-            )
+            replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
         )
 
     def _weighed(self, summary: RoundSummary) -> RoundSummary:
@@ -102,7 +98,7 @@ class RoundCallback(TrainerCallback):
             return [], ()
         if step >= trainer.state.max_steps:  # a child that nobody trains would be saved and judged as a member
             return [], ()
-        unrated = [name for name in trainer.population if math.isnan(trainer.source.fitness(name))]
+        unrated = [name for name in trainer.population if math.isnan(trainer.ratings.fitness(name))]
         if unrated:
             return [], (f"nobody was replaced: no reward function has scored {', '.join(unrated)} yet",)
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))

@@ -13,6 +13,7 @@ from ..self_play.rewards import TEACHER_REWARDS
 if TYPE_CHECKING:
     from .config import PopulationSelfPlayConfig
 
+MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 CHOICES = {
     "prompt_style": ("full", "compact"),
     "prompt_template": ("chat", "base"),
@@ -21,23 +22,10 @@ CHOICES = {
     "pairing": (*PAIRINGS, "fixed"),
     "member_prompts": ("shared", "split"),
 }
-AT_LEAST_1 = (
-    "lora_r",
-    "lora_alpha",
-    "num_iterations",
-    "per_device_train_batch_size",
-    "buffer_capacity",
-    "generation_rows",
-)
-NOT_NEGATIVE = (
-    "num_references",
-    "seed_tasks",
-    "evolution_interval",
-    "max_unsolved_tries",
-    "solvable_attempts",
-    "solvable_rounds",
-    "weight_metrics_interval",
-)
+SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
+SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
+COUNTS = ("num_references", "seed_tasks", "evolution_interval", "max_unsolved_tries", "weight_metrics_interval")
+LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
 
 
 def target_modules(modules: list[str] | str) -> list[str] | str:
@@ -68,17 +56,13 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
 def check_population(args: PopulationSelfPlayConfig) -> None:
     """Refuse numbers that make no population, no round or no run."""
     _check_members(args)
-    _check_rows(args)
     _check_ranges(args)
+    _check_rows(args)
     if args.evolution is not None:
         args.evolution.check_sizes(args.num_teachers, args.num_students)
     _check_hall_of_fame(args)
     _check_lengths(args)
-    if args.solvable_rounds and args.teacher_reward != "solvable":
-        raise ValueError(
-            f"solvable_rounds={args.solvable_rounds} with teacher_reward={args.teacher_reward!r}: only 'solvable' "
-            "waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
-        )
+    _ = args.round_settings  # which has checks of its own
 
 
 def _check_members(args: PopulationSelfPlayConfig) -> None:
@@ -101,8 +85,6 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
 
 def _check_rows(args: PopulationSelfPlayConfig) -> None:
     T, S, P, G = args.num_teachers, args.num_students, args.prompts_per_teacher, args.num_generations
-    if P < 1:
-        raise ValueError(f"prompts_per_teacher={P} must be at least 1.")
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
     if T:
@@ -118,12 +100,10 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
 
 
 def _check_ranges(args: PopulationSelfPlayConfig) -> None:
-    for name in AT_LEAST_1:
-        if getattr(args, name) < 1:
-            raise ValueError(f"{name}={getattr(args, name)} must be at least 1.")
-    for name in NOT_NEGATIVE:
-        if getattr(args, name) < 0:
-            raise ValueError(f"{name}={getattr(args, name)} must not be negative.")
+    for name, least in LEAST.items():
+        value = getattr(args, name)
+        if value is not None and value < least:
+            raise ValueError(f"{name}={value} must {f'be at least {least}' if least else 'not be negative'}.")
     whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
     if not whole and (args.num_teachers or args.max_steps != -1):
         raise ValueError(
@@ -142,8 +122,6 @@ def _check_hall_of_fame(args: PopulationSelfPlayConfig) -> None:
     probability = args.hall_of_fame_probability
     if not 0.0 <= probability <= 1.0:
         raise ValueError(f"hall_of_fame_probability={probability} must lie in [0, 1]; 0 keeps no champions.")
-    if args.hall_of_fame_size < 2:
-        raise ValueError(f"hall_of_fame_size={args.hall_of_fame_size} must be at least 2.")
     if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
         raise ValueError(
             f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
@@ -157,11 +135,26 @@ def _check_lengths(args: PopulationSelfPlayConfig) -> None:
             f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must lie in "
             "(0, 1] and leave at least one token for an answer."
         )
-    prompt, engine = args.max_prompt_tokens, args.vllm_max_model_length if args.use_vllm else None
-    if prompt is not None and prompt < 1:
-        raise ValueError(f"max_prompt_tokens={prompt} must be at least 1, or unset.")
-    if prompt is not None and engine is not None and prompt + args.max_completion_length > engine:
+    if args.use_vllm and args.max_prompt_tokens is not None:
+        prompt_limit(args, args.vllm_max_model_length)
+
+
+def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
+    """Tokens that a prompt may have: what an engine's length leaves, 4,096 at most by default.
+
+    Args:
+        args ([`PopulationSelfPlayConfig`]): Settings.
+        length (`int` or `None`): Tokens of prompt and completion together that the engine takes; `None` for any.
+
+    Raises:
+        ValueError: If prompt and completion together exceed it.
+    """
+    room = math.inf if length is None else length - args.max_completion_length
+    prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
+    if not 1 <= prompt <= room:
         raise ValueError(
-            f"max_prompt_tokens={prompt} and max_completion_length={args.max_completion_length} together exceed "
-            f"vllm_max_model_length={engine}. Set max_prompt_tokens to {engine - args.max_completion_length} or less."
+            f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
+            f"not fit into the engine's {length} tokens. Set max_prompt_tokens to {room} or less, lower "
+            "max_completion_length, or raise vllm_max_model_length."
         )
+    return prompt

@@ -10,15 +10,17 @@ from trl import GRPOConfig
 
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
+from ..self_play import RoundSettings
 from ..self_play.rewards import RewardSettings
+from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
 from .checks import check_choices, check_population, target_modules
-from .conform import conform
 from .nested import complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
 
 
+@documented
 @dataclass
 class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     r"""
@@ -179,106 +181,54 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     > - `save_steps`: Defaults to `20` instead of `500`.
     """
 
-    learning_rate: float = field(default=1e-5, metadata={"help": "Peak learning rate of every member."})
-    lr_scheduler_type: SchedulerType | str = field(
-        default="constant", metadata={"help": "Schedule of the learning rate, the same for every member."}
-    )
-    max_steps: int = field(default=200, metadata={"help": "Number of optimizer steps; rounds times num_iterations."})
-    logging_steps: float = field(default=1, metadata={"help": "Log every so many steps."})
-    save_steps: float = field(default=20, metadata={"help": "Save every so many steps."})
-    num_teachers: int = field(default=4, metadata={"help": "Number of teachers, T."})
-    num_students: int = field(default=4, metadata={"help": "Number of students, S."})
-    shared_member: bool = field(
-        default=False, metadata={"help": "One adapter plays both roles (single-agent baseline)."}
-    )
-    shared_init: bool = field(default=False, metadata={"help": "All founders start from one LoRA A."})
-    lora_r: int = field(default=16, metadata={"help": "LoRA rank of every member."})
-    lora_alpha: int = field(default=32, metadata={"help": "LoRA alpha of every member."})
+    learning_rate: float = 1e-5
+    lr_scheduler_type: SchedulerType | str = "constant"
+    max_steps: int = 200
+    logging_steps: float = 1
+    save_steps: float = 20
+    num_teachers: int = 4
+    num_students: int = 4
+    shared_member: bool = False
+    shared_init: bool = False
+    lora_r: int = 16
+    lora_alpha: int = 32
     # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
-    lora_target_modules: list[str] | str = field(
-        default_factory=lambda: "all-linear", metadata={"help": "Modules to adapt: 'all-linear' or a list of names."}
-    )
-    teacher_learning_rate: float | None = field(
-        default=None, metadata={"help": "Learning rate of the teachers; learning_rate if unset."}
-    )
-    student_learning_rate: float | None = field(
-        default=None, metadata={"help": "Learning rate of the students; learning_rate if unset."}
-    )
-    shard_base: bool = field(
-        default=False, metadata={"help": "Divide the frozen base among the processes of each machine (FSDP2)."}
-    )
-    prompts_per_teacher: int = field(default=1, metadata={"help": "Proposal prompts per teacher and round, P."})
-    task_types: list[str] = field(
-        default_factory=lambda: list(DEFAULT_TYPES), metadata={"help": "Task types in play: ids, or module:Class."}
-    )
-    task_kwargs: dict | str | None = field(
-        default=None, metadata={"help": "Task type -> its settings, the fields of its class."}
-    )
-    prompt_style: str = field(default="full", metadata={"help": "'full' or 'compact' prompts."})
-    prompt_template: str = field(default="chat", metadata={"help": "'chat' template of the tokenizer, or 'base'."})
-    num_references: int = field(default=6, metadata={"help": "Reference tasks shown to a proposer, K."})
-    seed_tasks: int = field(default=256, metadata={"help": "Seed tasks per type; 0 starts from one identity task."})
-    seed_families: list[str] | None = field(
-        default=None, metadata={"help": "Families of the seed generator to draw from; all if unset."}
-    )
-    balance_rows: bool = field(
-        default=False, metadata={"help": "Each student learns from as many rows as a teacher, drawn at random."}
-    )
-    max_unsolved_tries: int = field(
-        default=32, metadata={"help": "Attempts after which a never-solved task leaves play; 0 keeps all."}
-    )
-    max_prompt_tokens: int | None = field(
-        default=None, metadata={"help": "Tokens of a prompt; 4096 if unset, or what vLLM's model length leaves."}
-    )
-    answer_share: float = field(
-        default=0.5, metadata={"help": "Share of max_completion_length that a right answer may take."}
-    )
-    generation_rows: int = field(default=64, metadata={"help": "Rows decoded at once; bounds the KV cache."})
-    buffer_capacity: int = field(default=16384, metadata={"help": "Tasks kept per type; the newest stay."})
-    member_prompts: str = field(
-        default="shared", metadata={"help": "Of a dataset: 'shared' prompts for all members, or 'split' among them."}
-    )
-    teacher_reward: str = field(
-        default="adversarial", metadata={"help": "'adversarial', 'learnability', 'frontier' or 'solvable'."}
-    )
-    solvable_attempts: int = field(
-        default=4, metadata={"help": "Extra attempts at each unsolved task, with teacher_reward='solvable'."}
-    )
-    solvable_rounds: int = field(
-        default=0, metadata={"help": "Rounds that an unsolved task may be solved in; teachers learn so much later."}
-    )
-    reward_kwargs: dict | str | None = field(
-        default=None, metadata={"help": "Rewards that differ: solved, wrong, malformed, invalid."}
-    )
-    advantage: str = field(default="group", metadata={"help": "'group' (GRPO) or 'role_task' (AZR's TRR++)."})
-    pairing: str = field(default="variance", metadata={"help": "'variance', 'hard', 'uniform' or 'fixed'."})
-    pairing_floor: float = field(default=0.1, metadata={"help": "Share of uniform weight in the pairing."})
-    evolution_interval: int = field(default=20, metadata={"help": "Rounds between replacement steps; 0 = off."})
-    evolution_kwargs: dict | str | None = field(
-        default=None, metadata={"help": "Fields of EvolutionSettings that differ from their defaults."}
-    )
-    hall_of_fame_probability: float = field(
-        default=0.0, metadata={"help": "Probability that a pairing meets past champions; 0 = off."}
-    )
-    hall_of_fame_size: int = field(default=8, metadata={"help": "Past champions kept per role."})
-    weight_metrics_interval: int = field(
-        default=10, metadata={"help": "Rounds between measurements of the members' weights; 0 = never."}
-    )
-    overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Discard the record of an earlier run in output_dir."}
-    )
-    resize_on_resume: bool = field(
-        default=False, metadata={"help": "Resume also from a checkpoint of another number of members."}
-    )
-    vllm_max_loras: int | None = field(
-        default=None, metadata={"help": "Distinct adapters in one batch of the vLLM engine; all if unset."}
-    )
-    vllm_adapter_dir: str | None = field(
-        default=None, metadata={"help": "Folder through which adapters reach vLLM; memory of this machine if unset."}
-    )
-    executor_kwargs: dict | str | None = field(
-        default=None, metadata={"help": "Fields of ExecutorSettings that differ from their defaults."}
-    )
+    lora_target_modules: list[str] | str = field(default_factory=lambda: "all-linear")
+    teacher_learning_rate: float | None = None
+    student_learning_rate: float | None = None
+    shard_base: bool = False
+    prompts_per_teacher: int = 1
+    task_types: list[str] = field(default_factory=lambda: list(DEFAULT_TYPES))
+    task_kwargs: dict | str | None = None
+    prompt_style: str = "full"
+    prompt_template: str = "chat"
+    num_references: int = 6
+    seed_tasks: int = 256
+    seed_families: list[str] | None = None
+    buffer_capacity: int = 16384
+    balance_rows: bool = False
+    max_unsolved_tries: int = 32
+    max_prompt_tokens: int | None = None
+    answer_share: float = 0.5
+    generation_rows: int = 64
+    member_prompts: str = "shared"
+    teacher_reward: str = "adversarial"
+    solvable_attempts: int = 4
+    solvable_rounds: int = 0
+    reward_kwargs: dict | str | None = None
+    advantage: str = "group"
+    pairing: str = "variance"
+    pairing_floor: float = 0.1
+    evolution_interval: int = 20
+    evolution_kwargs: dict | str | None = None
+    hall_of_fame_probability: float = 0.0
+    hall_of_fame_size: int = 8
+    weight_metrics_interval: int = 10
+    overwrite_output_dir: bool = False
+    resize_on_resume: bool = False
+    vllm_max_loras: int | None = None
+    vllm_adapter_dir: str | None = None
+    executor_kwargs: dict | str | None = None
 
     def __post_init__(self):
         inherited = {f.name for f in fields(GRPOConfig)}
@@ -330,6 +280,12 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     def rewards(self) -> RewardSettings:
         """What outcomes are worth."""
         return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
+
+    @property
+    def round_settings(self) -> RoundSettings:
+        """Shape of a round of self-play: settings of the same names, and how often guests play."""
+        shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
+        return RoundSettings(guest_probability=self.hall_of_fame_probability, **shared)
 
     def settings(self) -> dict:
         """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""

@@ -64,53 +64,51 @@ def make_population(
     peft_config: PeftConfig | None,
     quantization_config: Any,
 ) -> Population:
-    """The base model and its members; the base is divided among processes if `args.shard_base` says so."""
-    if args.shard_base:
-        return load_sharded(lambda: make_whole_population(model, args, peft_config, quantization_config), args.device)
-    return make_whole_population(model, args, peft_config, quantization_config)
+    """The base model and its members; the base is divided among processes if `args.shard_base` says so.
 
-
-def make_whole_population(
-    model: str | PreTrainedModel,
-    args: PopulationSelfPlayConfig,
-    peft_config: PeftConfig | None,
-    quantization_config: Any,
-) -> Population:
+    Raises:
+        ValueError: If members would not start where a penalty pulls them, or the base cannot be made as asked.
+    """
     init = True if peft_config is None else getattr(peft_config, "init_lora_weights", True)
     if args.beta and init not in (True, "gaussian"):
         raise ValueError(
             f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
             "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
         )
-    set_seed(args.seed)
-    if isinstance(model, str):
-        init_kwargs = dict(args.model_init_kwargs or {})
-        init_kwargs.setdefault("trust_remote_code", args.trust_remote_code)
-        if quantization_config is not None:
-            init_kwargs["quantization_config"] = quantization_config
-        if args.distributed_state.distributed_type == "MULTI_GPU":
-            init_kwargs["device_map"] = None
-        model = create_model_from_path(model, **init_kwargs)
-    elif quantization_config is not None:
+    if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
-    if peft_config is None:
-        peft_config = LoraConfig(
+
+    def load() -> Population:
+        set_seed(args.seed)
+        base = _load_base(model, args, quantization_config) if isinstance(model, str) else model
+        template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
-    population = Population(
-        model,
-        peft_config,
-        num_teachers=args.num_teachers,
-        num_students=args.num_students,
-        shared_member=args.shared_member,
-        learning_rate=args.player_learning_rates,
-        seed=args.seed,
-        shared_init=args.shared_init,
-        num_guests=2 if args.hall_of_fame_probability else 0,
-    )
+        return Population(
+            base,
+            template,
+            num_teachers=args.num_teachers,
+            num_students=args.num_students,
+            shared_member=args.shared_member,
+            learning_rate=args.player_learning_rates,
+            seed=args.seed,
+            shared_init=args.shared_init,
+            num_guests=2 if args.hall_of_fame_probability else 0,
+        )
+
+    population = load_sharded(load, args.device) if args.shard_base else load()
     if args.evolution_kwargs["mutate_temperature"]:
         population.routing.check_head()
     return population
+
+
+def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
+    init_kwargs = {"trust_remote_code": args.trust_remote_code} | dict(args.model_init_kwargs or {})
+    if quantization_config is not None:
+        init_kwargs["quantization_config"] = quantization_config
+    if args.distributed_state.distributed_type == "MULTI_GPU":
+        init_kwargs["device_map"] = None
+    return create_model_from_path(name, **init_kwargs)
 
 
 def make_rewards_and_datasets(

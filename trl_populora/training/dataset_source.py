@@ -4,12 +4,12 @@ There are no teachers, no executor and no games: members are compared by the rew
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
-import torch
 from datasets import Dataset, IterableDataset, concatenate_datasets
 from torch.utils.data import Sampler as OrderSampler
+from trl.trainer.utils import RepeatSampler
 
 from ..population.member import member_names
 from .config import PopulationSelfPlayConfig
@@ -24,11 +24,6 @@ class DatasetSource(RowSource):
     """
 
     def make_reward_functions(self, args: PopulationSelfPlayConfig, functions: list, classes: list | None):
-        """Those that the user gave.
-
-        Raises:
-            ValueError: If there is none.
-        """
         if not functions:
             raise ValueError(
                 "reward_funcs is empty: without teachers (num_teachers=0) nothing would tell good from bad."
@@ -66,10 +61,10 @@ class DatasetSource(RowSource):
         """TRL's order of prompts, but a function of (seed, epoch)."""
         args, prompts = self.args, self.args.prompts_per_batch
         return PromptSampler(
-            len(dataset),
-            prompts=prompts,
-            repeats=args.generation_batch_size // prompts,
-            batches=args.num_iterations * args.steps_per_generation,
+            dataset,
+            batch_size=prompts,
+            mini_repeat_count=args.generation_batch_size // prompts,
+            repeat_count=args.num_iterations * args.steps_per_generation,
             shuffle=args.shuffle_dataset,
             seed=args.seed,
             epoch=lambda: step() // (len(dataset) // prompts * args.num_iterations),
@@ -97,43 +92,20 @@ def _check_dataset(name: str, dataset: Dataset | None) -> None:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
 
 
-class PromptSampler(OrderSampler[int]):
+class PromptSampler(RepeatSampler):
     """TRL's order of prompts, but a function of (seed, epoch): a resumed run sees what it would have seen.
 
     Args:
-        num_prompts (`int`): Rows of the dataset.
-        prompts (`int`): Different prompts in a generation batch; an incomplete batch at an epoch's end is left out.
-        repeats (`int`): Times that a prompt stands in the batch, side by side.
-        batches (`int`): Times that a batch is handed over: `steps_per_generation * num_iterations`.
-        shuffle (`bool`): Whether each epoch has an order of its own.
-        seed (`int`): Seed of the order.
+        dataset (`Dataset`): Prompts.
         epoch (`Callable[[], int]`): The epoch that begins.
+        settings: Other arguments of `trl.trainer.utils.RepeatSampler`.
     """
 
-    def __init__(
-        self,
-        num_prompts: int,
-        *,
-        prompts: int,
-        repeats: int,
-        batches: int,
-        shuffle: bool,
-        seed: int,
-        epoch: Callable[[], int],
-    ):
-        self.num_prompts, self.prompts, self.repeats, self.batches = num_prompts, prompts, repeats, batches
-        self.shuffle, self.seed, self.epoch = shuffle, seed, epoch
+    def __init__(self, dataset: Sized, *, epoch: Callable[[], int], **settings: Any):
+        super().__init__(dataset, **settings)
+        self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        order = list(range(self.num_prompts))
         if self.shuffle:
-            generator = torch.Generator().manual_seed(zlib.crc32(f"{self.seed}:{self.epoch()}".encode()))
-            order = torch.randperm(self.num_prompts, generator=generator).tolist()
-        for start in range(0, self.num_prompts - self.prompts + 1, self.prompts):
-            for _ in range(self.batches):
-                for index in order[start : start + self.prompts]:
-                    for _ in range(self.repeats):
-                        yield index
-
-    def __len__(self) -> int:
-        return self.num_prompts // self.prompts * self.prompts * self.repeats * self.batches
+            self.generator.manual_seed(zlib.crc32(f"{self.seed}:{self.epoch()}".encode()))
+        yield from super().__iter__()

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
+from ..settings import check_keys, from_mapping, to_mapping
 from ..tasks import known_task_types, task_type_class
-from .conform import check_keys, from_mapping, to_mapping
 
 
 class Nested(NamedTuple):

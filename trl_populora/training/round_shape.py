@@ -55,65 +55,57 @@ class RoundShape:
 
 
 def derive_batch(args: PopulationSelfPlayConfig) -> None:
-    """Derive `gradient_accumulation_steps` so that an optimizer step covers a round, or a batch of the dataset."""
-    derive = _derive_self_play if args.num_teachers else _derive_dataset
-    derive(args, int(os.environ.get("WORLD_SIZE", 1)))
+    """Derive `gradient_accumulation_steps` so that an optimizer step covers a round, or a batch of the dataset.
 
-
-def _derive_self_play(args: PopulationSelfPlayConfig, world_size: int) -> None:
-    rows, per_pass = args.rows_per_round, args.per_device_train_batch_size * world_size
-    if rows % per_pass:
-        fitting = [b for b in range(1, rows // world_size + 1) if rows % (b * world_size) == 0]
-        if not fitting:
-            raise ValueError(
-                f"{rows} rows a round cannot be split among {world_size} processes. Choose prompts_per_teacher or "
-                "num_generations so that the rows are a multiple of the processes."
-            )
-        best = min(fitting, key=lambda b: abs(b - args.per_device_train_batch_size))
-        each = args.rows_per_member
-        raise ValueError(
-            f"{rows} rows a round (num_teachers={args.num_teachers} x {each['teacher']} and num_students="
-            f"{args.num_students} x {each['student']}) do not divide into passes of per_device_train_batch_size="
-            f"{args.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to "
-            f"{best}."
-        )
-    derived = rows // per_pass
+    Raises:
+        ValueError: If no number of passes does, or a setting says otherwise.
+    """
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    derive = _passes_of_round if args.num_teachers else _passes_of_dataset
+    passes = derive(args, world_size)
+    rows = passes * args.per_device_train_batch_size * world_size
+    why = f"the {rows} rows of a round" if args.num_teachers else "one optimizer step for each generation batch"
     given = {
-        "gradient_accumulation_steps": (args.gradient_accumulation_steps, (1, derived)),
-        "steps_per_generation": (args.steps_per_generation, (None, derived)),
+        "gradient_accumulation_steps": (args.gradient_accumulation_steps, (1, passes)),
+        "steps_per_generation": (args.steps_per_generation, (None, passes)),
         "generation_batch_size": (args.generation_batch_size, (None, rows)),
     }
     for name, (value, allowed) in given.items():
         if value not in allowed:
-            raise ValueError(
-                f"{name}={value} contradicts the {rows} rows of a round; leave it out (it becomes {allowed[1]})."
-            )
-    args.gradient_accumulation_steps = derived
+            raise ValueError(f"{name}={value} contradicts {why}; leave it out (it becomes {allowed[1]}).")
+    args.gradient_accumulation_steps = passes
     args.steps_per_generation = args.generation_batch_size = None
 
 
-def _derive_dataset(args: PopulationSelfPlayConfig, world_size: int) -> None:
+def _passes_of_round(args: PopulationSelfPlayConfig, world_size: int) -> int:
+    rows, per_pass = args.rows_per_round, args.per_device_train_batch_size * world_size
+    if rows % per_pass == 0:
+        return rows // per_pass
+    if rows % world_size:
+        raise ValueError(
+            f"{rows} rows a round cannot be split among {world_size} processes. Choose prompts_per_teacher or "
+            "num_generations so that the rows are a multiple of the processes."
+        )
+    share, each = rows // world_size, args.rows_per_member
+    fitting = [size for size in range(1, share + 1) if share % size == 0]
+    best = min(fitting, key=lambda size: abs(size - args.per_device_train_batch_size))
+    raise ValueError(
+        f"{rows} rows a round (num_teachers={args.num_teachers} x {each['teacher']} and num_students="
+        f"{args.num_students} x {each['student']}) do not divide into passes of per_device_train_batch_size="
+        f"{args.per_device_train_batch_size} on {world_size} process(es). Set per_device_train_batch_size to {best}."
+    )
+
+
+def _passes_of_dataset(args: PopulationSelfPlayConfig, world_size: int) -> int:
     """One generation batch is one optimizer step, and holds as many groups of every member."""
     unit, per_pass = args.num_generations * args.num_students, args.per_device_train_batch_size * world_size
     fitting = unit // math.gcd(unit, per_pass)
-    if args.gradient_accumulation_steps == 1:
-        args.gradient_accumulation_steps = fitting
-    if args.gradient_accumulation_steps % fitting:
+    passes = fitting if args.gradient_accumulation_steps == 1 else args.gradient_accumulation_steps
+    if passes % fitting:
         raise ValueError(
-            f"gradient_accumulation_steps={args.gradient_accumulation_steps} with per_device_train_batch_size="
+            f"gradient_accumulation_steps={passes} with per_device_train_batch_size="
             f"{args.per_device_train_batch_size} on {world_size} process(es) makes batches that do not hold equally "
             f"many groups of num_generations={args.num_generations} rows of num_students={args.num_students} members. "
             f"Set gradient_accumulation_steps to a multiple of {fitting}."
         )
-    rows = per_pass * args.gradient_accumulation_steps
-    given = {
-        "steps_per_generation": (args.steps_per_generation, (None, args.gradient_accumulation_steps)),
-        "generation_batch_size": (args.generation_batch_size, (None, rows)),
-    }
-    for name, (value, allowed) in given.items():
-        if value not in allowed:
-            raise ValueError(
-                f"{name}={value}: all rows of a generation batch belong to one optimizer step of a population. Leave "
-                f"it out (it becomes {allowed[1]})."
-            )
-    args.steps_per_generation = args.generation_batch_size = None
+    return passes

@@ -9,7 +9,7 @@ import math
 import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import RewardFunc
 
     from ..generation import Sampler
-    from ..self_play import Ratings
+    from ..self_play import Completion, Ratings
     from .trainer import PopulationSelfPlayTrainer
 
 
@@ -50,7 +50,8 @@ class RowSource(ABC):
     Attributes:
         args ([`PopulationSelfPlayConfig`]): Settings. population ([`Population`]): Members.
         sampler ([`Sampler`]): Draws completions. ranks ([`Ranks`]): Processes of the run.
-        ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
+        ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
+            cannot be compared yet.
         columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
 
     Example:
@@ -110,11 +111,11 @@ class RowSource(ABC):
         useless = [name for name, dataset in given.items() if dataset is not None]
         if useless:
             raise ValueError(
-                f"{', '.join(useless)} given to {type(self).__name__}, which makes its own rows. Leave it out."
+                f"{', '.join(useless)} given to {type(self).__name__}, which makes its own rows. Leave it out. "
+                "To train num_students adapters on your data, set num_teachers=0 and leave row_source out."
             )
-        return Dataset.from_dict(
-            {"prompt": ["made by the source"] * (args.rows_per_round // args.num_generations)}
-        ), None
+        groups = args.rows_per_round // args.num_generations
+        return Dataset.from_dict({"prompt": ["made by the source"] * groups}), None
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: "Sampler", ranks: Ranks) -> None:
         """Takes what the trainer has made. A subclass that overrides this calls it first."""
@@ -158,12 +159,7 @@ class RowSource(ABC):
         if training:
             self._ready_at = time.perf_counter()
             self._sample_seconds = self._ready_at - start
-        logprobs = [c.logprobs for c in completions]
-        return {
-            "prompt_ids": prompt_ids,
-            "completion_ids": [list(c.ids) for c in completions],
-            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
-        }
+        return self.as_rollout(prompt_ids, completions)
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
         """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that are not to count."""
@@ -212,10 +208,6 @@ class RowSource(ABC):
         """The newest round as a table with the keys of `columns`, one row per completion."""
         return []
 
-    def fitness(self, name: str) -> float:
-        """What selection goes by; NaN for a member that cannot be compared yet."""
-        return self.ratings.fitness(name)
-
     def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
         """Called before weak members are replaced."""
 
@@ -244,6 +236,16 @@ class RowSource(ABC):
         """Members of this process' rows: group `g` of the whole batch belongs to member `g mod N`."""
         start, names = self.ranks.index * rows, list(self.population)
         return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]
+
+    @staticmethod
+    def as_rollout(prompt_ids: "list[Sequence[int]]", completions: "list[Completion]") -> dict[str, list | None]:
+        """What TRL wants of a rollout function."""
+        logprobs = [completion.logprobs for completion in completions]
+        return {
+            "prompt_ids": [list(ids) for ids in prompt_ids],
+            "completion_ids": [list(completion.ids) for completion in completions],
+            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
+        }
 
     def _seeds(self, rows: int, *, step: int, training: bool) -> list[int]:
         """A 32-bit seed for each of this process' rows, from its place among all rows of the step."""

@@ -9,14 +9,15 @@ from transformers import PreTrainedTokenizerBase
 from ..generation import Sampler, SamplerFactory, TransformersSampler, vllm_sampler
 from ..population import Population
 from .config import PopulationSelfPlayConfig
+from .supported import uncorrectable
 
 
-def check_sampler(sampler: Any, args: Any) -> None:
+def check_sampler(sampler: Any, args: PopulationSelfPlayConfig) -> None:
     """Refuse what cannot become a sampler, before anything is loaded.
 
     Args:
         sampler (`type[Sampler]`, `SamplerFactory` or `None`): As it was given to the trainer.
-        args ([`PopulationSelfPlayConfig`] or other): Settings.
+        args ([`PopulationSelfPlayConfig`]): Settings.
 
     Raises:
         ValueError: Naming what is wrong with it, and what to pass instead.
@@ -24,8 +25,6 @@ def check_sampler(sampler: Any, args: Any) -> None:
     if sampler is None:
         return
     instead = "Pass a subclass of Sampler, or a function (population, tokenizer, accelerator, args) -> Sampler."
-    if not isinstance(args, PopulationSelfPlayConfig):
-        raise ValueError("sampler needs a population: pass a PopulationSelfPlayConfig, or leave it out.")
     if args.use_vllm:
         raise ValueError(f"sampler={sampler!r} with use_vllm=true: both say who draws. Leave one of them out.")
     if isinstance(sampler, Sampler):
@@ -63,10 +62,6 @@ def make_sampler(
     made = (given.from_args if isinstance(given, type) else given)(population, tokenizer, accelerator, args)
     if not isinstance(made, Sampler):
         raise ValueError(f"sampler={given!r} made {made!r}, which is no trl_populora.Sampler.")
-    mode, corrected = args.vllm_importance_sampling_mode, made.reports_logprobs and args.loss_type == "vespo"
-    if corrected and args.vllm_importance_sampling_correction and mode not in ("token_truncate", "token_mask"):
-        raise ValueError(
-            f"loss_type='vespo' with vllm_importance_sampling_mode={mode!r} and a sampler that reports "
-            "log-probabilities: use 'token_truncate' or 'token_mask'."
-        )
+    if made.reports_logprobs and (problem := uncorrectable(args)):
+        raise ValueError(f"The sampler reports log-probabilities of its own: {problem}.")
     return made

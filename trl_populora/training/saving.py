@@ -1,21 +1,22 @@
-"""What a population's trainer writes and reads of a run: its part of a checkpoint, whole or not at all, and resuming.
+"""What a population's trainer writes of a run: adapters, state, and its part of a checkpoint, whole or not at all.
 
-The trainer's overrides of Trainer's `_save*` and `_load*` call these; how files are written is `run_files`'.
+The trainer's overrides of Trainer's `_save*` call these; how files are written is `run_files`', and reading them again
+`resuming.py`'s.
 """
 
 import os
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import TrainerState
+from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers.utils import logging
 
 from ..run_files.checkpoint import WRITE_ERRORS, write_checkpoint
-from ..run_files.files import write_file, write_files
-from ..run_files.layout import STAGING_FOLDER, TRAINER_STATE_FILE, TRAINING_ARGS_FILE
-from .resize import adopt
-from .state import fingerprint, load_state, read_state, save_state
+from ..run_files.files import write_file, write_files, write_json
+from ..run_files.layout import STAGING_FOLDER, STATE_FILE, TRAINING_ARGS_FILE
 
 
 if TYPE_CHECKING:
@@ -34,9 +35,19 @@ def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 
 
 def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
-    """Writes adapters, state of the game, tokenizer and settings into a folder."""
+    """Writes adapters, state, tokenizer and settings into a folder.
+
+    Rounds draw their random numbers from (seed, round), so no generator state has to be kept.
+    """
     trainer.population.save(folder)
-    save_state(trainer, folder)
+    state = {
+        "step": trainer.state.global_step,
+        "source": trainer.source.state_dict(),
+        "guard": trainer.guard.state_dict(),
+        "lineage": [event.to_json() for event in trainer.lineage],
+    }
+    write_json(os.path.join(folder, STATE_FILE), state, indent=None)
+    trainer.source.save(folder)
     write_files(folder, trainer.processing_class.save_pretrained)
     write_file(os.path.join(folder, TRAINING_ARGS_FILE), lambda aside: torch.save(trainer.args, aside))
 
@@ -83,22 +94,13 @@ def save_for_upload(trainer: "PopulationSelfPlayTrainer") -> bool:
     return True
 
 
-def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
-    """Restores population, game and record; with `resize_on_resume`, of another number of members."""
-    state = read_state(checkpoint)
-    if trainer.args.resize_on_resume:
-        adopt(trainer, checkpoint, state)
-    else:
-        trainer.population.load(checkpoint)
-        load_state(trainer, state)
-    trainer.source.load(checkpoint)
-
-
-def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
-    """Restores a checkpoint, if it is of the last step: nothing is left to train, and Trainer would go one step on."""
-    state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
-    if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
-        return False
-    load_run(trainer, checkpoint)
-    trainer.state = state
-    return True
+def fingerprint(base_model: nn.Module) -> str:
+    """Checksum of a base model's shapes and of the first values of each frozen tensor."""
+    total = 0
+    for name, parameter in base_model.named_parameters():
+        if "lora_" not in name:
+            whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+            head = whole.detach().reshape(-1)[:256].to("cpu", copy=True).contiguous()
+            values = head.float().numpy().tobytes()
+            total = zlib.crc32(f"{name}:{tuple(parameter.shape)}".encode() + values, total)
+    return f"{total:08x}"

@@ -1,6 +1,5 @@
 """`SelfPlaySource`: rows that the members make for each other, round by round."""
 
-import math
 import os
 import random
 import time
@@ -18,17 +17,15 @@ from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
 from ..run_files.layout import HALL_FOLDER
-from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, RoundSettings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
+from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
 from .row_source import RowSource
 from .scored_rows import ScoredRows
-
-
-MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no setting says otherwise
 
 
 def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
@@ -59,17 +56,6 @@ class SelfPlaySource(RowSource):
         """The round's own reward first, then those that the user gave."""
         return [self_play_reward, *functions], None if classes is None else [None, *classes]
 
-    def make_datasets(self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any):
-        """A placeholder of one round; see [`RowSource.make_datasets`]."""
-        given = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
-        useless = [name for name, dataset in given.items() if dataset is not None]
-        if useless:
-            raise ValueError(
-                f"{', '.join(useless)} given to a population of num_teachers={args.num_teachers}, which writes its "
-                "own tasks. Set num_teachers=0 to train num_students adapters on your data, or leave the dataset out."
-            )
-        return super().make_datasets(args, None, None)
-
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
         super().setup(args, population, sampler, ranks)
         self.evenly = args.shard_base  # every forward is then a collective
@@ -90,19 +76,7 @@ class SelfPlaySource(RowSource):
             run_many=self._run_many,
             buffer=self.buffer,
             ratings=self.ratings,
-            settings=RoundSettings(
-                prompts_per_teacher=args.prompts_per_teacher,
-                num_generations=args.num_generations,
-                num_references=args.num_references,
-                pairing=args.pairing,
-                pairing_floor=args.pairing_floor,
-                guest_probability=args.hall_of_fame_probability,
-                balance_rows=args.balance_rows,
-                solvable_attempts=args.solvable_attempts,
-                solvable_rounds=args.solvable_rounds,
-                rewards=args.rewards,
-                seed=args.seed,
-            ),
+            settings=args.round_settings,
             lengths=lengths,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
@@ -141,14 +115,9 @@ class SelfPlaySource(RowSource):
         return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
 
     def rollout(self, prompts: list, trainer: Any) -> dict[str, list | None]:
-        """TRL's rollout function: hands over what this process' rows of the round already contain."""
+        """Hands over what this process' rows of the round already contain."""
         completions = [row.completion for row in self._local_rows]
-        logprobs = [c.logprobs for c in completions]
-        return {
-            "prompt_ids": [list(c.prompt_ids) for c in completions],
-            "completion_ids": [list(c.ids) for c in completions],
-            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
-        }
+        return self.as_rollout([completion.prompt_ids for completion in completions], completions)
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
         """No reward of any kind for a row that the executor failed to run."""
@@ -174,7 +143,6 @@ class SelfPlaySource(RowSource):
             metrics.pop(name, None)
 
     def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
-        """Sums up the newest round, members as they played; learning ends with the call."""
         summary = self.observer.observe(
             self.played.record,
             ratings=self.ratings,
@@ -186,12 +154,7 @@ class SelfPlaySource(RowSource):
         )
         return replace(summary, rewards=self.role_rewards)
 
-    def fitness(self, name: str) -> float:
-        """What selection goes by."""
-        return self.ratings.fitness(name) if name in self.population.teachers + self.population.students else 0.0
-
     def rows(self) -> list[dict[str, Any]]:
-        """The newest round as a table, one row per completion, with the keys of `columns`."""
         return list(self.played.record.rows())
 
     def before_replacement(self, *, step: int) -> None:
@@ -228,7 +191,6 @@ class SelfPlaySource(RowSource):
             self.hall.capacity = capacity
 
     def close(self) -> None:
-        """Ends the executor's processes; they start again when they are needed."""
         self.executor.close()
 
     def _invite(self, round: int) -> Guests | None:
@@ -274,18 +236,7 @@ def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: 
     return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
 
 
-def _token_limits(args: PopulationSelfPlayConfig, sampler) -> TokenLimits:
-    """Limits in the tokens of the sampler. A prompt may fill what an engine's length leaves, 4,096 at most by default.
-
-    Raises:
-        ValueError: If prompt and completion together exceed the engine's length.
-    """
-    length = sampler.max_length
-    room = math.inf if length is None else length - args.max_completion_length
-    prompt = min(MAX_PROMPT_TOKENS, room) if args.max_prompt_tokens is None else args.max_prompt_tokens
-    if prompt > room or prompt < 1:
-        raise ValueError(
-            f"max_prompt_tokens={args.max_prompt_tokens} with max_completion_length={args.max_completion_length} does "
-            f"not fit into the engine's {length} tokens. Lower one of them, or raise vllm_max_model_length."
-        )
-    return TokenLimits(sampler.count_tokens, prompt=prompt, answer=int(args.answer_share * args.max_completion_length))
+def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:
+    """Limits in the tokens of the sampler."""
+    answer = int(args.answer_share * args.max_completion_length)
+    return TokenLimits(sampler.count_tokens, prompt=prompt_limit(args, sampler.max_length), answer=answer)

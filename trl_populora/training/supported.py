@@ -14,6 +14,28 @@ if TYPE_CHECKING:
 
 TOKEN_LOSSES = ("dapo", "cispo", "vespo")
 ROW_LOSSES = ("grpo", "dr_grpo", "sapo", "luspo")
+ALLOWED = {
+    "loss_type": (TOKEN_LOSSES + ROW_LOSSES, "couples members"),
+    "scale_rewards": (("group", "none"), "mixes members"),
+    "multi_objective_aggregation": (("sum_then_normalize",), "mixes members"),
+    "entropy_coef": ((0.0,), "couples members"),
+    "use_adaptive_entropy": ((False,), "couples members"),
+    "top_entropy_quantile": ((1.0,), "couples members"),
+    "router_aux_loss_coef": ((0.0, None), "couples members"),
+    "sync_ref_model": ((False,), "cannot be: the reference is the frozen base"),
+    "use_transformers_continuous_batching": ((False,), "cannot route rows"),
+    "repetition_penalty": ((1.0,), "would be ignored, or sample off-policy"),
+    "generation_kwargs": (({}, None), "would be ignored, or sample off-policy"),
+    "cache_implementation": ((None,), "would be ignored"),
+    "fp16": ((False,), "overflows (use bf16=true)"),
+    "torch_compile": ((False,), "would recompile every batch: hooks route the rows"),
+    "auto_find_batch_size": ((False,), "cannot be: a round has a fixed number of rows"),
+    "load_best_model_at_end": ((False,), "cannot be: members have no single best"),
+    "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
+    "ignore_data_skip": ((False,), "would show a resumed run other prompts"),
+    "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
+}
+"""Setting of GRPO -> the values that a population takes, and what is wrong with others."""
 
 
 def check_supported(args: PopulationSelfPlayConfig) -> None:
@@ -22,12 +44,20 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
     Raises:
         ValueError: Naming every such setting.
     """
-    rules = chain(_objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
+    rules = chain(_values(args), _objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
     problems = [text for refused, text in rules if refused]
     if problems:
         raise ValueError(
             "Not supported with a population: " + "; ".join(problems) + ". Change or remove these settings."
         )
+
+
+def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:
+    """Why a loss cannot be corrected for the log-probabilities that a sampler reports; `None` if it can."""
+    mode = args.vllm_importance_sampling_mode
+    if args.loss_type != "vespo" or not args.vllm_importance_sampling_correction or mode.startswith("token_"):
+        return None
+    return f"loss_type='vespo' with vllm_importance_sampling_mode={mode!r} (use 'token_truncate' or 'token_mask')"
 
 
 def launched_with(engine: str) -> bool:
@@ -38,15 +68,14 @@ def launched_with(engine: str) -> bool:
 Rules = Iterator[tuple[object, str]]
 
 
+def _values(args: PopulationSelfPlayConfig) -> Rules:
+    for name, (allowed, why) in ALLOWED.items():
+        value = getattr(args, name)
+        yield value not in allowed, f"{name}={value!r} {why}"
+
+
 def _objective(args: PopulationSelfPlayConfig) -> Rules:
-    yield args.loss_type not in TOKEN_LOSSES + ROW_LOSSES, f"loss_type={args.loss_type!r} couples members"
-    yield args.scale_rewards not in ("group", "none"), f"scale_rewards={args.scale_rewards!r} mixes members"
-    yield args.multi_objective_aggregation != "sum_then_normalize", "multi_objective_aggregation mixes members"
-    yield args.entropy_coef != 0.0 or args.use_adaptive_entropy, "an entropy bonus couples members"
-    yield args.top_entropy_quantile < 1.0, f"top_entropy_quantile={args.top_entropy_quantile} couples members"
-    yield args.router_aux_loss_coef, "router_aux_loss_coef couples members"
     yield args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
-    yield args.sync_ref_model, "sync_ref_model=true: the reference is the frozen base"
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
         f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have schedules of their own, by step",
@@ -66,23 +95,11 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
         args.use_vllm and args.vllm_structured_outputs_regex,
         "vllm_structured_outputs_regex: members write programs and answers of their own form",
     )
-    yield (
-        args.use_vllm
-        and args.vllm_importance_sampling_correction
-        and args.loss_type == "vespo"
-        and args.vllm_importance_sampling_mode not in ("token_truncate", "token_mask"),
-        f"loss_type='vespo' with vllm_importance_sampling_mode={args.vllm_importance_sampling_mode!r} (use "
-        "'token_truncate' or 'token_mask')",
-    )
-    yield args.vllm_max_loras is not None and args.vllm_max_loras < 1, f"vllm_max_loras={args.vllm_max_loras} (< 1)"
+    yield args.use_vllm and uncorrectable(args), uncorrectable(args)
     yield (
         args.shard_base and args.use_vllm and args.vllm_mode == "server",
         "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",
     )
-    yield args.use_transformers_continuous_batching, "continuous batching cannot route rows"
-    yield args.repetition_penalty != 1.0, f"repetition_penalty={args.repetition_penalty}"
-    yield args.generation_kwargs, f"generation_kwargs={args.generation_kwargs}"
-    yield args.cache_implementation, f"cache_implementation={args.cache_implementation!r}"
     yield not 0 < args.temperature < math.inf, f"temperature={args.temperature} (sampling needs a positive one)"
 
 
@@ -97,10 +114,7 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
         "FSDP by Trainer or accelerate shards the adapters too (launch with distributed_type MULTI_GPU and set "
         "shard_base=true, which shards the base alone)",
     )
-    yield args.fp16, "fp16=true (use bf16=true)"
     yield (args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing"
-    yield args.torch_compile, "torch_compile=true: hooks would recompile every batch"
-    yield args.auto_find_batch_size, "auto_find_batch_size=true: a round has a fixed number of rows"
 
 
 def _data(args: PopulationSelfPlayConfig) -> Rules:
@@ -115,7 +129,6 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _saving(args: PopulationSelfPlayConfig) -> Rules:
-    yield args.load_best_model_at_end, "load_best_model_at_end=true: members have no single best"
     yield (
         args.save_strategy == "best" or args.metric_for_best_model is not None,
         "save_strategy='best' and metric_for_best_model: members have no single best (use save_strategy='steps')",
@@ -125,9 +138,6 @@ def _saving(args: PopulationSelfPlayConfig) -> Rules:
         f"save_strategy={str(args.save_strategy)!r} with logging_strategy={str(args.logging_strategy)!r} (use 'steps' "
         "for both: what is logged after a resume would be averaged over other steps)",
     )
-    yield args.save_only_model, "save_only_model=true: such a checkpoint cannot be resumed exactly"
-    yield args.ignore_data_skip, "ignore_data_skip=true: a resumed run would see other prompts"
-    yield args.enable_jit_checkpoint, "enable_jit_checkpoint=true: it saves in the middle of a round"
     yield from _intervals(args)
 
 

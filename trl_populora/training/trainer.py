@@ -13,13 +13,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
-from transformers import (
-    BitsAndBytesConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    ProcessorMixin,
-    TrainerCallback,
-)
+from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
@@ -47,16 +41,13 @@ from .guard import Guard
 from .member_updates import MemberUpdates
 from .plain import plain_without_population
 from .ranks import Ranks
-from .resize import adopt_optimizer
+from .resuming import adopt_optimizer, load_finished, load_run
 from .row_source import RowSource
 from .samplers import check_sampler, make_sampler
-from .saving import about_run, load_finished, load_run, save_checkpoint, save_for_upload, save_run
+from .saving import about_run, save_checkpoint, save_for_upload, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .supported import TOKEN_LOSSES
-
-
-PAPER = {"title": "PopuLoRA: Co-Evolving LLM Populations for Reasoning Self-Play", "id": "2605.16727", "citation": ""}
 
 
 @plain_without_population
@@ -142,7 +133,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             source, args, reward_funcs, reward_processing_classes, train_dataset, eval_dataset
         )
         population = make_population(model, args, peft_config, quantization_config)
-        self._tag_names, self._name, self._paper = ["trl", "grpo", "populora"], "PopuLoRA", PAPER
+        self._tag_names = ["trl", "grpo", "populora"]
         data = (train_dataset, eval_dataset, processing_class)
         with plain_settings(args):
             super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)

@@ -1,16 +1,16 @@
-"""One form for every setting, whichever way it came: constructor, recipe or command line.
+"""Settings as dataclasses: one form for every value, whichever way it came, and one text for every field.
 
 A command line knows text only, YAML reads `1e-3` as text and `1` as a whole number, and Python takes anything. Here a
 value becomes what its type hint says, or is refused: a field of a dataclass, or a key of a mapping that stands for
-one. Whether a value makes sense is decided by the dataclass, and in `checks`.
+one. Whether a value makes sense is decided by the dataclass.
 """
 
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 
@@ -24,7 +24,25 @@ WORDS = {
     dict: "a mapping",
 }
 SAME = {tuple: list, Mapping: dict}  # a hint -> what values of it are given as
+ENTRY = re.compile(r"^( +)(\w+) \(.+\):((?:\n\1 +\S.*)+)", re.MULTILINE)  # of a docstring: a field and its text
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # a number in YAML 1.2, text in YAML 1.1
+
+
+def documented(cls: type[Record]) -> type[Record]:
+    """Class decorator: what the docstring of a dataclass says of a field is its help on the command line.
+
+    A field that only has another default than its parent's keeps the parent's help.
+    """
+    told = {name: " ".join(text.split()).replace("%", "%%") for _, name, text in ENTRY.findall(cls.__doc__ or "")}
+    before = {
+        field.name: field.metadata for base in cls.__mro__[:0:-1] if is_dataclass(base) for field in fields(base)
+    }
+    for field in fields(cls):
+        if field.name in told:
+            field.metadata = MappingProxyType({"help": told[field.name]})
+        elif not field.metadata:
+            field.metadata = before.get(field.name, field.metadata)
+    return cls
 
 
 def conform(settings: Any, *, own: Collection[str]) -> None:

@@ -1,21 +1,65 @@
-"""Resuming with another number of members: who was there goes on, who is new starts as a copy of one of the role."""
+"""What a population's trainer reads of a run when it resumes, with as many members or with another number.
+
+The trainer's overrides of Trainer's `_load*` call these.
+"""
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainerState
 
-from ..evolution import EvolutionEvent
-from ..evolution.replacement import Offspring, tell
-from ..population import Population
-from ..population.member import Member
-from ..run_files.layout import OPTIMIZER_FILE, SCHEDULER_FILE
+from ..evolution import EvolutionEvent, Lineage, Offspring, tell
+from ..population import Member, Population
+from ..run_files.files import read_json
+from ..run_files.layout import OPTIMIZER_FILE, SCHEDULER_FILE, STATE_FILE, TRAINER_STATE_FILE
 from ..run_files.run import read_table
-from .state import load_state
 
 
-def adopt(trainer, checkpoint: str, state: dict) -> None:
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
+
+
+def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
+    """Restores population, game and record; with `resize_on_resume`, of another number of members.
+
+    Raises:
+        ValueError: If the checkpoint has no state, or that of other members.
+    """
+    path = os.path.join(checkpoint, STATE_FILE)
+    state = read_json(path, missing="it is not a whole checkpoint. Resume from an earlier one.")
+    if trainer.args.resize_on_resume:
+        adopt(trainer, checkpoint, state)
+    else:
+        trainer.population.load(checkpoint)
+        load_state(trainer, state)
+    trainer.source.load(checkpoint)
+
+
+def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
+    """Restores a checkpoint, if it is of the last step: nothing is left to train, and Trainer would go one step on."""
+    state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
+    if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
+        return False
+    load_run(trainer, checkpoint)
+    trainer.state = state
+    return True
+
+
+def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
+    """Restores the state of a checkpoint, weights being loaded already, and rewinds the run's files to its step."""
+    trainer.source.load_state_dict(state["source"])
+    trainer.guard.load_state_dict(state["guard"])
+    trainer.lineage = Lineage()
+    trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
+    if trainer.accelerator.is_main_process:
+        trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, state["lineage"])
+
+
+def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) -> None:
     """Loads a checkpoint of a population of another size.
 
     Members that both have go on as they were. A new one starts as a copy of an old member of its role (in turn, the
@@ -38,17 +82,19 @@ def adopt(trainer, checkpoint: str, state: dict) -> None:
             if not parents:
                 raise ValueError(f"{checkpoint} has no {member.role}, so that {name} would have nobody to start from.")
             children.append(_copy_of(population, parents[member.slot % len(parents)], name))
-    events: list[EvolutionEvent] = tell(population, trainer.ratings, children, step=state["step"], begin=False)
+    events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)
     trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
     if trainer.accelerator.is_main_process:
         trainer.folder.append_events([event.to_json() for event in events])
 
 
-def adopt_optimizer(optimizer: Optimizer, scheduler, checkpoint: str) -> None:
+def adopt_optimizer(optimizer: Optimizer, scheduler: LambdaLR, checkpoint: str) -> None:
     """Loads optimizer and schedule of a population of another size: moments of those who stay, none of the others."""
-    saved = torch.load(os.path.join(checkpoint, OPTIMIZER_FILE), map_location="cpu", weights_only=True)
-    schedule = torch.load(os.path.join(checkpoint, SCHEDULER_FILE), map_location="cpu", weights_only=True)
+    saved, schedule = (
+        torch.load(os.path.join(checkpoint, name), map_location="cpu", weights_only=True)
+        for name in (OPTIMIZER_FILE, SCHEDULER_FILE)
+    )
     old = {group["member"]: i for i, group in enumerate(saved["param_groups"])}
     now = optimizer.state_dict()
     for i, group in enumerate(now["param_groups"]):
