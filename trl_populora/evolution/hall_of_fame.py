@@ -3,7 +3,7 @@
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -81,45 +81,28 @@ class HallOfFame:
             best = ranking([Candidate(name, ratings.fitness(name)) for name in population.names(role)])[0]
             member, factors = population[best.name], population.factors(best.name)
             entered.append(
-                self.add(
-                    best.name,
-                    factors,
-                    role=role,
-                    version=member.version,
-                    step=step,
-                    fitness=best.fitness,
-                    temperature=member.temperature,
-                )
+                self.add(Champion(best.name, role, member.version, step, best.fitness, factors, member.temperature))
             )
         return entered
 
-    def add(
-        self,
-        name: str,
-        factors: Factors,
-        *,
-        role: str,
-        version: int,
-        step: int,
-        fitness: float,
-        temperature: float = 1.0,
-    ) -> Champion:
+    def add(self, original: Champion) -> Champion:
         """Takes in a copy of an individual.
 
         Raises:
             ValueError: If its role already has a champion of this step or a later one.
         """
+        role, step = original.role, original.step
         others = self.of(role)
         if others and others[-1].step >= step:
             raise ValueError(
                 f"The newest {role} in the hall of fame is of step {others[-1].step}; got one of step {step}. Add "
                 "champions in the order of time."
             )
-        copy = {
+        factors = {
             path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
-            for path, (A, B, scaling) in factors.items()
+            for path, (A, B, scaling) in original.factors.items()
         }
-        champion = Champion(name, role, version, step, fitness, copy, temperature)
+        champion = replace(original, factors=factors)
         self._champions.append(champion)
         if len(others) + 1 > self.capacity:
             steps = [one.step for one in self.of(role)]

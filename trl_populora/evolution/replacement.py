@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from trl_populora.population.factors import Factors
+from trl_populora.population import Factors, Population
 
 from .inheritance import draw_seed
 from .islands import divide, migrate
@@ -22,23 +22,6 @@ from .settings import EvolutionSettings
 
 FACTORS = (0.8, 1.25)  # of a mutated learning rate or temperature
 TEMPERATURES = (0.5, 2.0)  # bounds, relative to the run's
-
-
-class _Population(Protocol):
-    def names(self, role: str | None = None) -> list[str]: ...
-    def __getitem__(self, name: str) -> Any: ...
-    def factors(self, name: str) -> Factors: ...
-    def replace(
-        self,
-        name: str,
-        factors: Factors,
-        *,
-        operator: str,
-        parents: Any,
-        step: int,
-        learning_rate: float | None = None,
-        temperature: float | None = None,
-    ) -> Any: ...
 
 
 class _Ratings(Protocol):
@@ -75,7 +58,7 @@ class Offspring:
 
 
 def ask(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     rng: torch.Generator,
     *,
@@ -128,7 +111,7 @@ def ask(
 
 
 def tell(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     offspring: Sequence[Offspring],
     *,
@@ -170,7 +153,7 @@ def tell(
 
 
 def evolve(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     *,
     settings: EvolutionSettings,
@@ -197,7 +180,7 @@ def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
 
 
 def _ask_island(
-    population: _Population,
+    population: Population,
     candidates: Sequence[Candidate],
     rng: torch.Generator,
     settings: EvolutionSettings,
@@ -207,14 +190,9 @@ def _ask_island(
     operator_for = {candidate.name: chance.choice(settings.operators) for candidate in candidates}
     replacements = select(
         candidates,
+        settings,
         rng=chance,
         num_parents={name: OPERATORS[operator].num_parents for name, operator in operator_for.items()},
-        fraction=settings.fraction,
-        elites=settings.elites,
-        min_age=settings.min_age,
-        max_age=settings.max_age,
-        selection=settings.selection,
-        tournament_size=settings.tournament_size,
     )
     return [
         _breed(population, replacement, operator_for[replacement.slot], settings, seed=draw_seed(rng), fitness=fitness)
@@ -223,14 +201,14 @@ def _ask_island(
 
 
 def _migrants(
-    population: _Population,
+    population: Population,
     islands: Mapping[str, Sequence[Candidate]],
     settings: EvolutionSettings,
     fitness: Mapping[str, float],
 ) -> list[Offspring]:
     """Copies of each island's best for the next. They bring their learning rate and temperature where those mutate."""
     migrants = []
-    for migration in migrate(islands, elites=settings.elites, min_age=settings.min_age):
+    for migration in migrate(islands, settings):
         original = population[migration.member]
         migrants.append(
             Offspring(
@@ -249,7 +227,7 @@ def _migrants(
 
 
 def _breed(
-    population: _Population,
+    population: Population,
     replacement: Replacement,
     operator: str,
     settings: EvolutionSettings,
@@ -284,7 +262,7 @@ def _breed(
 
 
 def _write(
-    population: _Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
+    population: Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
 ) -> EvolutionEvent:
     """Puts a child into its slot and tells what happened."""
     parents = [name for name, _ in child.parents]
