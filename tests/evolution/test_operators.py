@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, make_factors, regauge
+from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, factor_svd, make_factors, regauge
 
-from trl_populora.evolution.factors import cosine, delta_norm, factor_svd
+from trl_populora.evolution.factors import cosine, delta_norm
 from trl_populora.evolution.gauge import align
 from trl_populora.evolution.inheritance import layer_of
 from trl_populora.evolution.operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed

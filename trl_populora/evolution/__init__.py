@@ -7,14 +7,11 @@ offspring)`.
 
 from .adapters import read_adapter, replay, write_adapter
 from .factors import (
-    SVD,
     Spectrum,
     cosine,
     delta_norm,
     effective_rank,
-    factor_svd,
     inner,
-    singular_values,
     spectra,
 )
 from .hall_of_fame import Champion, HallOfFame
@@ -30,7 +27,6 @@ __all__ = [
     "CROSSOVERS",
     "MUTATIONS",
     "OPERATORS",
-    "SVD",
     "Candidate",
     "Champion",
     "EvolutionEvent",
@@ -49,14 +45,12 @@ __all__ = [
     "divide",
     "effective_rank",
     "evolve",
-    "factor_svd",
     "inner",
     "migrate",
     "read_adapter",
     "remake",
     "replay",
     "select",
-    "singular_values",
     "spectra",
     "tell",
     "write_adapter",

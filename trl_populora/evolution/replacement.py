@@ -5,7 +5,7 @@ Works on anything with the few methods of `Population` and `Ratings` that it cal
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
@@ -14,7 +14,7 @@ from trl_populora.population import Factors, Population
 
 from .inheritance import draw_seed
 from .islands import divide, migrate
-from .lineage import EvolutionEvent
+from .lineage import Birth, EvolutionEvent
 from .operators import OPERATORS, breed
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings
@@ -30,31 +30,15 @@ class _Ratings(Protocol):
     def inherit(self, child: str, parents: Any, *, begin: bool = True) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Offspring:
+@dataclass(frozen=True, kw_only=True)
+class Offspring(Birth):
     """A child that may take a slot.
 
     Attributes:
-        slot (`str`): Member that would be replaced.
-        operator (`str`): Operator that made the child.
-        parameters (`dict`): The operator's parameters and `"seed"`, from which every draw came.
-        parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
-        factors (`Factors`): The child.
-        fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
-        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
-        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
-        kind (`str`): `"replacement"`, or `"migration"` for a copy from another island.
+        factors (`Factors`): Its weights.
     """
 
-    slot: str
-    operator: str
-    parameters: dict[str, Any]
-    parents: tuple[tuple[str, int], ...]
     factors: Factors
-    fitness: Mapping[str, float]
-    learning_rate: float | None = None
-    temperature: float | None = None
-    kind: str = "replacement"
 
 
 def ask(
@@ -184,7 +168,7 @@ def _ask_island(
     candidates: Sequence[Candidate],
     rng: torch.Generator,
     settings: EvolutionSettings,
-    fitness: Mapping[str, float],
+    fitness: dict[str, float],
 ) -> list[Offspring]:
     chance = random.Random(draw_seed(rng))
     operator_for = {candidate.name: chance.choice(settings.operators) for candidate in candidates}
@@ -204,7 +188,7 @@ def _migrants(
     population: Population,
     islands: Mapping[str, Sequence[Candidate]],
     settings: EvolutionSettings,
-    fitness: Mapping[str, float],
+    fitness: dict[str, float],
 ) -> list[Offspring]:
     """Copies of each island's best for the next. They bring their learning rate and temperature where those mutate."""
     migrants = []
@@ -233,7 +217,7 @@ def _breed(
     settings: EvolutionSettings,
     *,
     seed: int,
-    fitness: Mapping[str, float],
+    fitness: dict[str, float],
 ) -> Offspring:
     parents, parameters = replacement.parents, settings.parameters(operator)
     factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
@@ -278,17 +262,10 @@ def _write(
     ratings.inherit(child.slot, parents, begin=begin)
     after = ratings[child.slot]
     return EvolutionEvent(
+        **{field.name: getattr(child, field.name) for field in fields(Birth)},
         step=step,
-        slot=child.slot,
         role=member.role,
-        operator=child.operator,
-        parameters=dict(child.parameters),
-        parents=child.parents,
         version=member.version,
-        fitness=dict(child.fitness),
         rating_before=(before.mu, before.sigma),
         rating_after=(after.mu, after.sigma),
-        learning_rate=child.learning_rate,
-        temperature=child.temperature,
-        kind=child.kind,
     )
