@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.factors import Factor, Factors, from_tensors, to_tensors
 from trl_populora.run_files.files import read_json, write_file, write_json
 from trl_populora.run_files.layout import HALL_FILE, champion_file
 
@@ -122,11 +122,7 @@ class HallOfFame:
             row = {name: value for name, value in vars(champion).items() if name != "factors"}
             row["scalings"] = {path: factor.scaling for path, factor in champion.factors.items()}
             rows.append(row)
-            tensors = {
-                f"{path}.lora_{side}": X.contiguous()
-                for path, factor in champion.factors.items()
-                for side, X in zip("AB", factor[:2])
-            }
+            tensors = {name: X.contiguous() for name, X in to_tensors(champion.factors).items()}
             write_file(os.path.join(folder, champion_file(row)), partial(save_file, tensors))
         write_json(os.path.join(folder, HALL_FILE), {"capacity": self.capacity, "champions": rows})
         for name in {*os.listdir(folder)} - {HALL_FILE, *map(champion_file, rows)}:
@@ -143,10 +139,6 @@ class HallOfFame:
         hall = cls(table["capacity"])
         for row in table["champions"]:
             tensors = load_file(os.path.join(folder, champion_file(row)))
-            scalings = row.pop("scalings")
-            factors = {
-                path: Factor(tensors[f"{path}.lora_A"], tensors[f"{path}.lora_B"], scaling)
-                for path, scaling in scalings.items()
-            }
+            factors = from_tensors(tensors, row.pop("scalings"))
             hall._champions.append(Champion(**row, factors=factors))
         return hall

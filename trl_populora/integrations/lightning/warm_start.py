@@ -7,10 +7,9 @@ then get the same weights. Bases that follow the format by themselves need none 
 import contextlib
 import logging
 import random
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from typing import Any, Literal
 
 import lightning
@@ -19,34 +18,12 @@ from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
 from ...tasks import TaskType
-from .completions import Row, causal_lm_loss, collate, encode
+from .completions import Example, Row, causal_lm_loss, collate, encode
 from .population_module import PopulationModule
 from .seed_examples import SeedExamples
 
 
 REDRAWS = 50  # draws for a row that fits, before `max_length` counts as too small
-
-
-@dataclass(frozen=True)
-class WarmStartReport:
-    """What a warm start did.
-
-    Attributes:
-        trained (`tuple[str, ...]`): Adapters that were trained; those of the same role are now equal to them.
-        steps (`int`), rows (`int`), tokens (`int`): Optimizer steps, rows and tokens (prompts included) in all.
-        seconds (`float`): Wall-clock time.
-        losses (`tuple[dict[str, float], ...]`): Per step, mean loss per completion token of each trained adapter.
-    """
-
-    trained: tuple[str, ...]
-    steps: int
-    rows: int
-    tokens: int
-    seconds: float
-    losses: tuple[dict[str, float], ...]
-
-    def to_json(self) -> dict:
-        return asdict(self)
 
 
 def warm_start(
@@ -65,7 +42,7 @@ def warm_start(
     seed: int = 0,
     on_step: Callable[[int, float], None] | None = None,
     **trainer_settings: Any,
-) -> WarmStartReport:
+) -> list[dict[str, float]]:
     """Teach a population the format of proposals and answers, in place.
 
     Every step takes `rows_per_role` rows of each role, all task types in equal shares: teachers learn to propose seed
@@ -90,7 +67,8 @@ def warm_start(
             itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
     Returns:
-        [`WarmStartReport`]
+        `list[dict[str, float]]`: Per step, mean loss per completion token of each trained adapter; those of the same
+        role are equal to it afterwards.
 
     Raises:
         ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
@@ -99,21 +77,11 @@ def warm_start(
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
-    started = time.monotonic()
-    learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
-    passes = -(-2 * rows_per_role // rows_per_pass)
-    counts = {"rows": 0, "tokens": 0}
     if families == "easy":
         families = [name for one in task_types.values() for name in one.easy_families] or None
-    batches = _batches(
-        SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed),
-        lambda example: encode(tokenizer, [example], template=template)[0],
-        learners,
-        steps=steps,
-        rows_per_role=rows_per_role,
-        max_length=max_length,
-        counts=counts,
-    )
+    examples = SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed)
+    learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
+    losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
     module = PopulationModule(
         population,
         causal_lm_loss,
@@ -122,30 +90,24 @@ def warm_start(
         ),
         schedule=lambda step: learning_rate_factor(step, steps=steps, warmup_steps=min(warmup_steps, steps - 1)),
     )
-    losses = _Losses(tuple(dict.fromkeys(learners.values())), on_step)
-    device = torch.device(population.model.device)
-    settings = {
-        "accelerator": device.type,
-        "devices": [device.index or 0] if device.type == "cuda" else 1,
-        "max_steps": steps,
-        "accumulate_grad_batches": passes,
-        "gradient_clip_val": 1.0,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_model_summary": False,
-        "enable_progress_bar": False,
-    }
+    batches = _batches(
+        examples,
+        lambda example: encode(tokenizer, [example], template=template)[0],
+        learners,
+        steps=steps,
+        rows_per_role=rows_per_role,
+        max_length=max_length,
+    )
+    passes = -(-2 * rows_per_role // rows_per_pass)
     with _quiet():
-        callbacks = [*trainer_settings.pop("callbacks", []), losses]
-        trainer = lightning.Trainer(**{**settings, **trainer_settings}, callbacks=callbacks)
+        trainer = _trainer(torch.device(population.model.device), losses, steps, passes, trainer_settings)
         trainer.fit(module, _passes(batches, rows_per_pass, tokenizer.pad_token_id))
     population.model.zero_grad()  # no gradient stays behind that a later training would find
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
-                population.copy(source, target)
-    seconds = time.monotonic() - started
-    return WarmStartReport(losses.names, steps, seconds=seconds, losses=tuple(losses.steps), **counts)
+                population.write(target, population.factors(source))
+    return losses.steps
 
 
 def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
@@ -158,7 +120,7 @@ def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
 class _Losses(lightning.Callback):
     """Keeps each optimizer step's mean loss of the trained adapters, and reports it."""
 
-    def __init__(self, names: tuple[str, ...], on_step: Callable[[int, float], None] | None):
+    def __init__(self, names: Sequence[str], on_step: Callable[[int, float], None] | None):
         self.names, self.on_step = names, on_step
         self.steps: list[dict[str, float]] = []
 
@@ -168,6 +130,26 @@ class _Losses(lightning.Callback):
         self.steps.append({name: float(trainer.callback_metrics[f"train_loss/{name}"]) for name in self.names})
         if self.on_step is not None:
             self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
+
+
+def _trainer(
+    device: torch.device, losses: _Losses, steps: int, passes: int, settings: dict[str, Any]
+) -> lightning.Trainer:
+    return lightning.Trainer(
+        **{
+            "accelerator": device.type,
+            "devices": [device.index or 0] if device.type == "cuda" else 1,
+            "max_steps": steps,
+            "accumulate_grad_batches": passes,
+            "gradient_clip_val": 1.0,
+            "logger": False,
+            "enable_checkpointing": False,
+            "enable_model_summary": False,
+            "enable_progress_bar": False,
+            **settings,
+            "callbacks": [*settings.get("callbacks", []), losses],
+        }
+    )
 
 
 def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: Any) -> Iterator[dict]:
@@ -181,34 +163,30 @@ def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: A
 
 def _batches(
     examples: SeedExamples,
-    to_row: Callable,
+    to_row: Callable[[Example], Row],
     learners: Mapping[str, str],
     *,
     steps: int,
     rows_per_role: int,
     max_length: int,
-    counts: dict[str, int],
 ) -> Iterator[list[tuple[Row, str]]]:
-    types = list(examples.task_types)
+    """Each step's rows, each with its learner."""
     draws = {"teacher": examples.propose, "student": examples.solve}
-    taken = 0
+
+    def draw(role: str, type_id: str) -> Row:
+        rows = (to_row(draws[role](type_id)) for _ in range(REDRAWS))
+        row = next((row for row in rows if len(row.ids) <= max_length), None)
+        if row is None:
+            raise ValueError(
+                f"max_length={max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer."
+                " Raise it, or use the compact prompt style and fewer references."
+            )
+        return row
+
+    types = cycle(examples.task_types)  # which take turns, on from one step to the next
     for _ in range(steps):
-        batch = []
-        for _ in range(rows_per_role):
-            type_id = types[taken % len(types)]  # types take turns, on from one step to the next
-            taken += 1
-            for role, member in learners.items():
-                rows = (to_row(draws[role](type_id)) for _ in range(REDRAWS))
-                row = next((row for row in rows if len(row.ids) <= max_length), None)
-                if row is None:
-                    raise ValueError(
-                        f"max_length={max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer."
-                        " Raise it, or use the compact prompt style and fewer references."
-                    )
-                batch.append((row, member))
-        counts["rows"] += len(batch)
-        counts["tokens"] += sum(len(row.ids) for row, _ in batch)
-        yield batch
+        turn = islice(types, rows_per_role)
+        yield [(draw(role, type_id), member) for type_id in turn for role, member in learners.items()]
 
 
 @contextlib.contextmanager
