@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
 from ...tasks import TaskType
-from .completions import Example, Row, causal_lm_loss, collate, encode
+from .completions import Row, causal_lm_loss, collate, encode
 from .population_module import PopulationModule
 from .seed_examples import SeedExamples
 
@@ -46,8 +46,8 @@ def warm_start(
     """Teach a population the format of proposals and answers, in place.
 
     Every step takes `rows_per_role` rows of each role, all task types in equal shares: teachers learn to propose seed
-    tasks, students to answer them. A shared member learns both. Only the two trained adapters and their copies change;
-    members keep their version. Values are our choice: twenty steps make most proposals of SmolLM2-135M valid.
+    tasks, students to answer them; a shared member learns both. Members keep their version. Values are our choice:
+    twenty steps make most proposals of SmolLM2-135M valid.
 
     Args:
         population ([`Population`]): Members and their model, on the device to train on.
@@ -59,16 +59,13 @@ def warm_start(
         learning_rate (`float`): Peak; it rises over `warmup_steps` and decays linearly to zero.
         max_length (`int`): Longer rows are drawn again.
         rows_per_pass (`int`): Rows per forward pass; bounds memory.
-        template (`str`): `"chat"` or `"base"`, as in training.
-        seed (`int`): Seed of the examples.
-        on_step (`Callable[[int, float], None]`, *optional*): Called after each step with the step (from 1) and the
-            mean loss of the trained adapters.
+        template (`str`), seed (`int`): `"chat"` or `"base"`, as in training; seed of the examples.
+        on_step (`Callable`, *optional*): Called with each step (from 1) and the mean loss of the trained adapters.
         trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
             itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
     Returns:
-        `list[dict[str, float]]`: Per step, mean loss per completion token of each trained adapter; those of the same
-        role are equal to it afterwards.
+        `list[dict[str, float]]`: Per step, mean loss per completion token of each trained adapter.
 
     Raises:
         ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
@@ -77,32 +74,11 @@ def warm_start(
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
-    if families == "easy":
-        families = [name for one in task_types.values() for name in one.easy_families] or None
-    examples = SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed)
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
+    rows = _Rows(task_types, tokenizer, learners, **sizes, families=families, template=template, seed=seed)
     losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
-    module = PopulationModule(
-        population,
-        causal_lm_loss,
-        optimizer=lambda groups: torch.optim.AdamW(
-            [{**group, "lr": learning_rate, "initial_lr": learning_rate} for group in groups], weight_decay=0.0
-        ),
-        schedule=lambda step: learning_rate_factor(step, steps=steps, warmup_steps=min(warmup_steps, steps - 1)),
-    )
-    batches = _batches(
-        examples,
-        lambda example: encode(tokenizer, [example], template=template)[0],
-        learners,
-        steps=steps,
-        rows_per_role=rows_per_role,
-        max_length=max_length,
-    )
-    passes = -(-2 * rows_per_role // rows_per_pass)
-    with _quiet():
-        trainer = _trainer(torch.device(population.model.device), losses, steps, passes, trainer_settings)
-        trainer.fit(module, _passes(batches, rows_per_pass, tokenizer.pad_token_id))
-    population.model.zero_grad()  # no gradient stays behind that a later training would find
+    warmup_steps = min(warmup_steps, steps - 1)
+    _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
@@ -132,61 +108,91 @@ class _Losses(lightning.Callback):
             self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
 
 
-def _trainer(
-    device: torch.device, losses: _Losses, steps: int, passes: int, settings: dict[str, Any]
-) -> lightning.Trainer:
-    return lightning.Trainer(
-        **{
-            "accelerator": device.type,
-            "devices": [device.index or 0] if device.type == "cuda" else 1,
-            "max_steps": steps,
-            "accumulate_grad_batches": passes,
-            "gradient_clip_val": 1.0,
-            "logger": False,
-            "enable_checkpointing": False,
-            "enable_model_summary": False,
-            "enable_progress_bar": False,
-            **settings,
-            "callbacks": [*settings.get("callbacks", []), losses],
-        }
+class _Rows:
+    """The rows of all steps, in forward passes of rows of similar length, each row with its learner."""
+
+    def __init__(
+        self,
+        task_types: Mapping[str, TaskType],
+        tokenizer: PreTrainedTokenizerBase,
+        learners: Mapping[str, str],
+        *,
+        steps: int,
+        rows_per_role: int,
+        max_length: int,
+        rows_per_pass: int,
+        families: Sequence[str] | str | None,
+        template: str,
+        seed: int,
+    ):
+        if families == "easy":
+            families = [name for one in task_types.values() for name in one.easy_families] or None
+        rng = random.Random(f"{seed}/warm start")
+        examples = SeedExamples(task_types, rng=rng, families=families, seed=seed)
+        self._draws = {"teacher": examples.propose, "student": examples.solve}
+        self._types = cycle(task_types)  # which take turns, on from one step to the next
+        self.tokenizer, self.learners, self.template = tokenizer, learners, template
+        self.steps, self.rows_per_role, self.max_length = steps, rows_per_role, max_length
+        self.rows_per_pass = rows_per_pass
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a step."""
+        return -(-2 * self.rows_per_role // self.rows_per_pass)
+
+    def __iter__(self) -> Iterator[dict]:
+        for _ in range(self.steps):
+            types = islice(self._types, self.rows_per_role)
+            step = [(self._draw(role, one), member) for one in types for role, member in self.learners.items()]
+            step.sort(key=lambda row: len(row[0].ids))  # so that few rows of a pass are mostly padding
+            for start in range(0, len(step), self.rows_per_pass):
+                rows, members = zip(*step[start : start + self.rows_per_pass], strict=True)
+                yield {**collate(rows, self.tokenizer.pad_token_id), "members": list(members)}
+
+    def _draw(self, role: str, type_id: str) -> Row:
+        for _ in range(REDRAWS):
+            (row,) = encode(self.tokenizer, [self._draws[role](type_id)], template=self.template)
+            if len(row.ids) <= self.max_length:
+                return row
+        raise ValueError(
+            f"max_length={self.max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer. Raise "
+            "it, or use the compact prompt style and fewer references."
+        )
+
+
+def _fit(
+    population: Population,
+    rows: _Rows,
+    losses: _Losses,
+    learning_rate: float,
+    warmup_steps: int,
+    settings: dict[str, Any],
+) -> None:
+    module = PopulationModule(
+        population,
+        causal_lm_loss,
+        optimizer=lambda groups: torch.optim.AdamW(
+            [{**group, "lr": learning_rate, "initial_lr": learning_rate} for group in groups], weight_decay=0.0
+        ),
+        schedule=lambda step: learning_rate_factor(step, steps=rows.steps, warmup_steps=warmup_steps),
     )
-
-
-def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: Any) -> Iterator[dict]:
-    """Each step's rows in forward passes of at most `size` rows of similar length: few are mostly padding."""
-    for batch in batches:
-        batch = sorted(batch, key=lambda row: len(row[0].ids))
-        for start in range(0, len(batch), size):
-            rows, members = zip(*batch[start : start + size], strict=True)
-            yield {**collate(rows, pad_token_id), "members": list(members)}
-
-
-def _batches(
-    examples: SeedExamples,
-    to_row: Callable[[Example], Row],
-    learners: Mapping[str, str],
-    *,
-    steps: int,
-    rows_per_role: int,
-    max_length: int,
-) -> Iterator[list[tuple[Row, str]]]:
-    """Each step's rows, each with its learner."""
-    draws = {"teacher": examples.propose, "student": examples.solve}
-
-    def draw(role: str, type_id: str) -> Row:
-        rows = (to_row(draws[role](type_id)) for _ in range(REDRAWS))
-        row = next((row for row in rows if len(row.ids) <= max_length), None)
-        if row is None:
-            raise ValueError(
-                f"max_length={max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer."
-                " Raise it, or use the compact prompt style and fewer references."
-            )
-        return row
-
-    types = cycle(examples.task_types)  # which take turns, on from one step to the next
-    for _ in range(steps):
-        turn = islice(types, rows_per_role)
-        yield [(draw(role, type_id), member) for type_id in turn for role, member in learners.items()]
+    device = torch.device(population.model.device)
+    settings = {
+        "accelerator": device.type,
+        "devices": [device.index or 0] if device.type == "cuda" else 1,
+        "max_steps": rows.steps,
+        "accumulate_grad_batches": rows.passes,
+        "gradient_clip_val": 1.0,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        **settings,
+        "callbacks": [*settings.get("callbacks", []), losses],
+    }
+    with _quiet():
+        lightning.Trainer(**settings).fit(module, rows)
+    population.model.zero_grad()  # no gradient stays behind that a later training would find
 
 
 @contextlib.contextmanager
