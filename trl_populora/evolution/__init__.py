@@ -15,7 +15,7 @@ from .factors import (
     spectra,
 )
 from .hall_of_fame import Champion, HallOfFame
-from .islands import Migration, divide, migrate
+from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .replacement import Offspring, ask, evolve, remake, tell
@@ -33,7 +33,6 @@ __all__ = [
     "EvolutionSettings",
     "HallOfFame",
     "Lineage",
-    "Migration",
     "Offspring",
     "Operator",
     "Replacement",

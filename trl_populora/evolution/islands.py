@@ -1,31 +1,13 @@
 """Islands: parts of a role that evolve apart, and migration between them. Decides only; copying is the caller's."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .selection import Candidate, ranking
+from .selection import Candidate, Replacement, ranking
 
 
 if TYPE_CHECKING:
     from .settings import EvolutionSettings
-
-
-@dataclass(frozen=True)
-class Migration:
-    """A copy of a member of one island takes a slot on another.
-
-    Attributes:
-        source (`str`): Island that the copy comes from; the original stays.
-        member (`str`): Slot of the original.
-        target (`str`): Island that it goes to.
-        slot (`str`): Slot that it takes there.
-    """
-
-    source: str
-    member: str
-    target: str
-    slot: str
 
 
 def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
@@ -55,7 +37,7 @@ def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
     return {f"island_{k}": list(names[k * size : (k + 1) * size]) for k in range(islands)}
 
 
-def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSettings") -> list[Migration]:
+def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSettings") -> list[Replacement]:
     """Sends a copy of each island's best to the next island, in place of its worst.
 
     Args:
@@ -65,8 +47,9 @@ def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSett
         settings ([`EvolutionSettings`]): `elites` and `min_age` say who keeps a slot.
 
     Returns:
-        `list[Migration]`: One per island; fewer where no slot is free, none for a single island. All are decided on
-        the islands as given: a migrant does not travel on.
+        `list[Replacement]`: The slot and its migrant as only parent, for each target in the order of sources; none
+        where no slot is free, or for a single island. All are decided on the islands as given: a migrant does not
+        travel on.
 
     Raises:
         ValueError: If a fitness is NaN.
@@ -79,5 +62,5 @@ def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSett
     for source, target in zip(names, names[1:] + names[:1]):
         free = [candidate for candidate in ranked[target][settings.elites :] if candidate.age >= settings.min_age]
         if free:
-            result.append(Migration(source, ranked[source][0].name, target, free[-1].name))
+            result.append(Replacement(free[-1].name, (ranked[source][0].name,)))
     return result

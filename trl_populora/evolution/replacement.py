@@ -4,7 +4,7 @@ Works on anything with the few methods of `Population` and `Ratings` that it cal
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -87,7 +87,8 @@ def ask(
             for island, names in divide(members, settings.islands).items()
         }
         if len(islands) > 1 and number % settings.migration_interval == 0:
-            offspring += _migrants(population, islands, settings, fitness)
+            for migrant in migrate(islands, settings):
+                offspring.append(_breed(population, migrant, "clone", settings, seed=0, fitness=fitness, moves=True))
         else:
             for candidates in islands.values():
                 offspring += _ask_island(population, candidates, rng, settings, fitness)
@@ -184,32 +185,6 @@ def _ask_island(
     ]
 
 
-def _migrants(
-    population: Population,
-    islands: Mapping[str, Sequence[Candidate]],
-    settings: EvolutionSettings,
-    fitness: dict[str, float],
-) -> list[Offspring]:
-    """Copies of each island's best for the next. They bring their learning rate and temperature where those mutate."""
-    migrants = []
-    for migration in migrate(islands, settings):
-        original = population[migration.member]
-        migrants.append(
-            Offspring(
-                slot=migration.slot,
-                operator="clone",
-                parameters={"seed": 0},  # draws nothing
-                parents=((migration.member, original.version),),
-                factors=breed("clone", [population.factors(migration.member)], seed=0),
-                fitness=fitness,
-                learning_rate=original.learning_rate if settings.mutate_learning_rate else None,
-                temperature=original.temperature if settings.mutate_temperature else None,
-                kind="migration",
-            )
-        )
-    return migrants
-
-
 def _breed(
     population: Population,
     replacement: Replacement,
@@ -218,7 +193,9 @@ def _breed(
     *,
     seed: int,
     fitness: dict[str, float],
+    moves: bool = False,
 ) -> Offspring:
+    """A child, or a migrant that moves as it is, with its learning rate and temperature where those mutate."""
     parents, parameters = replacement.parents, settings.parameters(operator)
     factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
     for path, factor in factors.items():
@@ -229,9 +206,9 @@ def _breed(
             )
     first, learning_rate, temperature = population[parents[0]], None, None
     if settings.mutate_learning_rate:
-        learning_rate = first.learning_rate * random.Random(seed).choice(FACTORS)
+        learning_rate = first.learning_rate * (1.0 if moves else random.Random(seed).choice(FACTORS))
     if settings.mutate_temperature:
-        mutated = first.temperature * random.Random(f"temperature:{seed}").choice(FACTORS)
+        mutated = first.temperature * (1.0 if moves else random.Random(f"temperature:{seed}").choice(FACTORS))
         temperature = min(max(mutated, TEMPERATURES[0]), TEMPERATURES[1])
     return Offspring(
         slot=replacement.slot,
@@ -242,6 +219,7 @@ def _breed(
         fitness=fitness,
         learning_rate=learning_rate,
         temperature=temperature,
+        kind="migration" if moves else "replacement",
     )
 
 
