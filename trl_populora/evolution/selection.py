@@ -85,8 +85,8 @@ def select(
         return []
     places = max(1, int(settings.fraction * len(ranked) + 1e-9))
     eligible = [candidate for candidate in reversed(ranked[settings.elites :]) if candidate.age >= settings.min_age]
-    if settings.max_age is not None:
-        eligible.sort(key=lambda candidate: candidate.age <= settings.max_age)  # stable: worst first in each half
+    if (max_age := settings.max_age) is not None:
+        eligible.sort(key=lambda candidate: candidate.age <= max_age)  # stable: worst first in each half
     replaced = [candidate.name for candidate in eligible[:places]]
 
     rank = {candidate.name: index for index, candidate in enumerate(ranked)}
