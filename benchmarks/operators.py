@@ -154,7 +154,7 @@ def main() -> None:
         chosen = parents[: OPERATORS[operator].num_parents]
 
         def ours(operator=operator, chosen=chosen, parameters=parameters) -> None:
-            breed(operator, chosen, seed=0, parameters=parameters, out=child)
+            breed(operator, chosen, seed=0, parameters=parameters)
 
         theirs = peer_call(row, peer)
         memory = extra_memory(ours)

@@ -20,7 +20,7 @@ import trueskill
 from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr, ndtri
 
-from trl_populora.evolution.selection import Candidate, select
+from trl_populora.evolution import Candidate, EvolutionSettings, select
 from trl_populora.self_play import Outcome, Ratings
 from trl_populora.self_play.pairing import deal, pair, scheduled_type
 from trl_populora.self_play.ratings import BETA
@@ -107,6 +107,7 @@ def effects_of(kind: Kind) -> Effects:
     return Effects(level(sd), sd * math.sqrt(1 - share), sd * math.sqrt(share))
 
 
+SETTINGS = EvolutionSettings()
 EFFECTS = {name: effects_of(kind) for name, kind in KINDS.items()}
 
 
@@ -155,7 +156,7 @@ def draw(pairing, kind: str, group: int, gap: float, validity: float, rng: np.ra
 
 
 def replaced(fitness: dict[str, float], seed: int) -> str:
-    return select([Candidate(*one) for one in fitness.items()], rng=random.Random(seed))[0].slot
+    return select([Candidate(*one) for one in fitness.items()], SETTINGS, rng=random.Random(seed))[0].slot
 
 
 def truth(population: Population) -> tuple[np.ndarray, np.ndarray]:

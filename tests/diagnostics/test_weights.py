@@ -10,7 +10,7 @@ from tests.tiny import tiny_population
 from trl_populora.diagnostics import RoundSummary, round_metrics
 from trl_populora.diagnostics.dynamics import MemberSummary
 from trl_populora.diagnostics.weights import measure_weights
-from trl_populora.evolution.factors import cosine, effective_rank, singular_values
+from trl_populora.evolution.factors import cosine, effective_rank, spectra
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_norms_ranks_and_cosines_are_those_of_the_dense_updates(roles):
     for members in roles.values():
         for name, factors in members.items():
             assert metrics.delta_norm[name] == pytest.approx(float(dense(factors).norm()), rel=1e-6)
-            ranks = [float(effective_rank(s)) for s in singular_values(factors).values()]
+            ranks = [float(effective_rank(spectrum.s)) for spectrum in spectra([factors]).values()]
             assert metrics.effective_rank[name] == pytest.approx(sum(ranks) / len(ranks), rel=1e-9)
     for role, members in roles.items():
         pairs = [cosine(a, b) for a, b in combinations(members.values(), 2)]

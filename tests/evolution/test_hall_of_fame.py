@@ -6,20 +6,20 @@ import pytest
 from test_replacement import played
 from toy_adapters import assert_same_bits, make_factors
 
-from trl_populora.evolution import HallOfFame
+from trl_populora.evolution import Champion, HallOfFame
 
 
 def filled(steps, *, capacity: int = 4) -> HallOfFame:
     hall = HallOfFame(capacity)
     for step in steps:
-        hall.add("student_0", make_factors(step), role="student", version=step // 10, step=step, fitness=step / 3)
+        hall.add(Champion("student_0", "student", step // 10, step, step / 3, make_factors(step)))
     return hall
 
 
 def test_champions_are_copies():
     live = make_factors(0)
     hall = HallOfFame()
-    champion = hall.add("teacher_1", live, role="teacher", version=2, step=40, fitness=1.5)
+    champion = hall.add(Champion("teacher_1", "teacher", 2, 40, 1.5, live))
     live["head"].A.zero_()
     assert_same_bits(champion.factors, make_factors(0))
     assert hall.of("teacher") == [champion] and hall.of("student") == []
@@ -34,7 +34,7 @@ def test_a_full_hall_stays_spread_over_the_run():
 
 def test_roles_have_their_own_places():
     hall = filled([0, 10, 20, 30], capacity=2)
-    hall.add("teacher_0", make_factors(1), role="teacher", version=0, step=5, fitness=0.0)
+    hall.add(Champion("teacher_0", "teacher", 0, 5, 0.0, make_factors(1)))
     assert [champion.step for champion in hall.of("student")] == [0, 30] and len(hall.of("teacher")) == 1
     assert len(hall) == len(list(hall)) == 3
 
@@ -62,7 +62,7 @@ def test_round_trip(tmp_path):
 def test_a_folder_written_again_holds_the_present_champions_only(tmp_path):
     hall = filled([0, 10, 20], capacity=3)
     hall.save(tmp_path)
-    hall.add("student_0", make_factors(30), role="student", version=3, step=30, fitness=1.0)
+    hall.add(Champion("student_0", "student", 3, 30, 1.0, make_factors(30)))
     hall.save(tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) == 3
     assert [champion.step for champion in HallOfFame.load(tmp_path)] == [champion.step for champion in hall]

@@ -2,52 +2,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.evolution import Candidate, Migration, migrate
+from trl_populora.evolution import Candidate, EvolutionSettings, Replacement, migrate
 
 
-def island(*fitness: float, age: int = 100) -> list[Candidate]:
-    return [Candidate(f"m{i}", value, age) for i, value in enumerate(fitness)]
+DEFAULT = EvolutionSettings()
+
+
+def island(name: str, *fitness: float, age: int = 100) -> list[Candidate]:
+    return [Candidate(f"{name}{i}", value, age) for i, value in enumerate(fitness)]
 
 
 def test_the_best_goes_to_the_next_island_in_place_of_the_worst():
-    islands = {"a": island(1, 9, 5), "b": island(3, 2, 1), "c": island(7, 8)}
-    assert migrate(islands) == [
-        Migration("a", "m1", "b", "m2"),
-        Migration("b", "m0", "c", "m0"),
-        Migration("c", "m1", "a", "m0"),
+    islands = {"a": island("a", 1, 9, 5), "b": island("b", 3, 2, 1), "c": island("c", 7, 8)}
+    assert migrate(islands, DEFAULT) == [
+        Replacement("b2", ("a1",)),
+        Replacement("c0", ("b0",)),
+        Replacement("a0", ("c1",)),
     ]
 
 
 def test_a_single_island_and_no_island():
-    assert migrate({"a": island(1, 2)}) == [] == migrate({})
+    assert migrate({"a": island("a", 1, 2)}, DEFAULT) == [] == migrate({}, DEFAULT)
 
 
 def test_the_young_and_the_elite_keep_their_slots():
-    islands = {"a": island(4, 3, 2, 1), "b": [*island(9, 8), Candidate("young", 0, age=3)]}
-    moves = migrate(islands, count=3, min_age=10)
-    assert [(m.member, m.slot) for m in moves if m.target == "b"] == [("m0", "m1")]
-    assert [m for m in migrate(islands, count=3, elites=3) if m.target == "b"] == []
+    islands = {"a": island("a", 4, 3, 2, 1), "b": [*island("b", 9, 8), Candidate("young", 0, age=3)]}
+    assert Replacement("b1", ("a0",)) in migrate(islands, EvolutionSettings(min_age=10))
+    assert [move.slot for move in migrate(islands, EvolutionSettings(elites=3))] == ["a3"]
 
 
 @given(
     fitness=st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=2, max_size=4),
-    count=st.integers(1, 3),
     elites=st.integers(1, 2),
 )
-def test_properties(fitness, count, elites):
-    islands = {f"island_{i}": island(*values) for i, values in enumerate(fitness)}
-    moves = migrate(islands, count=count, elites=elites)
-    assert len({(m.target, m.slot) for m in moves}) == len(moves)
-    for name, members in islands.items():
-        ranked = [c.name for c in sorted(members, key=lambda c: -c.fitness)]
-        arrivals = [m.slot for m in moves if m.target == name]
-        assert len(arrivals) <= count and not set(arrivals) & set(ranked[:elites])
-        assert all(m.member in ranked[:count] for m in moves if m.source == name)
+def test_properties(fitness, elites):
+    islands = {f"island_{i}": island(f"{i}:", *values) for i, values in enumerate(fitness)}
+    moves = migrate(islands, EvolutionSettings(elites=elites, operators=("clone",)))
+    ranked = [[c.name for c in sorted(own, key=lambda c: -c.fitness)] for own in islands.values()]
+    free = {i: own[-1] for i, own in enumerate(ranked) if len(own) > elites}
+    assert {move.slot: move.parents for move in moves} == {slot: (ranked[i - 1][0],) for i, slot in free.items()}
 
 
 def test_bad_input_is_named():
-    for options in ({"count": 0}, {"elites": 0}):
-        with pytest.raises(ValueError, match=next(iter(options))):
-            migrate({"a": island(1), "b": island(2)}, **options)
-    with pytest.raises(ValueError, match="'m0' is NaN"):
-        migrate({"a": island(float("nan")), "b": island(2)})
+    with pytest.raises(ValueError, match="'a0' is NaN"):
+        migrate({"a": island("a", float("nan")), "b": island("b", 2)}, DEFAULT)

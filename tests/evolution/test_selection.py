@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.evolution.selection import Candidate, Replacement, select
+from trl_populora.evolution import Candidate, EvolutionSettings, Replacement, select
+
+
+DEFAULT = EvolutionSettings()
 
 
 def role(*fitness: float, age: int = 100) -> list[Candidate]:
@@ -13,11 +16,11 @@ def role(*fitness: float, age: int = 100) -> list[Candidate]:
 
 
 def slots(candidates, **options) -> list[str]:
-    return [replacement.slot for replacement in select(candidates, rng=random.Random(0), **options)]
+    return [replacement.slot for replacement in select(candidates, EvolutionSettings(**options), rng=random.Random(0))]
 
 
 def test_worst_is_replaced_by_the_best():
-    assert select(role(3, 1, 4, 2), rng=random.Random(0)) == [Replacement("m1", ("m2",))]
+    assert select(role(3, 1, 4, 2), DEFAULT, rng=random.Random(0)) == [Replacement("m1", ("m2",))]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def test_a_role_of_one_has_nothing_to_select():
 
 
 def test_ties_keep_the_given_order():
-    assert select(role(0, 0, 0, 0), rng=random.Random(0)) == [Replacement("m3", ("m0",))]
+    assert select(role(0, 0, 0, 0), DEFAULT, rng=random.Random(0)) == [Replacement("m3", ("m0",))]
 
 
 def test_min_age_shields_the_young():
@@ -71,10 +74,17 @@ def test_max_age_comes_first_but_never_takes_the_best():
 )
 def test_properties(fitness, fraction, ages, num_parents, max_age, elites, selection, tournament_size, seed):
     candidates = [Candidate(f"m{i}", value, age) for i, (value, age) in enumerate(zip(fitness, ages))]
-    options = {"fraction": fraction, "num_parents": num_parents, "min_age": 10, "max_age": max_age}
-    options |= {"elites": elites, "selection": selection, "tournament_size": tournament_size}
-    result = select(candidates, rng=random.Random(seed), **options)
-    assert result == select(candidates, rng=random.Random(seed), **options)
+    settings = EvolutionSettings(
+        fraction=fraction,
+        min_age=10,
+        max_age=max_age,
+        elites=elites,
+        selection=selection,
+        tournament_size=tournament_size,
+        operators=("clone",),
+    )
+    result = select(candidates, settings, rng=random.Random(seed), num_parents=num_parents)
+    assert result == select(candidates, settings, rng=random.Random(seed), num_parents=num_parents)
     value = {c.name: c.fitness for c in candidates}
     replaced = [replacement.slot for replacement in result]
     eligible = [c for c in candidates if c.age >= 10]
@@ -91,16 +101,18 @@ def test_properties(fitness, fraction, ages, num_parents, max_age, elites, selec
 
 
 def test_two_parents_reach_beyond_the_top_only_as_far_as_needed():
-    drawn = Counter(select(role(3, 1, 4, 2), rng=random.Random(seed), num_parents=2)[0].parents for seed in range(50))
+    drawn = Counter(
+        select(role(3, 1, 4, 2), DEFAULT, rng=random.Random(seed), num_parents=2)[0].parents for seed in range(50)
+    )
     assert set(drawn) == {("m2", "m0")}
-    (only,) = select(role(1, 2), rng=random.Random(0), num_parents=2)
+    (only,) = select(role(1, 2), DEFAULT, rng=random.Random(0), num_parents=2)
     assert only == Replacement("m0", ("m1", "m0"))
 
 
 def test_parents_are_drawn_evenly_from_the_top():
     drawn = Counter()
     for seed in range(400):
-        for replacement in select(role(*range(8)), rng=random.Random(seed)):
+        for replacement in select(role(*range(8)), DEFAULT, rng=random.Random(seed)):
             drawn[replacement.parents] += 1
     assert set(drawn) == {("m6",), ("m7",)}
     assert abs(drawn[("m6",)] - 400) < 80
@@ -109,8 +121,8 @@ def test_parents_are_drawn_evenly_from_the_top():
 def test_tournament_prefers_the_fit_by_its_size():
     wins = {}
     for size in (1, 2, 7):
-        options = {"selection": "tournament", "tournament_size": size}
-        drawn = Counter(select(role(*range(8)), rng=random.Random(seed), **options)[0].parents for seed in range(400))
+        settings = EvolutionSettings(selection="tournament", tournament_size=size)
+        drawn = Counter(select(role(*range(8)), settings, rng=random.Random(seed))[0].parents for seed in range(400))
         wins[size] = [drawn[(f"m{i}",)] for i in range(8)]
     assert wins[1][0] == wins[1][1] == 0 and min(wins[1][2:]) > 30  # of six survivors, all alike
     assert wins[2][2] == 0 and wins[2][7] == pytest.approx(
@@ -125,7 +137,7 @@ def test_elites_stay_even_where_places_are_left():
 
 
 def test_parents_per_slot():
-    result = select(role(*range(8)), rng=random.Random(0), num_parents={f"m{i}": 1 + i % 2 for i in range(8)})
+    result = select(role(*range(8)), DEFAULT, rng=random.Random(0), num_parents={f"m{i}": 1 + i % 2 for i in range(8)})
     assert {r.slot: len(r.parents) for r in result} == {"m0": 1, "m1": 2}
 
 

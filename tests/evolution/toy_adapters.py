@@ -1,7 +1,10 @@
 """Small adapters, and the oracle: `dW` formed in float64, which the package never does."""
 
+from typing import NamedTuple
+
 import torch
 
+from trl_populora.evolution.factors import multiply, spectra
 from trl_populora.population.factors import Factor, Factors
 
 
@@ -54,3 +57,21 @@ def assert_same_bits(first: Factors, second: Factors) -> None:
     for path in first:
         assert torch.equal(first[path].A, second[path].A) and torch.equal(first[path].B, second[path].B), path
         assert first[path].scaling == second[path].scaling
+
+
+class SVD(NamedTuple):
+    """Thin singular value decomposition `U diag(s) V^T`, components in falling order, 0 where s is 0."""
+
+    U: torch.Tensor
+    s: torch.Tensor
+    V: torch.Tensor
+
+
+def factor_svd(factor: Factor) -> SVD:
+    """Singular vectors and values of one adapted matrix's `dW`, as its spectrum's maps make them."""
+    spectrum = spectra([{"": factor}])[""]
+    wide = torch.promote_types(factor.A.dtype, torch.float32)
+    U, V = (torch.empty_like(X, dtype=wide) for X in (factor.B, factor.A.mT))
+    multiply([factor.B], spectrum.left, out=U)
+    multiply([factor.A.mT], spectrum.right.mT, out=V)
+    return SVD(U, spectrum.s, V)

@@ -113,7 +113,7 @@ def test_save_and_load_round_trip(ids, tmp_path):
 def test_replace_is_in_place(ids):
     population = tiny_population()
     before = [id(p) for p in population.parameters("student_0")]
-    population.copy("student_1", "student_0")
+    population.write("student_0", population.factors("student_1"))
     assert [id(p) for p in population.parameters("student_0")] == before
     with torch.no_grad(), population.route(["student_0", "student_1"]):
         a, b = population.model(ids[:1].repeat(2, 1)).logits
@@ -157,6 +157,8 @@ def test_shared_member_plays_both_roles():
         {"lora_alpha": 0},
         {"lora_dropout": 0.1},
         {"use_dora": True},
+        {"layer_replication": [[0, 1]]},
+        {"trainable_token_indices": [1]},
         {"bias": "all"},
         {"lora_bias": True},
         {"rank_pattern": {"q_proj": 2}},

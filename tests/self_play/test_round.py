@@ -8,7 +8,7 @@ import pytest
 
 from tests.code_tasks import code_buffer, code_seeds
 from tests.self_play.script import TYPES, G, scripted, self_play
-from trl_populora.evolution.selection import Candidate, select
+from trl_populora.evolution import Candidate, EvolutionSettings, select
 from trl_populora.self_play import Completion, RoundSettings
 from trl_populora.self_play.asks import proposal_asks
 
@@ -241,5 +241,6 @@ def test_a_teacher_without_valid_proposals_falls_is_replaced_and_does_not_breed(
     for seed in range(20):
         for elites in (1, 3):
             candidates = [Candidate(*one) for one in fitness.items()]
-            (replacement,) = select(candidates, rng=random.Random(seed), num_parents=2, elites=elites)
+            settings = EvolutionSettings(elites=elites)
+            (replacement,) = select(candidates, settings, rng=random.Random(seed), num_parents=2)
             assert replacement.slot == "teacher_0" and "teacher_0" not in replacement.parents

@@ -7,18 +7,15 @@ offspring)`.
 
 from .adapters import read_adapter, replay, write_adapter
 from .factors import (
-    SVD,
     Spectrum,
     cosine,
     delta_norm,
     effective_rank,
-    factor_svd,
     inner,
-    singular_values,
     spectra,
 )
 from .hall_of_fame import Champion, HallOfFame
-from .islands import Migration, divide, migrate
+from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .replacement import Offspring, ask, evolve, remake, tell
@@ -30,14 +27,12 @@ __all__ = [
     "CROSSOVERS",
     "MUTATIONS",
     "OPERATORS",
-    "SVD",
     "Candidate",
     "Champion",
     "EvolutionEvent",
     "EvolutionSettings",
     "HallOfFame",
     "Lineage",
-    "Migration",
     "Offspring",
     "Operator",
     "Replacement",
@@ -49,7 +44,6 @@ __all__ = [
     "divide",
     "effective_rank",
     "evolve",
-    "factor_svd",
     "inner",
     "migrate",
     "read_adapter",
@@ -57,7 +51,6 @@ __all__ = [
     "remake",
     "replay",
     "select",
-    "singular_values",
     "spectra",
     "tell",
     "write_adapter",

@@ -8,24 +8,14 @@ from peft.utils.other import get_pattern_key
 from peft.utils.save_and_load import load_peft_weights
 from safetensors.torch import save_file
 
-from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.factors import Factors, from_tensors, to_tensors
+from trl_populora.population.lora_config import MORE_THAN_PAIRS
 from trl_populora.run_files.files import read_json, write_file, write_files
 from trl_populora.run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, ADAPTER_FILES
 from trl_populora.run_files.run import read_table
 
 from .lineage import EvolutionEvent
 from .replacement import remake
-
-
-REFUSED = {  # settings with which an adapter is more than pairs of A and B, and the value without them
-    "use_dora": False,
-    "lora_bias": False,
-    "bias": "none",
-    "modules_to_save": None,
-    "target_parameters": None,
-    "trainable_token_indices": None,
-    "layer_replication": None,
-}
 
 
 def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
@@ -45,9 +35,9 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
         raise ValueError(f"{folder} holds an adapter of type {kind!r}; operators know LORA only.")
     config = LoraConfig.from_pretrained(folder)
     assert isinstance(config, LoraConfig)
-    for name, wanted in REFUSED.items():
-        value = getattr(config, name, wanted)
-        if value != wanted and value:
+    for name, wanted in MORE_THAN_PAIRS.items():
+        value = getattr(config, name)
+        if value and value != wanted:
             raise ValueError(f"{folder} has {name}={value!r}, which operators cannot keep; train with {wanted!r}.")
     tensors = load_peft_weights(folder, device="cpu")
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
@@ -55,20 +45,12 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
     other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if tensors[key].dim() != 2]
     if other or not modules:
         raise ValueError(f"{folder} holds other tensors than lora_A and lora_B of linear layers: {other[:4]}.")
-    return config, {
-        module: Factor(
-            tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"], _scaling(config, module, tensors)
-        )
-        for module in modules
-    }
+    return config, from_tensors(tensors, {module: _scaling(config, module, tensors) for module in modules})
 
 
 def write_adapter(folder: str | os.PathLike, config: LoraConfig, factors: Factors) -> None:
     """Writes a PEFT folder that `PeftModel.from_pretrained` loads. `config` is that of the factors' form."""
-    tensors = {}
-    for module, factor in factors.items():
-        tensors[f"{module}.lora_A.weight"] = factor.A.contiguous().clone()
-        tensors[f"{module}.lora_B.weight"] = factor.B.contiguous().clone()
+    tensors = {name: X.contiguous().clone() for name, X in to_tensors(factors).items()}
     path = os.path.join(folder, ADAPTER_FILE)
     write_file(path, lambda aside: save_file(tensors, aside, metadata={"format": "pt"}))
     write_files(folder, config.save_pretrained)

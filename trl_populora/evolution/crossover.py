@@ -26,7 +26,6 @@ def dare(
     *,
     p: float = 0.7,
     space: str = "delta",
-    out: Factors | None = None,
 ) -> Factors:
     """X1: `dW' = mean_i c (m_i * B_i) A_i / (1 - p)`, cut to rank r; entries of m_i are kept with probability 1 - p.
 
@@ -54,23 +53,22 @@ def dare(
         return mask.to(X.device, X.dtype).mul_(X)
 
     if space == "factors":
-        return _mix("dare", parents, weights, out=out, drop=drop)
-    storage(parents, out)  # refuses memory of a parent: what is mixed below are copies
+        return _mix("dare", parents, weights, drop=drop)
     thinned = []
     for parent in parents:
         B = {path: drop(parent[path].B) for path in paths}
         thinned.append({path: factor._replace(B=B[path]) for path, factor in parent.items()})
-    return _combine("dare", thinned, weights, rng, space=space, out=out)
+    return _combine("dare", thinned, weights, rng, space=space)
 
 
-def layerwise(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
+def layerwise(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
     """X2: every layer whole from a random parent, `dW'_l = dW_{i(l), l}` with i(l) uniform.
 
     A layer is a transformer block, so that matrices that were trained together stay together (our choice).
 
     Space: layers; copies of `dW`, hence invariant to the gauge. With one parent twice it is that parent.
     """
-    paths, child, seed = common_paths(parents, at_least=2), storage(parents, out), draw_seed(rng)
+    paths, child, seed = common_paths(parents, at_least=2), storage(parents[0]), draw_seed(rng)
     layers = sorted({layer_of(path) for path in paths})
     donor = dict(zip(layers, torch.randint(len(parents), (len(layers),), generator=rng).tolist(), strict=True))
     for number, path in enumerate(paths):
@@ -78,7 +76,7 @@ def layerwise(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors 
     return child
 
 
-def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
+def svd_subspace(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
     """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`.
 
     The first j components of parent 1 and those numbered j + 1 to r of parent 2, with j uniform in 1..r-1, one draw
@@ -87,7 +85,7 @@ def svd_subspace(parents: Sequence[Factors], rng: torch.Generator, *, out: Facto
     Space: `dW`, invariant to the gauge. Invariants: exactly the chosen components, nothing is truncated. With one
     parent twice it is that parent.
     """
-    paths, child, seed = common_paths(parents, at_least=2), storage(parents, out), draw_seed(rng)
+    paths, child, seed = common_paths(parents, at_least=2), storage(parents[0]), draw_seed(rng)
     share = float(torch.rand((), generator=rng, dtype=torch.float64))
     first, second = (spectra([parent]) for parent in parents[:2])
     for number, path in enumerate(paths):
@@ -113,7 +111,6 @@ def extrapolative(
     eta_min: float = 1.0,
     eta_max: float = 1.5,
     space: str = "delta",
-    out: Factors | None = None,
 ) -> Factors:
     """X4: `dW' = dW_worse + eta (dW_better - dW_worse)`, cut to rank r; parent 1 is the better one.
 
@@ -131,12 +128,10 @@ def extrapolative(
         raise ValueError(f"eta_min must not exceed eta_max, got {eta_min} and {eta_max}.")
     common_paths(parents, at_least=2)
     eta = eta_min + (eta_max - eta_min) * float(torch.rand((), generator=rng, dtype=torch.float64))
-    return _combine("extrapolative", parents[:2], [eta, 1 - eta], rng, space=space, out=out)
+    return _combine("extrapolative", parents[:2], [eta, 1 - eta], rng, space=space)
 
 
-def average(
-    parents: Sequence[Factors], rng: torch.Generator, *, space: str = "delta", out: Factors | None = None
-) -> Factors:
+def average(parents: Sequence[Factors], rng: torch.Generator, *, space: str = "delta") -> Factors:
     """`dW' = mean_i dW_i`, cut to rank r.
 
     Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
@@ -145,7 +140,7 @@ def average(
     Args:
         space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.
     """
-    return _combine("average", parents, [1 / len(parents)] * len(parents), rng, space=space, out=out)
+    return _combine("average", parents, [1 / len(parents)] * len(parents), rng, space=space)
 
 
 def _combine(
@@ -155,14 +150,13 @@ def _combine(
     rng: torch.Generator,
     *,
     space: str,
-    out: Factors | None,
 ) -> Factors:
     """Weighted sum of the parents' updates, truncated to the rank of parent 1, or of their factors."""
     if space not in SPACES:
         raise ValueError(f"space is one of {SPACES}, got {space!r}.")
     if space == "factors":
-        return _mix(name, parents, weights, out=out)
-    paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
+        return _mix(name, parents, weights)
+    paths, child, seed = common_paths(parents), storage(parents[0]), draw_seed(rng)
     mixed = spectra(parents, weights)
     for number, path in enumerate(paths):
         compose([parent[path] for parent in parents], mixed[path], out=child[path], seed=seed + number)
@@ -174,14 +168,13 @@ def _mix(
     parents: Sequence[Factors],
     weights: Sequence[float],
     *,
-    out: Factors | None,
     drop: Callable[[Tensor], Tensor] | None = None,
 ) -> Factors:
     """Weighted sum of the parents' factors, aligned to parent 1; B in units of the child's scaling.
 
     `drop` is applied to each aligned factor first.
     """
-    child = storage(parents, out)
+    child = storage(parents[0])
     for path in common_paths(parents):
         like = parents[0][path]
         ranks = {parent[path].A.shape[0] for parent in parents}

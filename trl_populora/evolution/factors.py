@@ -11,7 +11,7 @@ c / 1e4; what lies below 1.2e-7 c counts as 0, for factors stored in float32 hol
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,20 +38,6 @@ class Spectrum(NamedTuple):
     s: Tensor
     right: Tensor
     G_A: Tensor
-
-
-class SVD(NamedTuple):
-    """Thin singular value decomposition `U diag(s) V^T`, components in falling order.
-
-    Attributes:
-        U (`torch.Tensor` of shape `(d_out, r)`): Left singular vectors; 0 where s is 0, else orthonormal.
-        s (`torch.Tensor` of shape `(r,)`): Singular values, float64.
-        V (`torch.Tensor` of shape `(d_in, r)`): Right singular vectors; 0 where s is 0, else orthonormal.
-    """
-
-    U: Tensor
-    s: Tensor
-    V: Tensor
 
 
 def gram(blocks: Sequence[Tensor], *, workspace: Tensor | None = None) -> Tensor:
@@ -148,19 +134,6 @@ def multiply(blocks: Sequence[Tensor], X: Tensor, *, out: Tensor) -> None:
         out.copy_(total)
 
 
-def factor_svd(factor: Factor) -> SVD:
-    """Thin SVD of one adapted matrix's `dW`, scaling included; vectors in float32 or wider, r components.
-
-    Each pair of singular vectors is free in its sign; see [`orientation`].
-    """
-    spectrum = spectra([{"": factor}])[""]
-    wide = torch.promote_types(factor.A.dtype, torch.float32)
-    U, V = (torch.empty_like(X, dtype=wide) for X in (factor.B, factor.A.mT))
-    multiply([factor.B], spectrum.left, out=U)
-    multiply([factor.A.mT], spectrum.right.mT, out=V)
-    return SVD(U, spectrum.s, V)
-
-
 def orientation(factor: Factor, spectrum: Spectrum) -> Tensor:
     """Signs, of shape `(r,)`, that make singular vectors depend on `dW` alone and not on the gauge (B R, R^-1 A).
 
@@ -207,11 +180,6 @@ def cosine(first: Factors, second: Factors) -> float:
     """Cosine between two adapters' updates, in [-1, 1]; 0 where one of them is zero."""
     scale = delta_norm(first) * delta_norm(second)
     return max(-1.0, min(1.0, inner(first, second) / scale)) if scale > 0 else 0.0
-
-
-def singular_values(factors: Factors) -> Mapping[str, Tensor]:
-    """Singular values of every matrix's `dW`, falling, each of shape `(r,)`, in one batch."""
-    return {path: spectrum.s for path, spectrum in spectra([factors]).items()}
 
 
 def effective_rank(s: Tensor) -> Tensor:

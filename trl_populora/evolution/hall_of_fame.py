@@ -3,13 +3,13 @@
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from trl_populora.population.factors import Factor, Factors
+from trl_populora.population.factors import Factor, Factors, from_tensors, to_tensors
 from trl_populora.run_files.files import read_json, write_file, write_json
 from trl_populora.run_files.layout import HALL_FILE, champion_file
 
@@ -81,45 +81,28 @@ class HallOfFame:
             best = ranking([Candidate(name, ratings.fitness(name)) for name in population.names(role)])[0]
             member, factors = population[best.name], population.factors(best.name)
             entered.append(
-                self.add(
-                    best.name,
-                    factors,
-                    role=role,
-                    version=member.version,
-                    step=step,
-                    fitness=best.fitness,
-                    temperature=member.temperature,
-                )
+                self.add(Champion(best.name, role, member.version, step, best.fitness, factors, member.temperature))
             )
         return entered
 
-    def add(
-        self,
-        name: str,
-        factors: Factors,
-        *,
-        role: str,
-        version: int,
-        step: int,
-        fitness: float,
-        temperature: float = 1.0,
-    ) -> Champion:
+    def add(self, original: Champion) -> Champion:
         """Takes in a copy of an individual.
 
         Raises:
             ValueError: If its role already has a champion of this step or a later one.
         """
+        role, step = original.role, original.step
         others = self.of(role)
         if others and others[-1].step >= step:
             raise ValueError(
                 f"The newest {role} in the hall of fame is of step {others[-1].step}; got one of step {step}. Add "
                 "champions in the order of time."
             )
-        copy = {
+        factors = {
             path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
-            for path, (A, B, scaling) in factors.items()
+            for path, (A, B, scaling) in original.factors.items()
         }
-        champion = Champion(name, role, version, step, fitness, copy, temperature)
+        champion = replace(original, factors=factors)
         self._champions.append(champion)
         if len(others) + 1 > self.capacity:
             steps = [one.step for one in self.of(role)]
@@ -139,11 +122,7 @@ class HallOfFame:
             row = {name: value for name, value in vars(champion).items() if name != "factors"}
             row["scalings"] = {path: factor.scaling for path, factor in champion.factors.items()}
             rows.append(row)
-            tensors = {
-                f"{path}.lora_{side}": X.contiguous()
-                for path, factor in champion.factors.items()
-                for side, X in zip("AB", factor[:2])
-            }
+            tensors = {name: X.contiguous() for name, X in to_tensors(champion.factors).items()}
             write_file(os.path.join(folder, champion_file(row)), partial(save_file, tensors))
         write_json(os.path.join(folder, HALL_FILE), {"capacity": self.capacity, "champions": rows})
         for name in {*os.listdir(folder)} - {HALL_FILE, *map(champion_file, rows)}:
@@ -160,10 +139,6 @@ class HallOfFame:
         hall = cls(table["capacity"])
         for row in table["champions"]:
             tensors = load_file(os.path.join(folder, champion_file(row)))
-            scalings = row.pop("scalings")
-            factors = {
-                path: Factor(tensors[f"{path}.lora_A"], tensors[f"{path}.lora_B"], scaling)
-                for path, scaling in scalings.items()
-            }
+            factors = from_tensors(tensors, row.pop("scalings"))
             hall._champions.append(Champion(**row, factors=factors))
         return hall

@@ -32,27 +32,9 @@ def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
     return sorted(parents[0])
 
 
-def storage(parents: Sequence[Factors], out: Factors | None) -> Factors:
-    """Where the child is written, in the order of parent 1: `out`, or fresh memory of the form of parent 1.
-
-    Raises:
-        ValueError: If `out` has another form than parent 1, or shares memory with a parent.
-    """
-    first = parents[0]
-    if out is None:
-        return {
-            path: Factor(torch.empty_like(A), torch.empty_like(B), scaling) for path, (A, B, scaling) in first.items()
-        }
-    taken = {X.data_ptr() for parent in parents for factor in parent.values() for X in factor[:2]}
-    for path, like in first.items():
-        if path not in out or len(out) != len(first):
-            raise ValueError(f"out covers other matrices than parent 1, which adapts {path}.")
-        for X, Y in zip(out[path][:2], like[:2]):
-            if (X.shape, X.dtype) != (Y.shape, Y.dtype) or out[path].scaling != like.scaling:
-                raise ValueError(f"out differs from parent 1 in shape, dtype or scaling at {path}; make it like that.")
-            if X.data_ptr() in taken:
-                raise ValueError(f"out shares memory with a parent at {path}: operators leave their parents alone.")
-    return {path: out[path] for path in first}
+def storage(like: Factors) -> Factors:
+    """Memory for a child of the form of `like`, its first parent."""
+    return {path: Factor(torch.empty_like(A), torch.empty_like(B), scaling) for path, (A, B, scaling) in like.items()}
 
 
 def layer_of(path: str) -> str:

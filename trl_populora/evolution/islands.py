@@ -1,26 +1,13 @@
 """Islands: parts of a role that evolve apart, and migration between them. Decides only; copying is the caller's."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .selection import Candidate, ranking
+from .selection import Candidate, Replacement, ranking
 
 
-@dataclass(frozen=True)
-class Migration:
-    """A copy of a member of one island takes a slot on another.
-
-    Attributes:
-        source (`str`): Island that the copy comes from; the original stays.
-        member (`str`): Slot of the original.
-        target (`str`): Island that it goes to.
-        slot (`str`): Slot that it takes there.
-    """
-
-    source: str
-    member: str
-    target: str
-    slot: str
+if TYPE_CHECKING:
+    from .settings import EvolutionSettings
 
 
 def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
@@ -50,37 +37,30 @@ def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
     return {f"island_{k}": list(names[k * size : (k + 1) * size]) for k in range(islands)}
 
 
-def migrate(
-    islands: Mapping[str, Sequence[Candidate]], *, count: int = 1, elites: int = 1, min_age: int = 0
-) -> list[Migration]:
-    """Sends copies of each island's best to the next island, in place of its worst.
+def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSettings") -> list[Replacement]:
+    """Sends a copy of each island's best to the next island, in place of its worst.
 
     Args:
         islands (`Mapping[str, Sequence[Candidate]]`):
             Members of one role on each island, in the order of the ring: each sends to the next, the last to the
             first. With ratings of their own, islands' fitnesses are not comparable, and are never compared.
-        count (`int`, *optional*, defaults to `1`): Migrants from each island.
-        elites (`int`, *optional*, defaults to `1`): So many of the best of each island keep their slots.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, keep their slots.
+        settings ([`EvolutionSettings`]): `elites` and `min_age` say who keeps a slot.
 
     Returns:
-        `list[Migration]`: At most `count` per island, best migrant into the worst slot; fewer where fewer slots are
-        free, none for a single island. All are decided on the islands as given: a migrant does not travel on.
+        `list[Replacement]`: The slot and its migrant as only parent, for each target in the order of sources; none
+        where no slot is free, or for a single island. All are decided on the islands as given: a migrant does not
+        travel on.
 
     Raises:
-        ValueError: If a fitness is NaN or an argument is out of range.
+        ValueError: If a fitness is NaN.
     """
-    if count < 1:
-        raise ValueError(f"count is the number of migrants from each island and at least 1, got {count}.")
-    if elites < 1:
-        raise ValueError(f"elites counts members that keep their slots and is at least 1, got {elites}.")
     ranked = {name: ranking(candidates) for name, candidates in islands.items()}
     names = list(ranked)
+    if len(names) < 2:
+        return []
     result = []
     for source, target in zip(names, names[1:] + names[:1]):
-        if source == target:
-            break
-        free = [candidate for candidate in reversed(ranked[target][elites:]) if candidate.age >= min_age]
-        for migrant, resident in zip(ranked[source][:count], free):
-            result.append(Migration(source, migrant.name, target, resident.name))
+        free = [candidate for candidate in ranked[target][settings.elites :] if candidate.age >= settings.min_age]
+        if free:
+            result.append(Replacement(free[-1].name, (ranked[source][0].name,)))
     return result

@@ -11,39 +11,48 @@ from typing import Any
 from trl_populora.run_files.files import append_lines, read_lines, write_lines
 
 
-@dataclass(frozen=True)
-class EvolutionEvent:
-    """One replacement. With the parents' factors at hand it says all that is needed to make the child again.
+@dataclass(frozen=True, kw_only=True)
+class Birth:
+    """How a child was made.
 
     Attributes:
-        step (`int`): Training step.
-        slot (`str`): Member that was replaced.
-        role (`str`): Its role.
-        operator (`str`): Operator that made the child.
+        slot (`str`): Member that it replaces.
+        operator (`str`): Operator that made it.
         parameters (`dict`): The operator's parameters and `"seed"`, from which every draw comes.
         parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
-        version (`int`): Version of the child in the slot; the replaced member had the one before.
-        fitness (`dict[str, float]`): Fitness of all members of the role before the event.
-        rating_before (`tuple[float, float]`): mu and sigma of the replaced member.
-        rating_after (`tuple[float, float]`): mu and sigma that the child starts with.
+        fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
         learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
         temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
         kind (`str`): `"replacement"`, or `"migration"` for a copy that came from another island.
     """
 
-    step: int
     slot: str
-    role: str
     operator: str
     parameters: dict[str, Any]
     parents: tuple[tuple[str, int], ...]
-    version: int
     fitness: dict[str, float]
-    rating_before: tuple[float, float]
-    rating_after: tuple[float, float]
     learning_rate: float | None = None
     temperature: float | None = None
     kind: str = "replacement"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolutionEvent(Birth):
+    """One replacement. With the parents' factors at hand it says all that is needed to make the child again.
+
+    Attributes:
+        step (`int`): Training step.
+        role (`str`): Role of the slot.
+        version (`int`): Version of the child in the slot; the replaced member had the one before.
+        rating_before (`tuple[float, float]`): mu and sigma of the replaced member.
+        rating_after (`tuple[float, float]`): mu and sigma that the child starts with.
+    """
+
+    step: int
+    role: str
+    version: int
+    rating_before: tuple[float, float]
+    rating_after: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

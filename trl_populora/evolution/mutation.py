@@ -1,7 +1,7 @@
 """Mutations: pure functions from one parent's factors to a child's.
 
-Every operator has the form `(parents, rng, *, strength, out) -> Factors`. The child has its parent's rank, dtype,
-device and scaling; it is written into `out` (fresh memory by default), never into a parent. All numbers are drawn on
+Every operator has the form `(parents, rng, *, strength) -> Factors`. The child has its parent's rank, dtype, device
+and scaling, and memory of its own: parents are only read. All numbers are drawn on
 the CPU from the caller's generator, in the sorted order of module paths: the same seed gives the same child on any
 device. Strength 0 leaves `dW` as it is.
 
@@ -22,9 +22,7 @@ from .gauge import compose, initial_bound
 from .inheritance import add_noise, common_paths, copy_update, draw_seed, layer_of, scratch_for, storage
 
 
-def svd_structured(
-    parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.1, out: Factors | None = None
-) -> Factors:
+def svd_structured(parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.1) -> Factors:
     """M1: stretches and turns the singular components, `dW' = (U R_u) diag(s exp(eps z)) (V R_v)^T`.
 
     z is standard normal and R is the Cayley rotation of a random skew matrix whose entries have standard deviation
@@ -38,7 +36,7 @@ def svd_structured(
         eps (`float`, *optional*, defaults to `0.1`): Log-scale of the stretch and angle of the turn, at least 0.
     """
     _check(eps >= 0, f"eps must be at least 0, got {eps}.")
-    paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
+    paths, child, seed = common_paths(parents), storage(parents[0]), draw_seed(rng)
     old = spectra(parents[:1])
     for number, path in enumerate(paths):
         factor, (left, s, right, G_A) = parents[0][path], old[path]
@@ -56,7 +54,6 @@ def layer_gaussian(
     *,
     eps: float = 0.1,
     fraction: float = 0.33,
-    out: Factors | None = None,
 ) -> Factors:
     """M2: `X' = X + eps std(X) N(0, 1)` for both factors X of every matrix in ceil(fraction L) random layers of L.
 
@@ -71,12 +68,10 @@ def layer_gaussian(
     layers = sorted({layer_of(path) for path in common_paths(parents)})
     count = _share(fraction, len(layers))
     chosen = {layers[i] for i in torch.randperm(len(layers), generator=rng)[:count].tolist()}
-    return _add_gaussian(parents, rng, eps=eps, layers=chosen, out=out)
+    return _add_gaussian(parents, rng, eps=eps, layers=chosen)
 
 
-def component_masking(
-    parents: Sequence[Factors], rng: torch.Generator, *, rho: float = 0.05, out: Factors | None = None
-) -> Factors:
+def component_masking(parents: Sequence[Factors], rng: torch.Generator, *, rho: float = 0.05) -> Factors:
     """M3: sets ceil(rho k) random singular components of every `dW` to 0, of k = min(r, d_out, d_in), and frees them.
 
     B is 0 along a freed direction of the latent space and A is drawn anew there, at LoRA's init scale, so that it can
@@ -88,7 +83,7 @@ def component_masking(
         rho (`float`, *optional*, defaults to `0.05`): Share of components that are dropped, in [0, 1].
     """
     _check(0 <= rho <= 1, f"rho lies in [0, 1], got {rho}.")
-    paths, child, seed = common_paths(parents), storage(parents, out), draw_seed(rng)
+    paths, child, seed = common_paths(parents), storage(parents[0]), draw_seed(rng)
     parent = parents[0]
     old = spectra(parents[:1])
     for number, path in enumerate(paths):
@@ -98,9 +93,7 @@ def component_masking(
     return child
 
 
-def gaussian(
-    parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.15, out: Factors | None = None
-) -> Factors:
+def gaussian(parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.15) -> Factors:
     """M4: `X' = X + eps std(X) N(0, 1)` for both factors X of every adapted matrix.
 
     Space: factors, not invariant to the gauge. B = 0 stays 0 and a constant A takes LoRA's init scale, as in
@@ -109,7 +102,7 @@ def gaussian(
     Args:
         eps (`float`, *optional*, defaults to `0.15`): Noise relative to the factor's standard deviation, at least 0.
     """
-    return _add_gaussian(parents, rng, eps=eps, layers={layer_of(path) for path in common_paths(parents)}, out=out)
+    return _add_gaussian(parents, rng, eps=eps, layers={layer_of(path) for path in common_paths(parents)})
 
 
 def neftune(
@@ -118,7 +111,6 @@ def neftune(
     *,
     eps: float = 0.3,
     alpha_n: float | None = None,
-    out: Factors | None = None,
 ) -> Factors:
     """M5: `A' = A + U(-b, b)` with `b = eps sqrt(3) std(A)`; B stays.
 
@@ -136,7 +128,7 @@ def neftune(
     """
     _check(eps >= 0, f"eps must be at least 0, got {eps}.")
     _check(alpha_n is None or alpha_n >= 0, f"alpha_n must be at least 0, got {alpha_n}.")
-    child = storage(parents, out)
+    child = storage(parents[0])
     for path in common_paths(parents):
         factor, own = parents[0][path], child[path]
         if alpha_n is None:
@@ -148,9 +140,9 @@ def neftune(
     return child
 
 
-def clone(parents: Sequence[Factors], rng: torch.Generator, *, out: Factors | None = None) -> Factors:
+def clone(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
     """An exact copy of parent 1, bit for bit; draws nothing."""
-    child = storage(parents, out)
+    child = storage(parents[0])
     for path in common_paths(parents):
         copy_update(parents[0][path], out=child[path], seed=0)
     return child
@@ -164,11 +156,9 @@ def _draw_turn(s: Tensor, eps: float, rng: torch.Generator) -> tuple[Tensor, Ten
     return torch.exp(eps * z), eps * (G - G.mT) / math.sqrt(2 * max(float(alive.sum()) - 1, 1))
 
 
-def _add_gaussian(
-    parents: Sequence[Factors], rng: torch.Generator, *, eps: float, layers: set[str], out: Factors | None
-) -> Factors:
+def _add_gaussian(parents: Sequence[Factors], rng: torch.Generator, *, eps: float, layers: set[str]) -> Factors:
     _check(eps >= 0, f"eps must be at least 0, got {eps}.")
-    child = storage(parents, out)
+    child = storage(parents[0])
     for path in common_paths(parents):
         factor, own = parents[0][path], child[path]
         if layer_of(path) in layers:

@@ -1,6 +1,6 @@
 """The variation operators by name.
 
-An operator is a pure function `(parents, rng, *, strength, out) -> Factors`; a user adds one by adding it to
+An operator is a pure function `(parents, rng, *, strength) -> Factors`; a user adds one by adding it to
 `OPERATORS`. docs/operators.md has a section for each.
 """
 
@@ -21,7 +21,7 @@ class Operator:
     """One way to make a child.
 
     Attributes:
-        function (`Callable`): `(parents, rng, *, out, **parameters) -> Factors`, parents best first.
+        function (`Callable`): `(parents, rng, **parameters) -> Factors`, parents best first.
         num_parents (`int`): How many parents it takes.
     """
 
@@ -31,8 +31,7 @@ class Operator:
     @property
     def parameters(self) -> dict[str, Any]:
         """Names and defaults of its parameters."""
-        defaults = getattr(self.function, "__kwdefaults__", None) or {}
-        return {name: value for name, value in defaults.items() if name != "out"}
+        return dict(getattr(self.function, "__kwdefaults__", None) or {})
 
 
 MUTATIONS: dict[str, Operator] = {
@@ -62,7 +61,6 @@ def breed(
     *,
     seed: int,
     parameters: Mapping[str, Any] | None = None,
-    out: Factors | None = None,
 ) -> Factors:
     """Makes a child, reproducibly: the same arguments give the same child.
 
@@ -71,11 +69,7 @@ def breed(
         parents (`Sequence[Factors]`): Best first. They are only read.
         seed (`int`): Seeds every random draw.
         parameters (`Mapping[str, Any]`, *optional*): Replaces some of the operator's defaults.
-        out (`Factors`, *optional*):
-            Storage for the child, of the form of parent 1; fresh memory by default, which takes longer to get than
-            some operators take to fill.
     """
     rng = torch.Generator().manual_seed(seed)
-    options = dict(parameters or {}) | ({} if out is None else {"out": out})
     with torch.no_grad():
-        return OPERATORS[operator].function(parents, rng, **options)
+        return OPERATORS[operator].function(parents, rng, **(parameters or {}))

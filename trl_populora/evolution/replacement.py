@@ -4,17 +4,17 @@ Works on anything with the few methods of `Population` and `Ratings` that it cal
 """
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import torch
 
-from trl_populora.population.factors import Factors
+from trl_populora.population import Factors, Population
 
 from .inheritance import draw_seed
 from .islands import divide, migrate
-from .lineage import EvolutionEvent
+from .lineage import Birth, EvolutionEvent
 from .operators import OPERATORS, breed
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings
@@ -24,58 +24,25 @@ FACTORS = (0.8, 1.25)  # of a mutated learning rate or temperature
 TEMPERATURES = (0.5, 2.0)  # bounds, relative to the run's
 
 
-class _Population(Protocol):
-    def names(self, role: str | None = None) -> list[str]: ...
-    def __getitem__(self, name: str) -> Any: ...
-    def factors(self, name: str) -> Factors: ...
-    def replace(
-        self,
-        name: str,
-        factors: Factors,
-        *,
-        operator: str,
-        parents: Any,
-        step: int,
-        learning_rate: float | None = None,
-        temperature: float | None = None,
-    ) -> Any: ...
-
-
 class _Ratings(Protocol):
     def fitness(self, name: str) -> float: ...
     def __getitem__(self, name: str) -> Any: ...
     def inherit(self, child: str, parents: Any, *, begin: bool = True) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Offspring:
+@dataclass(frozen=True, kw_only=True)
+class Offspring(Birth):
     """A child that may take a slot.
 
     Attributes:
-        slot (`str`): Member that would be replaced.
-        operator (`str`): Operator that made the child.
-        parameters (`dict`): The operator's parameters and `"seed"`, from which every draw came.
-        parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
-        factors (`Factors`): The child.
-        fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
-        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
-        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
-        kind (`str`): `"replacement"`, or `"migration"` for a copy from another island.
+        factors (`Factors`): Its weights.
     """
 
-    slot: str
-    operator: str
-    parameters: dict[str, Any]
-    parents: tuple[tuple[str, int], ...]
     factors: Factors
-    fitness: Mapping[str, float]
-    learning_rate: float | None = None
-    temperature: float | None = None
-    kind: str = "replacement"
 
 
 def ask(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     rng: torch.Generator,
     *,
@@ -120,7 +87,8 @@ def ask(
             for island, names in divide(members, settings.islands).items()
         }
         if len(islands) > 1 and number % settings.migration_interval == 0:
-            offspring += _migrants(population, islands, settings, fitness)
+            for migrant in migrate(islands, settings):
+                offspring.append(_breed(population, migrant, "clone", settings, seed=0, fitness=fitness, moves=True))
         else:
             for candidates in islands.values():
                 offspring += _ask_island(population, candidates, rng, settings, fitness)
@@ -128,7 +96,7 @@ def ask(
 
 
 def tell(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     offspring: Sequence[Offspring],
     *,
@@ -170,7 +138,7 @@ def tell(
 
 
 def evolve(
-    population: _Population,
+    population: Population,
     ratings: _Ratings,
     *,
     settings: EvolutionSettings,
@@ -197,24 +165,19 @@ def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
 
 
 def _ask_island(
-    population: _Population,
+    population: Population,
     candidates: Sequence[Candidate],
     rng: torch.Generator,
     settings: EvolutionSettings,
-    fitness: Mapping[str, float],
+    fitness: dict[str, float],
 ) -> list[Offspring]:
     chance = random.Random(draw_seed(rng))
     operator_for = {candidate.name: chance.choice(settings.operators) for candidate in candidates}
     replacements = select(
         candidates,
+        settings,
         rng=chance,
         num_parents={name: OPERATORS[operator].num_parents for name, operator in operator_for.items()},
-        fraction=settings.fraction,
-        elites=settings.elites,
-        min_age=settings.min_age,
-        max_age=settings.max_age,
-        selection=settings.selection,
-        tournament_size=settings.tournament_size,
     )
     return [
         _breed(population, replacement, operator_for[replacement.slot], settings, seed=draw_seed(rng), fitness=fitness)
@@ -222,41 +185,17 @@ def _ask_island(
     ]
 
 
-def _migrants(
-    population: _Population,
-    islands: Mapping[str, Sequence[Candidate]],
-    settings: EvolutionSettings,
-    fitness: Mapping[str, float],
-) -> list[Offspring]:
-    """Copies of each island's best for the next. They bring their learning rate and temperature where those mutate."""
-    migrants = []
-    for migration in migrate(islands, elites=settings.elites, min_age=settings.min_age):
-        original = population[migration.member]
-        migrants.append(
-            Offspring(
-                slot=migration.slot,
-                operator="clone",
-                parameters={"seed": 0},  # draws nothing
-                parents=((migration.member, original.version),),
-                factors=breed("clone", [population.factors(migration.member)], seed=0),
-                fitness=fitness,
-                learning_rate=original.learning_rate if settings.mutate_learning_rate else None,
-                temperature=original.temperature if settings.mutate_temperature else None,
-                kind="migration",
-            )
-        )
-    return migrants
-
-
 def _breed(
-    population: _Population,
+    population: Population,
     replacement: Replacement,
     operator: str,
     settings: EvolutionSettings,
     *,
     seed: int,
-    fitness: Mapping[str, float],
+    fitness: dict[str, float],
+    moves: bool = False,
 ) -> Offspring:
+    """A child, or a migrant that moves as it is, with its learning rate and temperature where those mutate."""
     parents, parameters = replacement.parents, settings.parameters(operator)
     factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
     for path, factor in factors.items():
@@ -267,9 +206,9 @@ def _breed(
             )
     first, learning_rate, temperature = population[parents[0]], None, None
     if settings.mutate_learning_rate:
-        learning_rate = first.learning_rate * random.Random(seed).choice(FACTORS)
+        learning_rate = first.learning_rate * (1.0 if moves else random.Random(seed).choice(FACTORS))
     if settings.mutate_temperature:
-        mutated = first.temperature * random.Random(f"temperature:{seed}").choice(FACTORS)
+        mutated = first.temperature * (1.0 if moves else random.Random(f"temperature:{seed}").choice(FACTORS))
         temperature = min(max(mutated, TEMPERATURES[0]), TEMPERATURES[1])
     return Offspring(
         slot=replacement.slot,
@@ -280,11 +219,12 @@ def _breed(
         fitness=fitness,
         learning_rate=learning_rate,
         temperature=temperature,
+        kind="migration" if moves else "replacement",
     )
 
 
 def _write(
-    population: _Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
+    population: Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
 ) -> EvolutionEvent:
     """Puts a child into its slot and tells what happened."""
     parents = [name for name, _ in child.parents]
@@ -300,17 +240,10 @@ def _write(
     ratings.inherit(child.slot, parents, begin=begin)
     after = ratings[child.slot]
     return EvolutionEvent(
+        **{field.name: getattr(child, field.name) for field in fields(Birth)},
         step=step,
-        slot=child.slot,
         role=member.role,
-        operator=child.operator,
-        parameters=dict(child.parameters),
-        parents=child.parents,
         version=member.version,
-        fitness=dict(child.fitness),
         rating_before=(before.mu, before.sigma),
         rating_after=(after.mu, after.sigma),
-        learning_rate=child.learning_rate,
-        temperature=child.temperature,
-        kind=child.kind,
     )

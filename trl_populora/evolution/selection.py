@@ -7,7 +7,11 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+
+if TYPE_CHECKING:
+    from .settings import EvolutionSettings
 
 SELECTIONS = ("truncation", "tournament")
 
@@ -49,60 +53,40 @@ def ranking(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def select(
     candidates: Sequence[Candidate],
+    settings: "EvolutionSettings",
     *,
     rng: random.Random,
     num_parents: int | Mapping[str, int] = 1,
-    fraction: float = 0.25,
-    elites: int = 1,
-    min_age: int = 0,
-    max_age: int | None = None,
-    selection: str = "truncation",
-    tournament_size: int = 3,
 ) -> list[Replacement]:
     """Selection within one role.
 
+    Who is replaced is always decided by truncation, as in population based training (Jaderberg et al., 2017):
+    floor(`fraction` * n) places, at least one. Parents are drawn without repetition for one child. `"truncation"`:
+    evenly from as many of the best survivors as there are places, or from the `num_parents` best where that is more.
+    `"tournament"`: each is the best of `tournament_size` random survivors; 1 draws without regard to fitness.
+    `min_age`, `max_age` and the tie rule (see [`ranking`]) are our choice.
+
     Args:
         candidates (`Sequence[Candidate]`): All members of the role.
+        settings ([`EvolutionSettings`]): How many are replaced, who is kept, how parents are drawn.
         rng (`random.Random`): Draws the parents.
         num_parents (`int` or `Mapping[str, int]`, *optional*, defaults to `1`):
             Parents of each child, or of the child for each slot.
-        fraction (`float`, *optional*, defaults to `0.25`):
-            Share of members replaced, in (0, 0.5]: floor(fraction * n) places, at least one.
-        elites (`int`, *optional*, defaults to `1`): So many of the best are never replaced, whatever their age.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, are not replaced.
-        max_age (`int`, *optional*): Members older than this, in rounds, come first when places are given out.
-        selection (`str`, *optional*, defaults to `"truncation"`):
-            How parents are drawn, without repetition for one child. `"truncation"`: evenly from as many of the best
-            survivors as there are places, or from the `num_parents` best where that is more. `"tournament"`: each is
-            the best of `tournament_size` random survivors.
-        tournament_size (`int`, *optional*, defaults to `3`): 1 draws parents without regard to fitness.
 
     Returns:
         `list[Replacement]`: Worst first, one per place; fewer where fewer members may be replaced, none for a role of
         one member. Only where survivors are fewer than parents, as in a role of two, does a replaced member breed.
 
     Raises:
-        ValueError: If a fitness is NaN, or an argument is out of range.
-
-    Who is replaced is always decided by truncation, as in population based training (Jaderberg et al., 2017);
-    `min_age`, `max_age` and the tie rule (see [`ranking`]) are our choice.
+        ValueError: If a fitness is NaN.
     """
-    if not 0 < fraction <= 0.5:
-        raise ValueError(f"fraction lies in (0, 0.5]: the replaced and the parents must differ; got {fraction}.")
-    if elites < 1:
-        raise ValueError(f"elites counts the members that are never replaced and is at least 1, got {elites}.")
-    if selection not in SELECTIONS:
-        raise ValueError(f"selection is one of {SELECTIONS}, got {selection!r}.")
-    if tournament_size < 1:
-        raise ValueError(f"tournament_size is at least 1, got {tournament_size}.")
     ranked = ranking(candidates)
     if len(ranked) < 2:
         return []
-
-    places = max(1, int(fraction * len(ranked) + 1e-9))
-    eligible = [candidate for candidate in reversed(ranked[elites:]) if candidate.age >= min_age]
-    if max_age is not None:
-        eligible.sort(key=lambda candidate: candidate.age <= max_age)  # stable: the worst first within each half
+    places = max(1, int(settings.fraction * len(ranked) + 1e-9))
+    eligible = [candidate for candidate in reversed(ranked[settings.elites :]) if candidate.age >= settings.min_age]
+    if (max_age := settings.max_age) is not None:
+        eligible.sort(key=lambda candidate: candidate.age <= max_age)  # stable: worst first in each half
     replaced = [candidate.name for candidate in eligible[:places]]
 
     rank = {candidate.name: index for index, candidate in enumerate(ranked)}
@@ -112,10 +96,10 @@ def select(
         wanted = num_parents if isinstance(num_parents, int) else num_parents[slot]
         breeders = survivors if wanted <= len(survivors) else [*survivors, *(n for n in rank if n in replaced)]
         wanted = min(wanted, len(breeders))
-        if selection == "truncation":
+        if settings.selection == "truncation":
             parents = rng.sample(breeders[: max(places, wanted)], wanted)
         else:
-            parents = _tournaments(breeders, wanted, tournament_size, rng)
+            parents = _tournaments(breeders, wanted, settings.tournament_size, rng)
         result.append(Replacement(slot, tuple(sorted(parents, key=rank.__getitem__))))
     return result
 

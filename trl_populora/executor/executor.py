@@ -8,7 +8,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 
 from . import levels
@@ -121,51 +120,28 @@ class Executor:
             `list[Execution]`: in the order of the jobs. No program can make this raise.
 
         Raises:
-            `RuntimeError`: where programs cannot be confined, or a module of a job cannot be imported.
+            `RuntimeError`: where programs cannot be confined, or a module of a job cannot be imported; once closed.
         """
-        if self._pool is not None and self._pool.has_thread():
-            raise RuntimeError("run_many waits for the thread that calls it: use submit in callbacks of futures.")
         batch = Batch(jobs)
-        # Not by `Future.result`: a handler that raises there may leave the future locked, or raise something else.
-        under_way = threading.Lock()
-        under_way.acquire()
-        batch.future.add_done_callback(lambda _: under_way.release())
+        if not batch.jobs:
+            return []
         try:
-            self._put(batch)
-            while not under_way.acquire(timeout=0.2):  # a signal just before this call does not end it
+            pool = self._started()
+            pool.put(batch)
+            # With a time limit: a signal just before the call does not end it.
+            while not batch.over.acquire(timeout=0.2) and not pool.closed:
                 pass
-            return batch.future.result()
-        except BaseException:
-            if not batch.future.done():  # an interrupt: nothing must go on behind the caller's back
-                batch.future.cancel()
-                self.close()
+        except BaseException:  # an interrupt: nothing must go on behind the caller's back
+            self.close()
             raise
-
-    def submit(self, jobs: Sequence[Job]) -> Future[list[Execution]]:
-        """
-        Hand in jobs and return at once; in a coroutine, `await asyncio.wrap_future(executor.submit(jobs))`.
-
-        Args:
-            jobs (`Sequence[Job]`):
-                As for `run_many`.
-
-        Returns:
-            `concurrent.futures.Future[list[Execution]]`: `cancel()` drops the jobs that have not begun. Callbacks run
-            in a worker's thread: they may submit, and must not wait.
-
-        Raises:
-            `RuntimeError`: where programs cannot be confined.
-        """
-        batch = Batch(jobs)
-        try:
-            self._put(batch)
-        except BaseException:  # an interrupt: no one else knows of these jobs
-            batch.future.cancel()
-            raise
-        return batch.future
+        if batch.error is not None:
+            raise batch.error
+        if batch.left:
+            raise RuntimeError("The executor was closed while this job ran.")
+        return batch.results  # pyright: ignore[reportReturnType]
 
     def close(self) -> None:
-        """End all fork servers and what they run, and cancel jobs that have not begun. The next call starts anew."""
+        """End all fork servers and what they run; calls that wait raise `RuntimeError`. The next call starts anew."""
         if self._owner == os.getpid():
             with self._changing:
                 pool, self._pool = self._pool, None
@@ -194,13 +170,6 @@ class Executor:
         """For tests and benchmarks, which look at servers from outside."""
         return self._pool.workers if self._pool is not None else []
 
-    def _put(self, batch: Batch) -> None:
-        if not batch.results:
-            batch.future.set_result([])
-        else:
-            while not self._started().put(batch):  # closed in between
-                pass
-
     def _started(self) -> Pool:
         if self._owner != os.getpid():  # forked: the servers belong to the parent process
             self._reset()
@@ -210,8 +179,8 @@ class Executor:
             if sys.platform != "linux":
                 raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
-            limits, modules = self.limits, self._modules
-            pool = Pool(self.workers, lambda: Worker(limits, modules, settings), self._counts)
+            workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
+            pool = Pool(workers, self._counts)
             try:
                 pool.start()
                 self._pool = pool
@@ -225,7 +194,7 @@ class Executor:
                 warnings.warn(
                     "Programs are confined by seccomp alone: Landlock and namespaces do not work here "
                     "(docs/security.md).",
-                    stacklevel=4,
+                    stacklevel=3,
                 )
             return pool
 

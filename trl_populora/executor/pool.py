@@ -1,45 +1,41 @@
-"""`Pool`: batches of jobs in the order of their arrival, and the workers that take from them."""
+"""`Pool`: jobs in the order of their arrival, and the workers that take from them."""
 
 from __future__ import annotations
 
-import logging
 import threading
-import weakref
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
+from queue import SimpleQueue
 
 from .records import Execution, Job, Status
 from .worker import Worker
 
 
-_log = logging.getLogger(__name__)
-
-
 class Batch:
-    """Jobs handed in together, and the future of their executions."""
+    """Jobs handed in together.
+
+    Attributes:
+        results (`list[Execution | None]`): In the order of the jobs, as far as they were run.
+        left (`int`): Jobs without a result.
+        error (`BaseException`, *optional*): Why there will be no more results.
+        over (`threading.Lock`): Taken until the last result or an error is there.
+    """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = tuple(jobs)  # the caller may change its own list
-        self.future: Future[list[Execution]] = Future()
         self.results: list[Execution | None] = [None] * len(self.jobs)
-        self.taken = 0
-        self.finished = 0
-        self.over = False
-        self.pool: Pool | None = None
-        known = weakref.ref(self)  # which refers to its future, whose callbacks live as long
-        self.future.add_done_callback(lambda future: _cancelled(future, known()))
+        self.left = len(self.jobs)
+        self.error: BaseException | None = None
+        self.over = threading.Lock()
+        self.over.acquire()
 
 
 class Pool:
     """
-    Every method may be called from any thread.
+    Every method may be called from any thread, and a signal handler may raise at any place in it.
 
     Args:
-        size (`int`):
-            Workers, and so programs that run at the same time.
-        make_worker (`Callable[[], Worker]`):
-            Makes a worker.
+        workers (`list[Worker]`):
+            Run one program each at a time; not started yet.
         counts (`dict[Status, int]`):
             Where to count executions by status.
 
@@ -48,18 +44,13 @@ class Pool:
             The measures that hold, see `levels`.
     """
 
-    def __init__(self, size: int, make_worker: Callable[[], Worker], counts: dict[Status, int]) -> None:
-        self.workers: list[Worker] = []
-        self._counts = counts
-        # Entered as a lock, never as a condition: `with` then takes and gives it back without a place in between where
-        # a signal handler could raise and leave it taken.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._make_worker = make_worker
-        self._size = size
-        self._batches: deque[Batch] = deque()  # with jobs that nobody has taken
-        self._closed = False
+    def __init__(self, workers: list[Worker], counts: dict[Status, int]) -> None:
+        self.workers = workers
         self.held: list[str] = []
+        self.closed = False
+        self._counts = counts
+        self._waiting: SimpleQueue[tuple[Batch, int] | None] = SimpleQueue()
+        self._finishing = threading.Lock()  # for workers' threads only: no signal handler runs there
 
     def start(self) -> None:
         """
@@ -68,90 +59,39 @@ class Pool:
         Raises:
             `RuntimeError`, `ServerLost`: if the first worker cannot start a server.
         """
-        self.workers += [self._make_worker() for _ in range(self._size)]  # `close` knows them from now on
         self.held = self.workers[0].probe()
         for worker in self.workers:
             worker.start(lambda worker=worker: self._serve(worker))
 
-    def put(self, batch: Batch) -> bool:
-        """Add a batch of at least one job; whether the pool takes it, which it does unless it was closed."""
-        with self._lock:
-            if self._closed:
-                return False
-            batch.pool = self
-            self._batches.append(batch)
-            self._changed.notify(len(batch.jobs))
-        return True
+    def put(self, batch: Batch) -> None:
+        """Add the jobs of a batch; once the pool is closed nobody runs them."""
+        for index in range(len(batch.jobs)):
+            self._waiting.put((batch, index))
 
     def close(self) -> None:
-        """Cancel what waits, kill what runs, end the workers."""
-        with self._lock:
-            self._closed = True
-            waiting = list(self._batches)
-            self._changed.notify_all()
-        for batch in waiting:
-            batch.future.cancel()
+        """Leave what waits, kill what runs, end the workers."""
+        self.closed = True
+        for _ in self.workers:
+            self._waiting.put(None)  # wakes one
         for worker in self.workers:
             worker.close()
 
-    def has_thread(self) -> bool:
-        """Whether the caller is one of the workers' threads."""
-        return any(worker.is_current_thread() for worker in self.workers)
-
-    # What a worker's thread does -------------------------------------------------------------------------------
-
     def _serve(self, worker: Worker) -> None:
-        while (taken := self._take()) is not None:
+        while (taken := self._waiting.get()) is not None and not self.closed:
             batch, index = taken
+            if batch.error is not None:
+                continue
             try:
-                try:
-                    execution = worker.run(batch.jobs[index])
-                except BaseException as error:
-                    self._fail(batch, error)
-                else:
-                    self._finish(batch, index, execution)
-            except BaseException:  # such as SystemExit: no callback of a caller may end a worker
-                _log.exception("A callback of an executor's future failed.")
-
-    def _take(self) -> tuple[Batch, int] | None:
-        """Wait for a job; its batch and its place there, or `None` once the pool is closed."""
-        with self._lock:
-            self._changed.wait_for(lambda: self._closed or self._batches)
-            if self._closed:
-                return None
-            batch = self._batches[0]
-            index = batch.taken
-            batch.taken += 1
-            if batch.taken == len(batch.jobs):
-                self._batches.popleft()
-            return batch, index
-
-    def _finish(self, batch: Batch, index: int, execution: Execution) -> None:
-        with self._lock:
-            batch.results[index] = execution
-            batch.finished += 1
-            if batch.finished < len(batch.jobs) or not self.end(batch):
-                return
-        if batch.future.set_running_or_notify_cancel():
-            batch.future.set_result(batch.results)  # pyright: ignore[reportArgumentType]
-
-    def _fail(self, batch: Batch, error: BaseException) -> None:
-        if self.end(batch) and batch.future.set_running_or_notify_cancel():
-            batch.future.set_exception(error)
-
-    def end(self, batch: Batch) -> bool:
-        """Drop what nobody has taken of a batch; whether it was not over before."""
-        with self._lock:
-            if batch.over:
-                return False
-            batch.over = True
-            if batch in self._batches:
-                self._batches.remove(batch)
-            for status, count in Counter(result.status for result in batch.results if result).items():
-                self._counts[status] += count
-            return True
-
-
-def _cancelled(future: Future, batch: Batch | None) -> None:
-    if batch is not None and batch.pool is not None and batch.pool.end(batch) and future.cancelled():
-        future.set_running_or_notify_cancel()  # tells `concurrent.futures.wait`
+                execution = worker.run(batch.jobs[index])
+            except BaseException as error:
+                with self._finishing:
+                    if batch.error is None:
+                        batch.error = error
+                        batch.over.release()
+                continue
+            with self._finishing:
+                self._counts[execution.status] += 1
+                batch.results[index] = execution
+                batch.left -= 1
+                if not batch.left:
+                    batch.over.release()

@@ -85,51 +85,52 @@ class Server:
 
     def start(self) -> None:
         """Start the process. Raises `RuntimeError` if it refuses to work here, `ServerLost` if it just failed."""
-        # Symbols are bound at the start, and not again in each child.
-        environment = {"PYTHONHASHSEED": str(self.settings["hash_seed"]), "LD_BIND_NOW": "1"}
-        if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
-            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
-        flags = ["-s", "-S", "-P", "-X", "utf8", "-W", "ignore"]
         try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._control = ours
-            with theirs:
-                theirs.setblocking(True)  # whatever default the caller has set for its own sockets
-                self._process = subprocess.Popen(
-                    [sys.executable, *flags, ZYGOTE],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=environment,
-                    cwd="/",
-                    start_new_session=True,
-                )
-            ours.settimeout(START_SECONDS)
-            path = [os.path.abspath(folder) for folder in sys.path] if self.settings["third_party"] else []
-            ours.send(marshal.dumps(self.settings | {"client": os.getpid(), "path": path}), socket.MSG_NOSIGNAL)
-            answer = ours.recv(1 << 16)
+            self.held = self._launch()
         except OSError as error:
             self.close()
             raise ServerLost(f"no fork server could be started: {error}") from None
         except BaseException:
             self.close()
             raise
+        self.jobs = 0
+
+    def _launch(self) -> list[str]:
+        # Symbols are bound at the start, and not again in each child.
+        environment = {"PYTHONHASHSEED": str(self.settings["hash_seed"]), "LD_BIND_NOW": "1"}
+        if "LD_LIBRARY_PATH" in os.environ:  # some interpreters do not start without it
+            environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+        flags = ["-s", "-S", "-P", "-X", "utf8", "-W", "ignore"]
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            theirs.setblocking(True)  # whatever default the caller has set for its own sockets
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, ZYGOTE],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._control.settimeout(START_SECONDS)
+        path = [os.path.abspath(folder) for folder in sys.path] if self.settings["third_party"] else []
+        settings = self.settings | {"client": os.getpid(), "path": path}
+        self._control.send(marshal.dumps(settings), socket.MSG_NOSIGNAL)
+        answer = self._control.recv(1 << 16)
         if not answer:
-            self.close()
             raise ServerLost("the fork server ended while it started")
         word, _, text = answer.decode("utf-8", "replace").partition(" ")
+        if word == "missing":
+            raise RuntimeError(
+                f"Programs cannot be given what they may import: {text}. Install it where {sys.executable} finds it, "
+                "or leave it out of `modules`."
+            )
+        if word == "refused":
+            raise RuntimeError(f"Programs cannot be confined here: {text}.")
         if word != "ready":
-            self.close()
-            if word == "missing":
-                raise RuntimeError(
-                    f"Programs cannot be given what they may import: {text}. Install it where {sys.executable} finds "
-                    "it, or leave it out of `modules`."
-                )
-            if word == "refused":
-                raise RuntimeError(f"Programs cannot be confined here: {text}.")
             raise ServerLost(f"the fork server failed to start: {text}")
-        self.held = text.split()
-        self.jobs = 0
+        return text.split()
 
     def execute(self, payload: bytes, wall_seconds: float, max_bytes: int) -> End:
         """

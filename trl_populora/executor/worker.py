@@ -71,9 +71,6 @@ class Worker:
 
         _start_thread(threading.Thread(target=begin, name="populora-executor", daemon=True))
 
-    def is_current_thread(self) -> bool:
-        return self._thread is threading.current_thread()
-
     def close(self) -> None:
         """Kill the program that runs, if any, end the thread and the servers. Nothing must be left for it to do."""
         self._closing = True

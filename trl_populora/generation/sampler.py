@@ -82,18 +82,13 @@ class Sampler(ABC):
         **kwargs: Any,
     ) -> Self:
         """The sampler of a trainer with these settings; `kwargs` are further arguments of the class."""
-        return cls(
-            population,
-            tokenizer,
-            accelerator=accelerator,
-            max_completion_length=args.max_completion_length,
-            temperature=args.temperature,
-            top_p=args.top_p,
-            top_k=args.top_k,
-            min_p=args.min_p,
-            template=args.prompt_template,
-            **kwargs,
-        )
+        return cls(population, tokenizer, accelerator=accelerator, **(cls.settings_of(args) | kwargs))
+
+    @classmethod
+    def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
+        """Arguments of the class that the trainer's settings give."""
+        shared = ("max_completion_length", "temperature", "top_p", "top_k", "min_p")
+        return {name: getattr(args, name) for name in shared} | {"template": args.prompt_template}
 
     def __call__(
         self,

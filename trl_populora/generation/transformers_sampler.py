@@ -4,7 +4,7 @@ Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,6 @@ from .sampler import Sampler
 
 
 if TYPE_CHECKING:
-    from accelerate import Accelerator
-
     from ..training import PopulationSelfPlayConfig
 
 
@@ -69,16 +67,8 @@ class TransformersSampler(Sampler):
         )
 
     @classmethod
-    def from_args(
-        cls,
-        population: Population,
-        tokenizer: PreTrainedTokenizerBase,
-        accelerator: "Accelerator | None",
-        args: "PopulationSelfPlayConfig",
-        **kwargs: Any,
-    ) -> Self:
-        kwargs = {"batch_size": args.generation_rows} | kwargs
-        return super().from_args(population, tokenizer, accelerator, args, **kwargs)
+    def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
+        return super().settings_of(args) | {"batch_size": args.generation_rows}
 
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]

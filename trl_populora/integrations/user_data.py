@@ -29,9 +29,7 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     try:
         if kind is not None:
             dataset = load_dataset(kind, data_files=name, split="train")
-        elif os.path.isfile(os.path.join(name, "state.json")) or os.path.isfile(
-            os.path.join(name, "dataset_dict.json")
-        ):
+        elif any(os.path.isfile(os.path.join(name, file)) for file in ("state.json", "dataset_dict.json")):
             dataset = load_from_disk(name)
         else:
             dataset = load_dataset(name, config, split=split)

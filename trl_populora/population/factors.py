@@ -3,6 +3,7 @@
 Only the type lives here; what is done with factors (algebra, variation) lives in `evolution`.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor
@@ -24,3 +25,16 @@ class Factor(NamedTuple):
 
 Factors = dict[str, Factor]
 """Module path of the adapted matrix -> its factors, in the model's module order."""
+
+
+def to_tensors(factors: Factors) -> dict[str, Tensor]:
+    """Factors under the names that PEFT gives them in files."""
+    return {f"{path}.lora_{side}.weight": X for path, factor in factors.items() for side, X in zip("AB", factor)}
+
+
+def from_tensors(tensors: Mapping[str, Tensor], scalings: Mapping[str, float]) -> Factors:
+    """Factors from what [`to_tensors`] gave, `scalings` by module path. Raises `KeyError` if a tensor is missing."""
+    return {
+        path: Factor(tensors[f"{path}.lora_A.weight"], tensors[f"{path}.lora_B.weight"], scaling)
+        for path, scaling in scalings.items()
+    }

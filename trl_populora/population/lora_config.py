@@ -3,6 +3,17 @@
 from peft import LoraConfig
 
 
+MORE_THAN_PAIRS = {  # settings with which an adapter is more than pairs of A and B, and the value without them
+    "use_dora": False,
+    "lora_bias": False,
+    "bias": "none",
+    "modules_to_save": None,
+    "target_parameters": None,
+    "trainable_token_indices": None,
+    "layer_replication": None,
+}
+
+
 def check_lora_config(config: LoraConfig) -> None:
     """Refuse LoRA settings that routing, operators or multi-LoRA serving cannot honour for every member.
 
@@ -15,16 +26,7 @@ def check_lora_config(config: LoraConfig) -> None:
         raise ValueError(f"LoRA rank r={config.r} is not usable; choose at least 1, for example 16.")
     if config.lora_alpha <= 0:
         raise ValueError(f"lora_alpha={config.lora_alpha} is not usable; choose a positive value, for example 32.")
-    refused = {
-        "use_dora": (config.use_dora, False),
-        "lora_bias": (config.lora_bias, False),
-        "bias": (config.bias, "none"),
-        "modules_to_save": (config.modules_to_save or None, None),
-        "rank_pattern": (config.rank_pattern or {}, {}),
-        "alpha_pattern": (config.alpha_pattern or {}, {}),
-        "lora_dropout": (config.lora_dropout, 0.0),
-        "target_parameters": (config.target_parameters or None, None),
-    }
-    for name, (value, wanted) in refused.items():
-        if value != wanted:
+    for name, wanted in (MORE_THAN_PAIRS | {"rank_pattern": {}, "alpha_pattern": {}, "lora_dropout": 0.0}).items():
+        value = getattr(config, name)
+        if value and value != wanted:
             raise ValueError(f"{name}={value!r} is not supported in a population; set it to {wanted!r}.")

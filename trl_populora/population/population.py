@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from ..run_files.files import write_files, write_json
 from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
-from .factors import Factor, Factors
+from .factors import Factor, Factors, from_tensors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing
@@ -187,10 +187,6 @@ class Population(Mapping[str, Member]):
         self.write(guest, factors)
         self.routing.temper(guest, temperature)
 
-    def copy(self, source: str, target: str) -> None:
-        """Give `target` the weights of `source` (used by the warm start; no new version)."""
-        self.write(target, self.factors(source))
-
     # Forward passes --------------------------------------------------------------------------------------------
 
     def route(self, names_per_row: Sequence[str]) -> AbstractContextManager[None]:
@@ -277,15 +273,11 @@ class Population(Mapping[str, Member]):
         path = os.path.join(folder, name, ADAPTER_FILE)
         if not os.path.isfile(path):
             raise ValueError(f"The adapter file {path} is missing; the population in {folder} is incomplete.")
-        tensors = load_file(path)
-        factors = {}
-        for module, own in self.factors(name).items():
-            keys = [f"{module}.lora_{factor}.weight" for factor in "AB"]
-            missing = [key for key in keys if key not in tensors]
-            if missing:
-                raise ValueError(f"{path} lacks {missing[0]}; it was saved with other target modules.")
-            factors[module] = Factor(tensors[keys[0]], tensors[keys[1]], own.scaling)
-        return factors
+        scalings = {module: layer.scaling[name] for module, layer in self.routing.layers.items()}
+        try:
+            return from_tensors(load_file(path), scalings)
+        except KeyError as error:
+            raise ValueError(f"{path} lacks {error.args[0]}; it was saved with other target modules.") from None
 
     def _founder(self, name: str, learning_rate: float | Mapping[str, float]) -> Member:
         role, slot = name.rsplit("_", 1)

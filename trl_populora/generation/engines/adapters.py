@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ...population import Population
-from ...population.factors import Factors
+from ...population.factors import Factors, to_tensors
+from ...run_files.layout import ADAPTER_FILE
 
 
-ADAPTER_FILE = "adapter_model.safetensors"
 MEMORY_FOLDER = "/dev/shm"
 
 
@@ -136,11 +136,7 @@ def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes
 
     One transfer and one hash for the whole adapter, whatever the number of its matrices.
     """
-    parts = {
-        f"{path}.lora_{letter}.weight": matrix
-        for path, factor in factors.items()
-        for letter, matrix in (("A", factor.A), ("B", factor.B))
-    }
+    parts = to_tensors(factors)
     flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()]).cpu()
     digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy())
     pieces = flat.split([matrix.numel() for matrix in parts.values()])

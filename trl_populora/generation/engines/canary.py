@@ -70,12 +70,7 @@ class Canary:
     ):
         self.population, self.engine, self.prompt_ids, self.autocast = population, engine, prompt_ids, autocast
         self.dtype, self.temperature = dtype, temperature or 1.0
-        self.sampling = {
-            "max_tokens": TOKENS,
-            "logprobs": LIKELIEST,
-            "ignore_eos": True,
-            "stop": [],
-        }
+        self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
 
     def tolerance(self, member: str | None) -> float:
         """Largest root mean square difference, in nats; a temperature below 1 magnifies rounding as well."""
@@ -146,12 +141,12 @@ class Canary:
             for i in pair:
                 self.engine.load(probes[i])
             drawn = self._draw([probes[i] for i in pair * 2])
-            base = self._reference([None] * len(drawn), drawn, base=True)
-            said = {"the base": [distance(*each) for each in zip(drawn, base, strict=True)]}
+            said = {"the base": self._reference([None] * len(drawn), drawn, base=True)}
             for j, state in enumerate(states):
-                said[f"probe {j}"] = self._errors_of_probe(state, drawn)
+                with self.population.routing.base(), added(self.population.model, state):
+                    said[f"probe {j}"] = self._forward(drawn)
             for row, i in enumerate(pair * 2):
-                errors = {name: values[row] for name, values in said.items()}
+                errors = {name: distance(drawn[row], expected[row]) for name, expected in said.items()}
                 own = errors.pop(f"probe {i}")
                 nearest = min(errors, key=errors.__getitem__)
                 if not own <= errors[nearest] / 2:
@@ -229,11 +224,6 @@ class Canary:
             factors[path] = Factor(a.to(A.device), b.to(B.device), scaling)
         return factors
 
-    def _errors_of_probe(self, factors: Factors, drawn: Sequence[Drawn]) -> list[float]:
-        with self.population.routing.base(), added(self.population.model, factors):
-            reference = self._forward(drawn)
-        return [distance(*each) for each in zip(drawn, reference, strict=True)]
-
 
 def distance(answer: Drawn, reference: Tensor) -> float:
     """Root mean square difference of the log-probabilities that an answer reports from `reference`, in nats.
@@ -267,9 +257,3 @@ def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def canary_prompt(vocabulary: Sequence[int], length: int) -> list[int]:
-    """The fixed prompt: ordinary tokens in a random order that never changes."""
-    picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
-    return [vocabulary[pick] for pick in picks]

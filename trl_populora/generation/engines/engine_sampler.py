@@ -17,7 +17,7 @@ from ...population import Population
 from ...self_play.sampling import Completion
 from ..sampler import Sampler
 from .adapters import AdapterFiles, AdapterVersion, adapter_names, temperature_of
-from .canary import TOKENS, TOLERANCES, Canary, Liveness, canary_prompt
+from .canary import TOKENS, TOLERANCES, Canary, Liveness
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
 
 
@@ -139,10 +139,12 @@ class EngineSampler(Sampler):
         """
         self.engine.wake()
         changed = self._share(self._together(lambda: self.files.write_changed(), here=self._main))
-        lost = self._share(self._together(lambda: self.engine.missing(self._kept(changed)), here=self._main))
+        new = {version.member for version in changed}
+        kept = [version for name, version in self._serving.items() if name not in new]
+        lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
             return
-        outdated = [self._serving[version.member] for version in changed if version.member in self._serving]
+        outdated = [version for name, version in self._serving.items() if name in new]
         target = self._serving | {version.member: version for version in changed}
         self._serving = {}  # nobody can be sampled until the canary has seen everybody
         self._together(lambda: self._bring([*changed, *lost], target), here=self._feeds)
@@ -152,7 +154,7 @@ class EngineSampler(Sampler):
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
-        """Draws completions for tokenised prompts with explicit 32-bit row seeds, all in one call of the engine.
+        """All rows in one call of the engine.
 
         Raises:
             ValueError: If a prompt is too long, or the base and members are asked in one call.
@@ -184,10 +186,6 @@ class EngineSampler(Sampler):
             self.files.close()
 
     # One step of a sync or a draw ------------------------------------------------------------------------------
-
-    def _kept(self, changed: list[AdapterVersion]) -> list[AdapterVersion]:
-        new = {version.member for version in changed}
-        return [version for name, version in self._serving.items() if name not in new]
 
     def _bring(self, versions: list[AdapterVersion], target: dict[str, AdapterVersion]) -> None:
         for version in versions:
@@ -228,10 +226,13 @@ class EngineSampler(Sampler):
             )
 
     def _canary_prompt(self) -> list[int]:
+        """Ordinary tokens in a random order that never changes."""
         special = {*self.tokenizer.all_special_ids, *self.eos_ids}
         size = min(len(self.tokenizer), self.population.base_model.config.vocab_size)
+        vocabulary = [token for token in range(size) if token not in special]
         length = min(self.engine.block_size + TOKENS, self.engine.max_model_length - TOKENS)
-        return canary_prompt([token for token in range(size) if token not in special], length)
+        picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
+        return [vocabulary[pick] for pick in picks]
 
     # Ranks -----------------------------------------------------------------------------------------------------
 

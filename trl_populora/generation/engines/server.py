@@ -60,11 +60,7 @@ class ServerEngine(Engine):
         self._client = httpx.Client(base_url=base_url, transport=transport)
 
     def start(self, spec: EngineSpec) -> None:
-        """Wait for the server, and read what it is.
-
-        Raises:
-            EngineError: If it does not answer in time, or answers as something else.
-        """
+        """Wait for the server, and read what it is. Raises `EngineError` if that is something else."""
         base = next((card for card in self._models() if not card.get("parent")), None)
         if base is None or not base.get("max_model_len"):
             raise EngineError(f"{self.where} names no base model in /v1/models. Is it {self.kind.name}?")
@@ -74,11 +70,7 @@ class ServerEngine(Engine):
         self.block_size = int(found.group(1)) if found else self.kind.block_size
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
-        """Those the server does not have, because it was restarted. Waits for it.
-
-        Raises:
-            EngineError: If the server does not come back in time.
-        """
+        """Those the server does not have, because it was restarted. Waits for it."""
         versions = list(versions)
         if not versions:
             return []
@@ -86,14 +78,9 @@ class ServerEngine(Engine):
         return [version for version in versions if (version.name, version.path) not in served]
 
     def load(self, version: AdapterVersion) -> None:
-        """Load an adapter, unless another rank was quicker.
-
-        Raises:
-            EngineError: If the server refuses it; the text names the setting to change.
-        """
         body = {"lora_name": version.name, "lora_path": version.path}
         status, answer = self._ask("POST", self.kind.load, body, limit=self.timeout)
-        if status == 200 or not self.missing([version]):
+        if status == 200 or not self.missing([version]):  # another rank was quicker, or an attempt before this
             return
         raise EngineError(f"{self.where} refuses adapter {version.name}: {self._why(status, answer, version)}")
 

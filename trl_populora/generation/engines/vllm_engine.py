@@ -74,7 +74,10 @@ class VLLMEngine(Engine):
             raise ValueError(
                 f"use_vllm needs vLLM, which cannot be imported ({error}). `pip install 'trl-populora[vllm]'`."
             ) from error
-        self.group: Any = self._make_group(world) if self.tensor_parallel_size > 1 else None
+        self.group: Any = None
+        if self.tensor_parallel_size > 1:
+            groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
+            self.group = torch.distributed.new_subgroups_by_enumeration(groups)[0]
         distributed = {}
         if torch.cuda.is_available():
             # Inside this process, so that it joins the trainer's process group, as GRPOTrainer's own engine does.
@@ -111,12 +114,7 @@ class VLLMEngine(Engine):
             self.asleep = True
 
     def load(self, version: AdapterVersion) -> None:
-        """Load an adapter before it is needed, so that a bad file is known now.
-
-        Raises:
-            EngineError: If vLLM refuses it.
-        """
-        try:
+        try:  # before it is needed, so that a bad file is known now
             loaded = self.llm.llm_engine.add_lora(self._request(version))
         except Exception as error:
             raise EngineError(f"{self.where} refuses adapter {version.name} of {version.path}: {error}") from error
@@ -158,11 +156,6 @@ class VLLMEngine(Engine):
         from vllm.lora.request import LoRARequest
 
         return LoRARequest(version.name, version.id, version.path)
-
-    def _make_group(self, world: int):
-        size = self.tensor_parallel_size
-        groups = [list(range(first, first + size)) for first in range(0, world, size)]
-        return torch.distributed.new_subgroups_by_enumeration(groups)[0]
 
     def _shares(self, rows: list[EngineRow]) -> list[list[EngineRow]]:
         if self.group is None:
@@ -214,10 +207,9 @@ def round_up_rank(rank: int) -> int:
     Raises:
         ValueError: If the rank is larger than all of them.
     """
-    for allowed in LORA_RANKS:
-        if rank <= allowed:
-            return allowed
-    raise ValueError(f"lora_r={rank} is more than vLLM serves; choose at most {LORA_RANKS[-1]}.")
+    if rank > LORA_RANKS[-1]:
+        raise ValueError(f"lora_r={rank} is more than vLLM serves; choose at most {LORA_RANKS[-1]}.")
+    return next(allowed for allowed in LORA_RANKS if rank <= allowed)
 
 
 def _drawn(output) -> Drawn:

@@ -15,7 +15,7 @@ from .completions import Example, Row, causal_lm_loss, collate, encode
 from .evolution_callback import EvolutionCallback
 from .member_loader import MemberLoader
 from .population_module import PopulationModule
-from .warm_start import WarmStartReport, warm_start
+from .warm_start import warm_start
 
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "MemberLoader",
     "PopulationModule",
     "Row",
-    "WarmStartReport",
     "causal_lm_loss",
     "collate",
     "encode",

@@ -20,18 +20,16 @@ LossFunction = Callable[[nn.Module, Any], Tensor | tuple[Tensor, Tensor]]
 class PopulationModule(lightning.LightningModule):
     """Trains every member of a population on the rows of a batch that carry its name.
 
-    The loss of a member is the mean over its rows in an optimizer step, whatever micro-batches and processes they were
-    in. Each member has its own optimizer group, learning rate and gradient clipping (`Trainer(gradient_clip_val=...)`
-    bounds each member's norm), and a member without rows in a step takes none. So its update is that of a run with its
-    rows alone.
+    The loss of a member is the mean over its rows in an optimizer step, in all micro-batches and processes. Each
+    member has its own optimizer group, learning rate and gradient clipping (`Trainer(gradient_clip_val=...)` bounds
+    each member's norm), and one without rows in a step takes none: its update is that of a run with its rows alone.
 
     Give rows by [`MemberLoader`], or by any loader whose batches say which member each row is for. Logged are
     `train_loss` and `val_loss`, means over the members, and `train_loss/<member>` and `val_loss/<member>`. Checkpoints
     hold the adapters and the table of members, not the frozen base.
 
     Only the adapters belong to the module: Lightning moves and saves them. The base is put on the same device, keeps
-    its dtype and its mode (`model.train()` for dropout and gradient checkpointing), and is in evaluation mode in
-    evaluation. One device, or data parallelism (`strategy="ddp"`).
+    its dtype and mode, and is in evaluation mode in evaluation. One device, or data parallelism (`strategy="ddp"`).
 
     Subclasses may override [`PopulationModule.row_losses`], [`PopulationModule.members_of`], the steps and
     `configure_optimizers`; in hooks, call `super()`.
@@ -41,10 +39,8 @@ class PopulationModule(lightning.LightningModule):
         loss (`Callable`, *optional*):
             `(model, batch) -> losses` of shape `(rows,)`, or a tuple of each row's sum of losses and number of terms,
             such as tokens, by which a member's mean is then weighted. Needed unless `row_losses` is overridden.
-        optimizer (`Callable`, *optional*):
-            Makes the optimizer from parameter groups; AdamW without weight decay if unset.
-        schedule (`Callable[[int], float]`, *optional*):
-            Factor on all learning rates at an optimizer step, from 0. Constant if unset.
+        optimizer (`Callable`, *optional*): Makes it from parameter groups; AdamW without weight decay if unset.
+        schedule (`Callable[[int], float]`, *optional*): Factor on all learning rates at an optimizer step, from 0.
         members_key (`str`, *optional*, defaults to `"members"`): Where a batch holds the names of its rows' members.
 
     Raises:
@@ -96,10 +92,10 @@ class PopulationModule(lightning.LightningModule):
         return batch[self.members_key]
 
     def configure_optimizers(self) -> Any:
-        groups = [
-            {"params": self._owned[name], "lr": rate, "initial_lr": rate, "name": name}
-            for name, rate in ((name, member.learning_rate) for name, member in self.population.items())
-        ]
+        groups = []
+        for name, member in self.population.items():
+            rates = dict.fromkeys(("lr", "initial_lr"), member.learning_rate)
+            groups.append({"params": self._owned[name], "name": name, **rates})
         optimizer = self._optimizer(groups) if self._optimizer else torch.optim.AdamW(groups, weight_decay=0.0)
         if self._schedule is None:
             return optimizer
@@ -178,10 +174,7 @@ class PopulationModule(lightning.LightningModule):
                 torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def start_over(self, name: str) -> None:
-        """Forget what was learnt of a slot's former weights: optimizer moments and gradients; take its learning rate.
-
-        To be called after the member has been replaced in the population.
-        """
+        """After a member was replaced: forget moments and gradients of the former weights; take its learning rate."""
         rate = self.population[name].learning_rate
         for parameter in self._owned[name]:
             parameter.grad = None
@@ -209,10 +202,10 @@ class PopulationModule(lightning.LightningModule):
         self._evaluate("test_loss", batch)
 
     def log_rows(self, metric: str, values: Tensor, members: Sequence[str], counts: Tensor | None = None) -> None:
-        """Count rows of an evaluation step towards a metric: logged at its end, for each member and as their mean.
+        """Count rows of an evaluation step towards a metric.
 
         Args:
-            metric (`str`): Logged as `<metric>/<member>`, and `<metric>` for the mean over members.
+            metric (`str`): Logged at the end as `<metric>/<member>`, and as `<metric>` for the mean over members.
             values (`torch.Tensor` of shape `(rows,)`): Value of each row, or its sum over `counts` terms.
             members (`Sequence[str]`): Member of each row.
             counts (`torch.Tensor` of shape `(rows,)`, *optional*): Terms of each row; one if unset.

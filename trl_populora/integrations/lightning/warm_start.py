@@ -7,10 +7,9 @@ then get the same weights. Bases that follow the format by themselves need none 
 import contextlib
 import logging
 import random
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from typing import Any, Literal
 
 import lightning
@@ -25,28 +24,6 @@ from .seed_examples import SeedExamples
 
 
 REDRAWS = 50  # draws for a row that fits, before `max_length` counts as too small
-
-
-@dataclass(frozen=True)
-class WarmStartReport:
-    """What a warm start did.
-
-    Attributes:
-        trained (`tuple[str, ...]`): Adapters that were trained; those of the same role are now equal to them.
-        steps (`int`), rows (`int`), tokens (`int`): Optimizer steps, rows and tokens (prompts included) in all.
-        seconds (`float`): Wall-clock time.
-        losses (`tuple[dict[str, float], ...]`): Per step, mean loss per completion token of each trained adapter.
-    """
-
-    trained: tuple[str, ...]
-    steps: int
-    rows: int
-    tokens: int
-    seconds: float
-    losses: tuple[dict[str, float], ...]
-
-    def to_json(self) -> dict:
-        return asdict(self)
 
 
 def warm_start(
@@ -65,12 +42,12 @@ def warm_start(
     seed: int = 0,
     on_step: Callable[[int, float], None] | None = None,
     **trainer_settings: Any,
-) -> WarmStartReport:
+) -> list[dict[str, float]]:
     """Teach a population the format of proposals and answers, in place.
 
     Every step takes `rows_per_role` rows of each role, all task types in equal shares: teachers learn to propose seed
-    tasks, students to answer them. A shared member learns both. Only the two trained adapters and their copies change;
-    members keep their version. Values are our choice: twenty steps make most proposals of SmolLM2-135M valid.
+    tasks, students to answer them; a shared member learns both. Members keep their version. Values are our choice:
+    twenty steps make most proposals of SmolLM2-135M valid.
 
     Args:
         population ([`Population`]): Members and their model, on the device to train on.
@@ -82,15 +59,13 @@ def warm_start(
         learning_rate (`float`): Peak; it rises over `warmup_steps` and decays linearly to zero.
         max_length (`int`): Longer rows are drawn again.
         rows_per_pass (`int`): Rows per forward pass; bounds memory.
-        template (`str`): `"chat"` or `"base"`, as in training.
-        seed (`int`): Seed of the examples.
-        on_step (`Callable[[int, float], None]`, *optional*): Called after each step with the step (from 1) and the
-            mean loss of the trained adapters.
+        template (`str`), seed (`int`): `"chat"` or `"base"`, as in training; seed of the examples.
+        on_step (`Callable`, *optional*): Called with each step (from 1) and the mean loss of the trained adapters.
         trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
             itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
     Returns:
-        [`WarmStartReport`]
+        `list[dict[str, float]]`: Per step, mean loss per completion token of each trained adapter.
 
     Raises:
         ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
@@ -99,53 +74,16 @@ def warm_start(
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
-    started = time.monotonic()
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
-    passes = -(-2 * rows_per_role // rows_per_pass)
-    counts = {"rows": 0, "tokens": 0}
-    if families == "easy":
-        families = [name for one in task_types.values() for name in one.easy_families] or None
-    batches = _batches(
-        SeedExamples(task_types, rng=random.Random(f"{seed}/warm start"), families=families, seed=seed),
-        lambda example: encode(tokenizer, [example], template=template)[0],
-        learners,
-        steps=steps,
-        rows_per_role=rows_per_role,
-        max_length=max_length,
-        counts=counts,
-    )
-    module = PopulationModule(
-        population,
-        causal_lm_loss,
-        optimizer=lambda groups: torch.optim.AdamW(
-            [{**group, "lr": learning_rate, "initial_lr": learning_rate} for group in groups], weight_decay=0.0
-        ),
-        schedule=lambda step: learning_rate_factor(step, steps=steps, warmup_steps=min(warmup_steps, steps - 1)),
-    )
-    losses = _Losses(tuple(dict.fromkeys(learners.values())), on_step)
-    device = torch.device(population.model.device)
-    settings = {
-        "accelerator": device.type,
-        "devices": [device.index or 0] if device.type == "cuda" else 1,
-        "max_steps": steps,
-        "accumulate_grad_batches": passes,
-        "gradient_clip_val": 1.0,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_model_summary": False,
-        "enable_progress_bar": False,
-    }
-    with _quiet():
-        callbacks = [*trainer_settings.pop("callbacks", []), losses]
-        trainer = lightning.Trainer(**{**settings, **trainer_settings}, callbacks=callbacks)
-        trainer.fit(module, _passes(batches, rows_per_pass, tokenizer.pad_token_id))
-    population.model.zero_grad()  # no gradient stays behind that a later training would find
+    rows = _Rows(task_types, tokenizer, learners, **sizes, families=families, template=template, seed=seed)
+    losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
+    warmup_steps = min(warmup_steps, steps - 1)
+    _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
-                population.copy(source, target)
-    seconds = time.monotonic() - started
-    return WarmStartReport(losses.names, steps, seconds=seconds, losses=tuple(losses.steps), **counts)
+                population.write(target, population.factors(source))
+    return losses.steps
 
 
 def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
@@ -158,7 +96,7 @@ def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
 class _Losses(lightning.Callback):
     """Keeps each optimizer step's mean loss of the trained adapters, and reports it."""
 
-    def __init__(self, names: tuple[str, ...], on_step: Callable[[int, float], None] | None):
+    def __init__(self, names: Sequence[str], on_step: Callable[[int, float], None] | None):
         self.names, self.on_step = names, on_step
         self.steps: list[dict[str, float]] = []
 
@@ -170,45 +108,91 @@ class _Losses(lightning.Callback):
             self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
 
 
-def _passes(batches: Iterator[list[tuple[Row, str]]], size: int, pad_token_id: Any) -> Iterator[dict]:
-    """Each step's rows in forward passes of at most `size` rows of similar length: few are mostly padding."""
-    for batch in batches:
-        batch = sorted(batch, key=lambda row: len(row[0].ids))
-        for start in range(0, len(batch), size):
-            rows, members = zip(*batch[start : start + size], strict=True)
-            yield {**collate(rows, pad_token_id), "members": list(members)}
+class _Rows:
+    """The rows of all steps, in forward passes of rows of similar length, each row with its learner."""
+
+    def __init__(
+        self,
+        task_types: Mapping[str, TaskType],
+        tokenizer: PreTrainedTokenizerBase,
+        learners: Mapping[str, str],
+        *,
+        steps: int,
+        rows_per_role: int,
+        max_length: int,
+        rows_per_pass: int,
+        families: Sequence[str] | str | None,
+        template: str,
+        seed: int,
+    ):
+        if families == "easy":
+            families = [name for one in task_types.values() for name in one.easy_families] or None
+        rng = random.Random(f"{seed}/warm start")
+        examples = SeedExamples(task_types, rng=rng, families=families, seed=seed)
+        self._draws = {"teacher": examples.propose, "student": examples.solve}
+        self._types = cycle(task_types)  # which take turns, on from one step to the next
+        self.tokenizer, self.learners, self.template = tokenizer, learners, template
+        self.steps, self.rows_per_role, self.max_length = steps, rows_per_role, max_length
+        self.rows_per_pass = rows_per_pass
+
+    @property
+    def passes(self) -> int:
+        """Forward passes of a step."""
+        return -(-2 * self.rows_per_role // self.rows_per_pass)
+
+    def __iter__(self) -> Iterator[dict]:
+        for _ in range(self.steps):
+            types = islice(self._types, self.rows_per_role)
+            step = [(self._draw(role, one), member) for one in types for role, member in self.learners.items()]
+            step.sort(key=lambda row: len(row[0].ids))  # so that few rows of a pass are mostly padding
+            for start in range(0, len(step), self.rows_per_pass):
+                rows, members = zip(*step[start : start + self.rows_per_pass], strict=True)
+                yield {**collate(rows, self.tokenizer.pad_token_id), "members": list(members)}
+
+    def _draw(self, role: str, type_id: str) -> Row:
+        for _ in range(REDRAWS):
+            (row,) = encode(self.tokenizer, [self._draws[role](type_id)], template=self.template)
+            if len(row.ids) <= self.max_length:
+                return row
+        raise ValueError(
+            f"max_length={self.max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer. Raise "
+            "it, or use the compact prompt style and fewer references."
+        )
 
 
-def _batches(
-    examples: SeedExamples,
-    to_row: Callable,
-    learners: Mapping[str, str],
-    *,
-    steps: int,
-    rows_per_role: int,
-    max_length: int,
-    counts: dict[str, int],
-) -> Iterator[list[tuple[Row, str]]]:
-    types = list(examples.task_types)
-    draws = {"teacher": examples.propose, "student": examples.solve}
-    taken = 0
-    for _ in range(steps):
-        batch = []
-        for _ in range(rows_per_role):
-            type_id = types[taken % len(types)]  # types take turns, on from one step to the next
-            taken += 1
-            for role, member in learners.items():
-                rows = (to_row(draws[role](type_id)) for _ in range(REDRAWS))
-                row = next((row for row in rows if len(row.ids) <= max_length), None)
-                if row is None:
-                    raise ValueError(
-                        f"max_length={max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer."
-                        " Raise it, or use the compact prompt style and fewer references."
-                    )
-                batch.append((row, member))
-        counts["rows"] += len(batch)
-        counts["tokens"] += sum(len(row.ids) for row, _ in batch)
-        yield batch
+def _fit(
+    population: Population,
+    rows: _Rows,
+    losses: _Losses,
+    learning_rate: float,
+    warmup_steps: int,
+    settings: dict[str, Any],
+) -> None:
+    module = PopulationModule(
+        population,
+        causal_lm_loss,
+        optimizer=lambda groups: torch.optim.AdamW(
+            [{**group, "lr": learning_rate, "initial_lr": learning_rate} for group in groups], weight_decay=0.0
+        ),
+        schedule=lambda step: learning_rate_factor(step, steps=rows.steps, warmup_steps=warmup_steps),
+    )
+    device = torch.device(population.model.device)
+    settings = {
+        "accelerator": device.type,
+        "devices": [device.index or 0] if device.type == "cuda" else 1,
+        "max_steps": rows.steps,
+        "accumulate_grad_batches": rows.passes,
+        "gradient_clip_val": 1.0,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        **settings,
+        "callbacks": [*settings.get("callbacks", []), losses],
+    }
+    with _quiet():
+        lightning.Trainer(**settings).fit(module, rows)
+    population.model.zero_grad()  # no gradient stays behind that a later training would find
 
 
 @contextlib.contextmanager
