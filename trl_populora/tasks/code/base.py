@@ -23,7 +23,7 @@ from trl_populora.tasks.code.keys import task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
 from trl_populora.tasks.code.source import strip_comments
-from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.parsing import completion_fences, last_body, num_bytes, reserved_in
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
 
@@ -142,6 +142,18 @@ class CodeType(TaskType):
             return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
         marker = reserved_in(text)
         return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")
+
+    def read_block(self, completion: str, label: str, limit: int) -> str | Refusal:
+        """The last block with this label of an answer, if it has at most `limit` bytes."""
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        text, kind = last_body(blocks, label), "program" if label == "python" else label
+        if not text:
+            return Refusal(f"no_{kind}", f"no ```{label} block, or an empty one")
+        if num_bytes(text) > limit:
+            return Refusal("too_large", f"the {kind} has more than {limit} bytes")
+        return text
 
     # Judging ---------------------------------------------------------------------------------------------------
 
