@@ -117,7 +117,7 @@ class LateRewards:
             {
                 "round": one.round,
                 "versions": one.versions,
-                "rows": [list(row) for row in one.rows],
+                "rows": [[*row[:4], list(row.completion), row.reward] for row in one.rows],
                 "proposals": [_flat(proposal) for proposal in one.proposals],
             }
             for one in self._waiting

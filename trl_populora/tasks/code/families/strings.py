@@ -123,12 +123,11 @@ def codes(rng: random.Random) -> Sample:
         return ''.join(str(int(c) + {k}) if c.isdigit() else c for c in s)  # Add {k} to each digit.
         return {{s[i]: int(s[i + 1]) for i in range(0, len(s), 2)}}  # A table from letter to its digit.
     """
-    return one_of(
-        rng,
-        "s",
-        forms,
-        lambda: ("".join(rng.choice("abcd") + str(rng.randint(1, 5)) for _ in range(rng.randint(2, 4))),),
-    )
+
+    def draw() -> tuple:
+        return ("".join(rng.choice("abcd") + str(rng.randint(1, 5)) for _ in range(rng.randint(2, 4))),)
+
+    return one_of(rng, "s", forms, draw)
 
 
 def brackets(rng: random.Random) -> Sample:

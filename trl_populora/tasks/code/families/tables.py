@@ -166,12 +166,11 @@ def chain(rng: random.Random) -> Sample:
             k = d[k]
         return len(s), k  # Steps until a repeat or an end, and where.
     """
-    return one_of(
-        rng,
-        "d, k",
-        forms,
-        lambda: ({k: rng.randint(0, 5) for k in rng.sample(range(6), rng.randint(2, 5))}, integer(rng, 0, 5)),
-    )
+
+    def draw() -> tuple:
+        return {k: rng.randint(0, 5) for k in rng.sample(range(6), rng.randint(2, 5))}, integer(rng, 0, 5)
+
+    return one_of(rng, "d, k", forms, draw)
 
 
 TABLES = (look_up, tally, sets, merge, invert, records, group, chain)
