@@ -76,10 +76,10 @@ def test_trivial_proposals_give_their_argument_back():
     for task in tasks("code_o", 200):
         draft = TYPES["code_o"].parse_proposal(trivial_proposal(TYPES["code_o"].propose_completion(task)), [])
         assert not isinstance(draft, Refusal)
-        (function,) = ast.parse(draft.program).body
+        (function,) = ast.parse(draft.content.program).body
         assert len(function.body) == 1
         assert ast.unparse(function.body[0]) == f"return {function.args.args[0].arg}"
-        assert draft.inputs[0] == ast.literal_eval(f"({task.payload.input},)")
+        assert draft.content.inputs[0] == ast.literal_eval(f"({task.payload.input},)")
 
 
 def test_a_code_f_proposal_without_a_program_cannot_be_trivial():
@@ -169,7 +169,7 @@ def test_measuring_tells_valid_from_new():
     known = code_seeds(1, type="code_o", families=("add",))
     buffer, kind = code_buffer(tasks=known), TYPES["code_o"]
     fresh = "```python\ndef f(x):\n    return [x]\n```\n```input\n1\n```"
-    varied = kind.propose_completion(known[0]).replace(f"```input\n{known[0].input}", "```input\n77")
+    varied = kind.propose_completion(known[0]).replace(f"```input\n{known[0].payload.input}", "```input\n77")
     replies = [fresh, varied, "rubbish", fresh]
 
     def sampler(prompts, members, *, seed):

@@ -9,8 +9,8 @@ from trl_populora.run_files.layout import checkpoint_folder, checkpoint_step, ch
 
 
 PACKAGE = Path(trl_populora.__file__).parent
-# What an engine reads, and the cache of a base model, are no files of a run; nor is what the executor writes in /proc.
-OTHERS = ("run_files", "generation", "executor", "integrations/base_models.py", "integrations/user_data.py")
+# No files of a run: what engines read, what the executor writes in /proc, a user's tests, the cache of a base model.
+OTHERS = ("run_files", "generation", "executor", "testing", "integrations/base_models", "integrations/user_data")
 NAMES = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)}
 NAMES |= {*layout.ADAPTER_FILES, ".parquet", ".safetensors"}
 WORDS = {name for name in NAMES if name.isidentifier()}  # such as "rounds": names only where a path is put together

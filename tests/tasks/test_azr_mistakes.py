@@ -6,7 +6,7 @@ import pytest
 
 from tests.code_tasks import code_buffer, code_task, code_types
 from trl_populora.executor import Execution, Status, Value, canonical
-from trl_populora.tasks import Answer, Draft, Refusal, Task
+from trl_populora.tasks import Answer, Draft, Refusal, Task, is_spared
 from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
@@ -41,7 +41,7 @@ def test_azr_output_truncation(play):
     assert play.solved(task, fence("output", str(list(range(180)))))
     text = "'" + "ab" * 300 + "'"
     long_text = play.propose("code_o", proposal(IDENTITY, text))
-    assert long_text.output == text
+    assert long_text.payload.output == text
     assert play.solved(long_text, fence("output", text))
 
 
@@ -116,9 +116,8 @@ def test_azr_empty_gold(play, program, why, type):
 
 def test_azr_status_read_from_text(play):
     """A result that says error is a result, and an exception that does not is an exception."""
-    assert (
-        play.propose("code_o", proposal("def f(x):\n    return 'SyntaxError: error'")).output == "'SyntaxError: error'"
-    )
+    task = play.propose("code_o", proposal("def f(x):\n    return 'SyntaxError: error'"))
+    assert task.payload.output == "'SyntaxError: error'"
     assert reason(play.propose("code_o", proposal("def f(x):\n    raise ValueError('Done')"))) == "exception"
 
 
@@ -180,7 +179,7 @@ def test_azr_helper_functions_rejected():
 def test_azr_input_fence_read_as_the_program(play):
     """An unlabelled or input fence in first place was taken for the program."""
     text = f"```\nscratch\n```\n{fence('input', '3')}\n{fence('python', IDENTITY)}"
-    assert play.propose("code_o", text).input == "3"
+    assert play.propose("code_o", text).payload.input == "3"
 
 
 @pytest.mark.parametrize("module", ["os", "os.path", "sys", "socket", "shutil", "secrets", "uuid", "random", "time"])
@@ -203,7 +202,7 @@ def test_azr_oldest_kept_buffer():
 
 def test_azr_no_dedup():
     task = source_task()
-    assert len(code_buffer(9, [task, task, Task.from_json(task.to_json())])) == 1
+    assert len(code_buffer(9, [task, task, code_types()["code_o"].read_task(task.to_json())])) == 1
 
 
 def test_azr_unseeded_sampling():
@@ -224,10 +223,9 @@ def test_azr_failed_attempts_left_out_of_the_mean(play):
     """Attempts without a result were dropped; here each one is a verdict."""
     task = play.propose("code_i", proposal("def f(n):\n    while n:\n        pass\n    return 'end'", "0"))
     assert play.solved_all([(task, fence("input", "0")), (task, fence("input", "5"))]) == [True, False]
-    code_i, answer = play.types["code_i"], Answer((0,))
     lost = Execution(Status.INFRA_ERROR, (), 0.0, 0)
-    assert code_i.judge(task, answer, lost) is False
-    assert code_i.judge(task, answer, None) is False
+    (verdict,) = play.types["code_i"].judge([task], [Answer((0,))], lambda jobs: [lost for _ in jobs])
+    assert is_spared(verdict)
 
 
 def test_azr_any_input_with_the_output_counts(play):
@@ -323,16 +321,19 @@ def test_verdicts_need_exactly_the_values_that_were_asked_for():
     task = code_task("code_f", IDENTITY, inputs=tuple("1234"), outputs=tuple("1234"), message="m")
     answer = types["code_f"].parse_answer(task, fence("python", IDENTITY))
     first, second = (int(given) for given, _ in hidden(task))
-    assert types["code_f"].answer_job(task, answer).inputs == ((first,), (second,))
 
-    def run(*values, status=Status.OK):
-        return Execution(status, tuple(Value(status, canonical.encode(v)) for v in values), 0.0, 0)
+    def judged(*values, status=Status.OK):
+        def run(jobs):
+            assert [job.inputs for job in jobs] == [((first,), (second,))]
+            return [Execution(status, tuple(Value(status, canonical.encode(v)) for v in values), 0.0, 0)]
 
-    judge = types["code_f"].judge
-    assert judge(task, answer, run(first, second))
+        (verdict,) = types["code_f"].judge([task], [answer], run)
+        return verdict
+
+    assert judged(first, second) is True
     for values in [(), (first,), (second, first), (first, second, second), (first, 5)]:
-        assert not judge(task, answer, run(*values))
-    assert not judge(task, answer, run(first, second, status=Status.KILLED))
+        assert judged(*values) is False
+    assert judged(first, second, status=Status.KILLED) is False
 
 
 def test_drafts_are_run_deterministically():
@@ -340,4 +341,11 @@ def test_drafts_are_run_deterministically():
         task_type = code_types()[type]
         draft = task_type.parse_proposal(text, [source_task(IDENTITY + " ")])
         assert isinstance(draft, Draft)
-        assert task_type.proposal_job(draft).deterministic
+        ran = []
+
+        def run(jobs, ran=ran):
+            ran.extend(jobs)
+            return [Execution(Status.EXCEPTION, (), 0.0, 0) for _ in jobs]
+
+        assert reason(*task_type.verify([draft], run)) == "exception"
+        assert [job.deterministic for job in ran] == [True]

@@ -195,7 +195,7 @@ def test_a_program_learns_nothing_of_the_job_before_it(play):
         play.propose("code_o", fence("python", program.replace("{1}", name)) + fence("input", "1"))
         for name in ("usage", "status") * 3
     ]
-    assert [getattr(outcome, "output", outcome) for outcome in outcomes] == ["'None'"] * 6
+    assert [outcome.payload.output for outcome in outcomes] == ["'None'"] * 6
 
 
 FLOODS = {

@@ -52,8 +52,10 @@ STYLES = {
 
 def test_honest_styles_become_tasks(play):
     outcomes = play.propose_all("code_o", [(proposal(program, given), ()) for program, given, _ in STYLES.values()])
-    found = {name: getattr(outcome, "output", outcome) for name, outcome in zip(STYLES, outcomes)}
-    assert found == {name: output for name, (_, _, output) in STYLES.items()}
+    found = {name: getattr(outcome, "payload", outcome) for name, outcome in zip(STYLES, outcomes)}
+    assert {name: getattr(one, "output", one) for name, one in found.items()} == {
+        name: output for name, (_, _, output) in STYLES.items()
+    }
 
 
 def test_answers_and_code_f_inputs_may_name_parameters_too(play):

@@ -13,6 +13,7 @@ from tests.training.conftest import hash_reward
 from tests.training.test_member_updates import shorten
 from tests.training.test_resume import files, outcome
 from trl_populora.reporting import read_history
+from trl_populora.self_play.settlement import choose
 from trl_populora.training import PopulationSelfPlayTrainer
 
 
@@ -133,13 +134,13 @@ def test_balanced_students_learn_from_whole_groups_drawn_from_the_seed(make_trai
 
 def test_the_draw_does_not_look_at_outcomes_and_takes_every_task_equally_often(make_trainer):
     trainer = make_trainer(max_steps=1, balance_rows=True, num_generations=4, per_device_train_batch_size=4)
-    game = trainer.source.self_play
+    game, students = trainer.source.self_play, trainer.population.students
     record = game.play(trainer.source._sample, round=0, step=0).record
     fresh = [replace(one, learned=True) for one in record.attempts]
     solved = [replace(one, solved=True, refusal=None, reward=1.0) for one in fresh]
     counts = Counter()
     for round in range(400):
-        first, second = (game._choose(own, len(own), round) for own in (fresh, solved))
+        first, second = (choose(own, students, game.settings, round=round) for own in (fresh, solved))
         assert [one.learned for one in first] == [one.learned for one in second]
         counts.update({one.group for one in first if one.learned})
     assert set(counts) == set(range(8))
