@@ -127,9 +127,7 @@ def _summarize_member(
     )
 
 
-def _by_member(
-    items: Iterable[Proposal | Attempt], adapter_of: Callable[[str], str]
-) -> dict[str, list[Proposal | Attempt]]:
+def _by_member(items: Iterable[Proposal | Attempt], adapter_of: Callable[[str], str]) -> dict[str, list]:
     own = defaultdict(list)
     for item in items:
         own[adapter_of(item.member)].append(item)
@@ -217,8 +215,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     roles = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
     for group, own in roles.items():
         members = [member for member in summary.members if member.role in own]
-        names = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank")
-        for name in names:
+        for name in ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank"):
             metrics[f"{group}/{name}"] = mean(getattr(member, name) for member in members)
         if summary.teachers:
             metrics[f"{group}/rating_dispersion"] = dispersion(member.mu for member in members)
@@ -230,7 +227,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     for member in summary.members:
         for name in (*MEMBER_METRICS, *COMPUTE):
             metrics[f"population/{member.name}/{name}"] = getattr(member, name)
-        metrics.update(_under(f"population/{member.name}/solve_rate", member.solve_rates))
+        metrics |= _under(f"population/{member.name}/solve_rate", member.solve_rates)
     for name in ("solve_rate", "fill_rate", "solve_rate_filled"):
         metrics[name] = getattr(summary, name)
     metrics |= _under("solve_rate", summary.solve_rates) | _pair_metrics(summary) | summary.rewards
@@ -239,10 +236,9 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
         metrics.update({f"{role}/cosine_{name}": value for name, value in values.items()})
     games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
     metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
-    metrics["evolution/replaced"] = len(summary.events)
-    for group in ("statuses", "complexity", "coverage", "tasks", "seconds"):
-        prefix = "executor" if group == "statuses" else group
-        metrics.update({f"{prefix}/{name}": value for name, value in getattr(summary, group).items()})
+    metrics |= {"evolution/replaced": len(summary.events)} | _under("executor", summary.statuses)
+    for group in ("complexity", "coverage", "tasks", "seconds"):
+        metrics |= _under(group, getattr(summary, group))
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 
