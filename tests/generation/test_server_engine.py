@@ -22,6 +22,7 @@ from trl_populora.generation.engines import (
     ServerLost,
 )
 from trl_populora.generation.engines.adapters import AdapterVersion
+from trl_populora.generation.engines.server_kinds import KINDS
 
 
 SPEC = EngineSpec("base", "base", torch.float32, 4, 4)
@@ -183,7 +184,7 @@ def test_a_load_that_hangs_is_no_load(server, connect):
         ["a list"],
     ],
 )
-@pytest.mark.parametrize("kind", [VLLM, SGLANG], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_what_is_no_completion_is_refused(server, connect, kind, answer):
     engine = connect(kind)
     server.answers["/v1/completions"] = (200, answer)
@@ -226,7 +227,7 @@ def sampler_on(server, population, folder, **settings):
     )
 
 
-@pytest.mark.parametrize("kind", [VLLM, SGLANG], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kind, tmp_path):
     population = population_of()
     greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)
@@ -249,7 +250,7 @@ def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kin
         assert not server.double.loaded and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("kind", [VLLM, SGLANG], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_another_base_and_adapters_that_do_nothing_are_caught_over_http(kind, tmp_path):
     with running(ModelServer(kind)) as server:
         server.double.base = base_model(1).eval()

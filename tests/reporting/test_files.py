@@ -129,10 +129,10 @@ def test_model_card(run):
     rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
     assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
     assert "| `pairing` | `a/b` |" in card and "| `task_kwargs.code_f.num_inputs` | `4` |" in card
-    assert "valid Python tasks, students" in card
+    assert "valid tasks, students" in card
     for reward, words in PAID_TASKS.items():
-        told = model_card(table, base_model="org/base", settings={"teacher_reward": reward})
-        assert f"to propose valid Python tasks {words}, students to solve them" in told
+        told = model_card(table, base_model="org/base", settings={"teacher_reward": reward, "task_types": ["sql"]})
+        assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
     assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
     local = model_card(table | {"shared_member": True}, base_model=str(run))
     assert "base_model" not in yaml.safe_load(local.split("---")[1])

@@ -60,7 +60,7 @@ def test_installed_packages_bring_types(monkeypatch):
 @pytest.mark.parametrize(
     ("names", "kwargs", "match"),
     [
-        (["code_p"], {}, "'code_p' is unknown; did you mean 'code_"),
+        (["code_p"], {}, "'code_p' is unknown. Did you mean 'code_"),
         (["no_such_module:X"], {}, "'no_such_module' cannot be imported"),
         (["json:Nothing"], {}, "has no 'Nothing'"),
         (["json:dumps"], {}, "not a subclass of trl_populora.tasks.TaskType"),
@@ -104,7 +104,8 @@ def test_families_belong_to_the_types_that_have_them():
 def test_nothing_but_the_registry_knows_a_type_by_name():
     """Docstrings may name types as examples, and a command line or a config may have them as a default."""
     room = Path(trl_populora.__file__).parent
-    types = ("registry.py", "countdown.py", "*/*.py")
+    modules = {value.split(":")[0].split(".")[2] for value in registry.BUILT_IN.values()}
+    types = ("registry.py", "*/*.py", *(f"{name}.py" for name in modules))
     own = [path for pattern in types for path in (room / "tasks").glob(pattern)]
     names = "|".join(registry.BUILT_IN)
     found = []

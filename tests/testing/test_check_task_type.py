@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests.testing.broken_types import BROKEN
-from trl_populora.tasks import known_task_types, make_task_types
+from trl_populora.tasks import make_task_types
 from trl_populora.tasks.countdown import Countdown
+from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
 from trl_populora.testing.hostile import corpus
 
@@ -26,7 +27,7 @@ def test_countdown_keeps_the_contract_without_an_executor(settings):
     check_task_type(Countdown(**settings), run=run)
 
 
-@pytest.mark.parametrize("name", sorted(known_task_types()))
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
 def test_the_types_of_this_package_keep_the_contract(name):
     check_task_type(make_task_types([name])[name])
 
@@ -65,8 +66,9 @@ def test_more_than_one_seed_is_needed():
 
 SCRIPT = """
 from dataclasses import dataclass
-from trl_populora.tasks import known_task_types, make_task_types
+from trl_populora.tasks import make_task_types
 from trl_populora.tasks.countdown import Countdown
+from trl_populora.tasks.registry import BUILT_IN
 from trl_populora.testing import check_task_type
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from trl import GRPOConfig
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.checks import CHOICES
 from trl_populora.training.self_play_source import _token_limits
 
 
@@ -113,6 +114,15 @@ def test_every_field_is_documented():
         if name not in inherited:
             assert field.metadata.get("help"), name
             assert re.search(rf"^ +{name} \(", PopulationSelfPlayConfig.__doc__, re.MULTILINE), name
+
+
+def test_the_documentation_names_every_choice():
+    for name, choices in CHOICES.items():
+        help = PopulationSelfPlayConfig.__dataclass_fields__[name].metadata["help"]
+        text = PopulationSelfPlayConfig.__doc__.partition(f"\n        {name} (")[2].partition("\n        ")[2]
+        text = re.split(r"\n {8}\w", text)[0]
+        for choice in choices:
+            assert f'`"{choice}"`' in text and f"'{choice}'" in help, f"{name}: {choice}"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def propose(opened, types, name: str, teacher: str, *, sampler, executor, option
     families = families_of(types, opened.setting("seed_families", None))[shown]
     references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=families)
     prompt = task_type.propose_prompt(references, rng)
-    show(f"{teacher} is asked for a {task_type.id} task", prompt[-1]["content"])
+    show(f"{teacher} is asked for a task of type {task_type.id}", prompt[-1]["content"])
     written = sampler([prompt] * options.proposals, [teacher] * options.proposals, seed=options.seed)
     chosen = None
     referee, of_type = Referee(types, executor.run_many), [name] * len(written)

@@ -26,7 +26,7 @@ class EvolutionSettings:
         max_age (`int`, *optional*): Members older than this, in rounds, are replaced first (never the elite).
         selection (`str`, *optional*, defaults to `"truncation"`): How parents are drawn: that, or `"tournament"`.
         tournament_size (`int`, *optional*, defaults to `3`): Survivors of whom the best becomes a parent.
-        operators (`tuple[str, ...]`, *optional*): Enabled operators, equally likely; all nine by default.
+        operators (`tuple[str, ...]`, *optional*): Enabled operators, equally likely; all of the paper by default.
         operator_parameters (`dict[str, dict]`, *optional*):
             Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
         mutate_learning_rate (`bool`, *optional*, defaults to `False`):

@@ -50,12 +50,11 @@ def model_card(
         base_model (`str`): Hub id or path of the frozen base.
         repo_id (`str`, *optional*): Where the card will stand; used in its example.
         history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
-        settings (`Mapping`, *optional*): Settings worth telling, by name; `teacher_reward` words the first sentences.
+        settings (`Mapping`, *optional*): Settings worth telling, by name; two of them word the first lines.
         versions (`Mapping`, *optional*): Package -> version.
     """
     members = table["members"]
-    reward = str((settings or {}).get("teacher_reward"))
-    sections = [_header(base_model), _introduction(table, base_model, reward)]
+    sections = [_header(base_model), _introduction(table, base_model, settings or {})]
     sections.append(_usage(repo_id, base_model, members, history))
     if history:
         sections.append(_results(history))
@@ -87,16 +86,18 @@ def _header(base_model: str) -> str:
     return "\n".join(lines)
 
 
-def _introduction(table: Mapping, base_model: str, teacher_reward: str) -> str:
+def _introduction(table: Mapping, base_model: str, settings: Mapping) -> str:
     if table["shared_member"]:
-        who = "One LoRA adapter that both proposes and solves Python reasoning tasks"
+        who = "One LoRA adapter that both proposes and solves tasks"
     else:
         who = f"{_plural(table['num_teachers'], 'teacher')} and {_plural(table['num_students'], 'student')}"
         who += ", each a LoRA adapter"
-    wanted = f" {PAID_TASKS[teacher_reward]}" if teacher_reward in PAID_TASKS else ""
+    reward, types = settings.get("teacher_reward"), settings.get("task_types")
+    kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
+    wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
     return (
         f"# A PopuLoRA population\n\n{who}, on the frozen base `{base_model}`. Teachers were trained to propose valid "
-        f"Python tasks{wanted}, students to solve them; a sandboxed executor was the judge. "
+        f"tasks{kinds}{wanted}, students to solve them; programs and parsers judge, no model does. "
         f"Method: [{TITLE}](https://huggingface.co/papers/{PAPER})."
     )
 

@@ -52,8 +52,8 @@ def task_type_class(name: str) -> type[TaskType]:
         known = sorted(known_task_types())
         near = get_close_matches(name, known, n=1)
         raise ValueError(
-            f"task type {name!r} is unknown; "
-            + (f"did you mean {near[0]!r}? " if near else "")
+            f"task type {name!r} is unknown. "
+            + (f"Did you mean {near[0]!r}? " if near else "")
             + f"Choose from {known}, or name a class of your own as 'module:Class'."
         )
     module_name, _, class_name = path.partition(":")
@@ -155,7 +155,10 @@ def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -
     known = {name for one in types.values() for name in one.families}
     unknown = sorted(set(families or ()) - known)
     if unknown or (families is not None and not families):
-        raise ValueError(f"there are no seed families {unknown} of {list(types)}; choose from {sorted(known)}")
+        raise ValueError(
+            f"seed_families: there are no seed families {unknown} of {list(types)}; choose from {sorted(known)}, or "
+            "leave the setting out for all."
+        )
     return {
         name: tuple(family for family in families or () if family in one.families) or None
         for name, one in types.items()

@@ -212,7 +212,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         default_factory=lambda: list(DEFAULT_TYPES), metadata={"help": "Task types in play: ids, or module:Class."}
     )
     task_kwargs: dict | str | None = field(
-        default=None, metadata={"help": "Task type -> its settings; 'limits' -> those of all types."}
+        default=None, metadata={"help": "Task type -> its settings, the fields of its class."}
     )
     prompt_style: str = field(default="full", metadata={"help": "'full' or 'compact' prompts."})
     prompt_template: str = field(default="chat", metadata={"help": "'chat' template of the tokenizer, or 'base'."})
