@@ -192,7 +192,9 @@ class MathWord(TaskType):
 
     def _draft(self, problem: str, program: str, references: Sequence[Task]) -> Draft | Refusal:
         bare = read_program(program, max_bytes=self.program_bytes, parameters=False)
-        tree = bare if isinstance(bare, Refusal) else parse(bare)
+        if isinstance(bare, Refusal):
+            return bare
+        tree = parse(bare)
         refusal = tree if isinstance(tree, Refusal) else check_numbers(problem, tree)
         if refusal is not None:
             return refusal
