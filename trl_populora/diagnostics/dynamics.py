@@ -165,7 +165,7 @@ def _rates(tallies: Mapping[str, Tally]) -> dict[str, float]:
     return {name: tally.solved / tally.attempts for name, tally in tallies.items()}
 
 
-def _filled(attempts: Sequence[Attempt]) -> dict[str, float | None]:
+def _filled(attempts: Sequence[Attempt]) -> dict[str, Any]:
     """Share of attempts at tasks filled in from the buffer, and share of those that solved them, spared ones aside."""
     own = [attempt for attempt in attempts if attempt.opponent is None]
     return {
