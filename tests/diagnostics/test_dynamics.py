@@ -147,7 +147,7 @@ def test_summary_survives_json_and_later_keys():
         members=[member("teacher_0"), member("student_0")],
         statuses={"ok": 3},
         complexity={"lines": 2.0},
-        events=[{"slot": "student_0", "version": 1, "operator": "clone", "parents": [["student_0", 0]]}],
+        events=({"slot": "student_0", "version": 1, "operator": "clone", "parents": [["student_0", 0]]},),
     )
     data = json.loads(json.dumps(summary.to_json()))
     assert RoundSummary.from_json(data) == summary

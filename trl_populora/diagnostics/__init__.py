@@ -4,8 +4,9 @@ Import what you need from its modules; the names below are those that other room
 """
 
 from .coverage import CoverageArchive
-from .dynamics import MemberSummary, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
+from .dynamics import round_metrics, solve_rate_matrix, summarize_round
 from .observer import Observer
+from .summary import MemberSummary, RoundSummary
 from .task_metrics import task_metrics
 
 

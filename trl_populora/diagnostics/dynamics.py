@@ -6,19 +6,20 @@ Pure functions from records to numbers. Where they are written or drawn is decid
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..tasks import is_spared
 from .matched import MatchedGames
+from .summary import MemberSummary, RoundSummary
 
 
 if TYPE_CHECKING:
     from ..population.member import Member
     from ..self_play.ratings import Rating, Ratings
     from ..self_play.records import Attempt, Proposal, RoundRecord
-    from .matched import Tally
+    from .matched import Scope, Tally
 
 
 RESIDUAL_GAMES = 32
@@ -31,162 +32,16 @@ COMPUTE = ("rows", "prompt_tokens", "unlearned_rows", "updates")
 """What a member's learning cost in a round, beside `tokens`."""
 
 
-@dataclass(frozen=True)
-class MemberSummary:
-    """One member's round.
-
-    Attributes:
-        name (`str`): Member.
-        role (`str`): `"teacher"`, `"student"` or `"shared"` (one adapter plays both; its rating is the student's).
-        version (`int`): Which occupant of the slot played.
-        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if none counts. With
-            `solvable_rounds` a teacher's rows are the late ones, which are paid for good.
-        validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals. Those on
-            which the executor failed are left out.
-        solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
-            teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
-        mu, sigma (`float`): Rating after the round.
-        length (`float`): Mean length of the completions it wrote, in tokens.
-        rows (`int`): Rows it learned from: completions it wrote, each with its prompt, that have a reward. With
-            `solvable_rounds` a teacher's are of an earlier round.
-        tokens (`int`): Completion tokens of those rows.
-        refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
-        grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
-        solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
-        fill_rate (`float` or `None`): Share of its attempts that were at tasks filled in from the buffer.
-        solve_rate_filled (`float` or `None`): Share of the filled-in tasks' attempts that solved them.
-        delta_norm (`float` or `None`): Frobenius norm of its update `dW` over all matrices, in rounds that measure it.
-        effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
-        prompt_tokens (`int`): Prompt tokens of the rows it learned from.
-        unlearned_rows, unlearned_tokens (`int`): Completions that it does not learn from, ever, and their tokens:
-            left out by `balance_rows`, extra attempts, without a reward, or a predecessor's. Rows that wait
-            (`solvable_rounds`) count when their time has come.
-        updates (`int`): Optimizer steps it took in this round; 0 without rows to learn from, and when the guard held
-            it back or set it back.
-    """
-
-    name: str
-    role: str
-    version: int
-    reward: float | None
-    validity: float | None
-    solve_rate: float | None
-    mu: float
-    sigma: float
-    length: float
-    rows: int
-    tokens: int
-    refusals: dict[str, int] = field(default_factory=dict)
-    grad_norm: float | None = None
-    solve_rates: dict[str, float] = field(default_factory=dict)
-    fill_rate: float | None = None
-    solve_rate_filled: float | None = None
-    delta_norm: float | None = None
-    effective_rank: float | None = None
-    prompt_tokens: int = 0
-    unlearned_rows: int = 0
-    unlearned_tokens: int = 0
-    updates: int = 0
-
-
-@dataclass(frozen=True)
-class RoundSummary:
-    """One round of the whole population.
-
-    Attributes:
-        round (`int`): Number of the round, from 0.
-        step (`int`): Optimizer step at which the round was played.
-        members (`tuple[MemberSummary, ...]`): Every member, teachers first.
-        teachers, students (`tuple[str, ...]`): Players, in the order of the matrix' rows and columns.
-        games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Unit games between the present occupants of two
-            slots that ratings have counted, and those that the student won.
-        matches (`int`): Pairings that played in this round.
-        statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
-        complexity (`dict[str, float]`): Mean measures of what teachers wrote themselves, in the round's valid
-            proposals (`TaskType.features`).
-        coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
-            `"filled/<author>"`.
-        tasks (`dict[str, float]`): How many of its tasks go unsolved, and so on (`diagnostics.task_metrics`).
-        events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
-        seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
-            where they were measured) -> seconds.
-        alarms (`tuple[str, ...]`): Signs of collapse, in words.
-        solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
-            one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).
-        solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
-        fill_rate (`float` or `None`): Share of the members' attempts that were at tasks filled in from the buffer.
-        solve_rate_filled (`float` or `None`): Share of those attempts that solved their task.
-        attempts, solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Matched attempts of this round, and those
-            that solved their task.
-        window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
-            rounds in which the present occupants of the two slots met, none of them older than 50 rounds.
-        residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
-        rewards (`dict[str, float]`): Headline numbers of each role's rows in self-play, by name of the metric
-            ([`self_play.rewards.role_rewards`]).
-        cosines (`dict[str, dict[str, float]]`): Role -> `"mean"`, `"min"` and `"max"` cosine between the updates of
-            two of its members, in rounds that measure it.
-    """
-
-    round: int
-    step: int
-    members: tuple[MemberSummary, ...]
-    teachers: tuple[str, ...]
-    students: tuple[str, ...]
-    games: tuple[tuple[int, ...], ...]
-    wins: tuple[tuple[int, ...], ...]
-    matches: int = 0
-    statuses: dict[str, int] = field(default_factory=dict)
-    complexity: dict[str, float] = field(default_factory=dict)
-    coverage: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, float] = field(default_factory=dict)
-    events: tuple[dict, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-    alarms: tuple[str, ...] = ()
-    solve_rate: float | None = None
-    solve_rates: dict[str, float] = field(default_factory=dict)
-    fill_rate: float | None = None
-    solve_rate_filled: float | None = None
-    attempts: tuple[tuple[int, ...], ...] = ()
-    solved: tuple[tuple[int, ...], ...] = ()
-    window_attempts: tuple[tuple[int, ...], ...] = ()
-    window_solved: tuple[tuple[int, ...], ...] = ()
-    residual: float | None = None
-    rewards: dict[str, float] = field(default_factory=dict)
-    cosines: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def to_json(self) -> dict:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping) -> RoundSummary:
-        """Inverse of `to_json`; keys of later versions are ignored."""
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        for name in ("teachers", "students", "events", "alarms"):
-            known[name] = tuple(known.get(name, ()))
-        for name in ("games", "wins", "attempts", "solved", "window_attempts", "window_solved"):
-            known[name] = tuple(tuple(row) for row in known.get(name, ()))
-        wanted = {f.name for f in fields(MemberSummary)}
-        known["members"] = tuple(
-            MemberSummary(**{key: value for key, value in row.items() if key in wanted}) for row in known["members"]
-        )
-        return cls(**known)
-
-
 def summarize_round(
     record: RoundRecord,
     *,
     ratings: Ratings,
     members: Iterable[Member],
     adapter_of: Callable[[str], str] = str,
-    statuses: Mapping[str, int] | None = None,
-    complexity: Mapping[str, float] | None = None,
-    coverage: Mapping[str, int] | None = None,
     coverage_history: Sequence[int] = (),
     matched: MatchedGames | None = None,
-    tasks: Mapping[str, float] | None = None,
-    events: Iterable[Mapping] = (),
-    seconds: Mapping[str, float] | None = None,
     grad_norms: Mapping[str, float] | None = None,
+    **facts: Any,
 ) -> RoundSummary:
     """Sum up one round.
 
@@ -195,98 +50,59 @@ def summarize_round(
         ratings ([`Ratings`]): Ratings after the round.
         members (`Iterable[Member]`): The population's table as it played.
         adapter_of (`Callable[[str], str]`, *optional*): Player -> member that acts for it; the player itself if unset.
-        statuses, complexity, coverage, tasks, events, seconds: See [`RoundSummary`].
         coverage_history (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
         matched ([`MatchedGames`], *optional*): Games of the last rounds, to which this one is added.
         grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm.
+        facts (`Any`): Further fields of [`RoundSummary`], as they are.
     """
-    proposals: dict[str, list[Proposal]] = {}
-    attempts: dict[str, list[Attempt]] = {}
-    settled: dict[str, list[Proposal | Attempt]] = {}
-    for own, group in ((proposals, record.proposals), (settled, record.settled_proposals)):
-        for proposal in group:
-            own.setdefault(adapter_of(proposal.member), []).append(proposal)
-    for own, group in ((attempts, record.attempts), (settled, (*record.attempts, *record.extra_attempts))):
-        for attempt in group:
-            own.setdefault(adapter_of(attempt.member), []).append(attempt)
-    members = tuple(members)
+    members, players = tuple(members), (*ratings.teachers, *ratings.students)
     versions = {member.id: member.version for member in members}
     matched = MatchedGames() if matched is None else matched
-    matched.update(
-        record,
-        teachers=ratings.teachers,
-        versions={name: versions[adapter_of(name)] for name in (*ratings.teachers, *ratings.students)},
-    )
+    matched.update(record, teachers=ratings.teachers, versions={name: versions[adapter_of(name)] for name in players})
     # The rating under which a member is listed: its own, or for a shared adapter that of the last player it acts for.
-    player = {adapter_of(name): name for name in (*ratings.teachers, *ratings.students)}
+    player = {adapter_of(name): name for name in players}
+    settled = (*record.settled_proposals, *record.attempts, *record.extra_attempts)
+    own = [_by_member(items, adapter_of) for items in (record.proposals, record.attempts, settled)]
     rows = tuple(
         _summarize_member(
             member,
-            proposals.get(member.id, []),
-            attempts.get(member.id, []),
-            settled.get(member.id, []),
+            *(items[member.id] for items in own),
             rating=ratings[player[member.id]],
-            games=(matched, (player[member.id], None) if member.role == "teacher" else (None, player[member.id])),
+            matched=matched,
+            scope=(player[member.id], None) if member.role == "teacher" else (None, player[member.id]),
             grad_norm=(grad_norms or {}).get(member.id),
         )
         for member in members
     )
-    games = tuple(tuple(int(n) for n in row) for row in ratings.games)
-    met = [[int(n) for n in row] for row in ratings.games + ratings.forfeits]
-    # In the first rounds, and after a replacement, some have yet to meet; that is no alarm.
-    acquainted = record.round - matched.since >= 2 * max(len(ratings.teachers), len(ratings.students))
-    pairs = [[(teacher, student) for student in ratings.students] for teacher in ratings.teachers]
-    newest = [[matched.newest(*pair) for pair in row] for row in pairs]
-    window = [[matched.window(*pair) for pair in row] for row in pairs]
-    fill_rate, solve_rate_filled = _filled(record.attempts)
     return RoundSummary(
         round=record.round,
         step=record.step,
         members=rows,
         teachers=ratings.teachers,
         students=ratings.students,
-        games=games,
-        wins=tuple(tuple(int(n) for n in row) for row in ratings.wins),
         matches=len(record.matches),
-        statuses=dict(statuses or {}),
-        complexity=dict(complexity or {}),
-        coverage=dict(coverage or {}),
-        tasks=dict(tasks or {}),
-        events=tuple(dict(event) for event in events),
-        seconds=dict(seconds or {}),
-        alarms=(
-            *matched.alarms(ratings.teachers, ratings.students),
-            *collapse_alarms(rows, met if acquainted else (), coverage=coverage_history),
-        ),
+        alarms=_alarms(rows, ratings, matched, coverage_history),
         solve_rate=matched.solve_rate(),
         solve_rates=_rates(matched.by_type()),
-        fill_rate=fill_rate,
-        solve_rate_filled=solve_rate_filled,
-        attempts=tuple(tuple(tally.attempts for tally in row) for row in newest),
-        solved=tuple(tuple(tally.solved for tally in row) for row in newest),
-        window_attempts=tuple(tuple(tally.attempts for tally in row) for row in window),
-        window_solved=tuple(tuple(tally.solved for tally in row) for row in window),
+        **_filled(record.attempts),
+        **_tables(ratings, matched),
         residual=rating_residual(ratings),
+        **facts,
     )
 
 
 def _summarize_member(
     member: Member,
-    proposals: list[Proposal],
-    attempts: list[Attempt],
-    settled: list[Proposal | Attempt],
+    proposals: Sequence[Proposal],
+    attempts: Sequence[Attempt],
+    settled: Sequence[Proposal | Attempt],
     *,
     rating: Rating,
-    games: tuple[MatchedGames, tuple[str | None, str | None]],
+    matched: MatchedGames,
+    scope: Scope,
     grad_norm: float | None,
 ) -> MemberSummary:
-    matched, scope = games
-    fill_rate, solve_rate_filled = _filled(attempts)
     items = [*proposals, *attempts]
-    refusals: dict[str, int] = {}
-    for item in items:
-        if item.refusal is not None:
-            refusals[item.refusal.reason] = refusals.get(item.refusal.reason, 0) + 1
     learned = [item for item in settled if item.learned and item.reward is not None]
     tokens = sum(item.tokens for item in learned)
     return MemberSummary(
@@ -301,26 +117,61 @@ def _summarize_member(
         length=sum(item.tokens for item in items) / max(len(items), 1),
         rows=len(learned),
         tokens=tokens,
-        refusals=refusals,
+        refusals=dict(Counter(item.refusal.reason for item in items if item.refusal is not None)),
         grad_norm=grad_norm,
         solve_rates=_rates(matched.by_type(*scope)),
-        fill_rate=fill_rate,
-        solve_rate_filled=solve_rate_filled,
+        **_filled(attempts),
         prompt_tokens=sum(item.prompt_tokens for item in learned),
         unlearned_rows=len(settled) - len(learned),
         unlearned_tokens=sum(item.tokens for item in settled) - tokens,
     )
 
 
+def _by_member(items: Iterable[Proposal | Attempt], adapter_of: Callable[[str], str]) -> dict[str, list]:
+    own = defaultdict(list)
+    for item in items:
+        own[adapter_of(item.member)].append(item)
+    return own
+
+
+def _tables(ratings: Ratings, matched: MatchedGames) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """All fields of shape `(T, S)`."""
+    newest, window = (
+        [[count(teacher, student) for student in ratings.students] for teacher in ratings.teachers]
+        for count in (matched.newest, matched.window)
+    )
+    tables = {
+        "games": ratings.games.tolist(),
+        "wins": ratings.wins.tolist(),
+        "attempts": [[tally.attempts for tally in row] for row in newest],
+        "solved": [[tally.solved for tally in row] for row in newest],
+        "window_attempts": [[tally.attempts for tally in row] for row in window],
+        "window_solved": [[tally.solved for tally in row] for row in window],
+    }
+    return {name: tuple(map(tuple, rows)) for name, rows in tables.items()}
+
+
+def _alarms(
+    members: Sequence[MemberSummary], ratings: Ratings, matched: MatchedGames, coverage: Sequence[int]
+) -> tuple[str, ...]:
+    # In the first rounds, and after a replacement, some have yet to meet; that is no alarm.
+    acquainted = matched.round - matched.since >= 2 * max(len(ratings.teachers), len(ratings.students))
+    met = (ratings.games + ratings.forfeits).tolist() if acquainted else ()
+    disengaged = matched.alarms(ratings.teachers, ratings.students)
+    return (*disengaged, *collapse_alarms(members, met, coverage=coverage))
+
+
 def _rates(tallies: Mapping[str, Tally]) -> dict[str, float]:
     return {name: tally.solved / tally.attempts for name, tally in tallies.items()}
 
 
-def _filled(attempts: Sequence[Attempt]) -> tuple[float | None, float | None]:
+def _filled(attempts: Sequence[Attempt]) -> dict[str, Any]:
     """Share of attempts at tasks filled in from the buffer, and share of those that solved them, spared ones aside."""
     own = [attempt for attempt in attempts if attempt.opponent is None]
-    share = len(own) / len(attempts) if attempts else None
-    return share, mean(float(attempt.solved) for attempt in own if not is_spared(attempt.refusal))
+    return {
+        "fill_rate": len(own) / len(attempts) if attempts else None,
+        "solve_rate_filled": mean(float(attempt.solved) for attempt in own if not is_spared(attempt.refusal)),
+    }
 
 
 def rating_residual(ratings: Ratings, *, min_games: int = RESIDUAL_GAMES) -> float | None:
@@ -364,8 +215,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     roles = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
     for group, own in roles.items():
         members = [member for member in summary.members if member.role in own]
-        names = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank")
-        for name in names:
+        for name in ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank"):
             metrics[f"{group}/{name}"] = mean(getattr(member, name) for member in members)
         if summary.teachers:
             metrics[f"{group}/rating_dispersion"] = dispersion(member.mu for member in members)
@@ -377,7 +227,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     for member in summary.members:
         for name in (*MEMBER_METRICS, *COMPUTE):
             metrics[f"population/{member.name}/{name}"] = getattr(member, name)
-        metrics.update(_under(f"population/{member.name}/solve_rate", member.solve_rates))
+        metrics |= _under(f"population/{member.name}/solve_rate", member.solve_rates)
     for name in ("solve_rate", "fill_rate", "solve_rate_filled"):
         metrics[name] = getattr(summary, name)
     metrics |= _under("solve_rate", summary.solve_rates) | _pair_metrics(summary) | summary.rewards
@@ -386,10 +236,9 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
         metrics.update({f"{role}/cosine_{name}": value for name, value in values.items()})
     games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
     metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
-    metrics["evolution/replaced"] = len(summary.events)
-    for group in ("statuses", "complexity", "coverage", "tasks", "seconds"):
-        prefix = "executor" if group == "statuses" else group
-        metrics.update({f"{prefix}/{name}": value for name, value in getattr(summary, group).items()})
+    metrics |= {"evolution/replaced": len(summary.events)} | _under("executor", summary.statuses)
+    for group in ("complexity", "coverage", "tasks", "seconds"):
+        metrics |= _under(group, getattr(summary, group))
     return {name: float(value) for name, value in metrics.items() if value is not None}
 
 

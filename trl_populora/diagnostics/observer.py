@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .coverage import CoverageArchive
-from .dynamics import RoundSummary, summarize_round
+from .dynamics import summarize_round
 from .matched import MatchedGames
+from .summary import RoundSummary
 
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ class Observer:
         ratings: Ratings,
         population: Population,
         counts: Mapping | None = None,
-        tasks: Mapping[str, float] | None = None,
-        events: Iterable[Mapping] = (),
-        seconds: Mapping[str, float] | None = None,
         grad_norms: Mapping[str, float] | None = None,
+        **facts: Any,
     ) -> RoundSummary:
         """Sum up one round.
 
@@ -67,10 +66,8 @@ class Observer:
             ratings ([`Ratings`]): Ratings after the round.
             population ([`Population`]): Members as they played.
             counts (`Mapping[Status, int]`, *optional*): The executor's counts since it started, `Executor.counts`.
-            tasks (`Mapping[str, float]`, *optional*): What [`task_metrics`] says of the round.
-            events (`Iterable[Mapping]`, *optional*): Replacements made after the round.
-            seconds (`Mapping[str, float]`, *optional*): Seconds of each phase.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
+            facts (`Any`): Further fields of [`RoundSummary`], such as `tasks` and `seconds`.
         """
         tasks_of = [one.task for one in record.proposals if one.task is not None]
         found = [(task, self.task_types[task.type].features(task)) for task in tasks_of]
@@ -90,10 +87,8 @@ class Observer:
             coverage=self._coverage() if self.measured else {},
             coverage_history=self._filled,
             matched=self.matched,
-            tasks=tasks,
-            events=events,
-            seconds=seconds,
             grad_norms=grad_norms,
+            **facts,
         )
 
     def state_dict(self) -> dict:

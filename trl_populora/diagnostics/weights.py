@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..evolution.factors import decompose, effective_rank, gram
 from ..population.factors import Factors
-from .dynamics import RoundSummary
+from .summary import RoundSummary
 
 
 @dataclass(frozen=True)

@@ -65,3 +65,6 @@ class Crossing(NamedTuple):
                 game = solve_ask(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
                 games += [game] * group_size
         return games
+
+
+NOBODY = Crossing()

@@ -117,7 +117,7 @@ class LateRewards:
             {
                 "round": one.round,
                 "versions": one.versions,
-                "rows": [[*row[:4], _plain(row.completion), row.reward] for row in one.rows],
+                "rows": [[*row[:4], list(row.completion), row.reward] for row in one.rows],
                 "proposals": [_flat(proposal) for proposal in one.proposals],
             }
             for one in self._waiting
@@ -143,11 +143,6 @@ class LateRewards:
 
 def _is_open(proposal: Proposal) -> bool:
     return proposal.task is not None and proposal.solve_rate == 0 and proposal.reward == 0
-
-
-def _plain(completion: Completion) -> list:
-    text, prompt_ids, ids, logprobs = completion
-    return [text, list(prompt_ids), list(ids), None if logprobs is None else list(logprobs)]
 
 
 def _flat(proposal: Proposal) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..tasks import Task, TaskBuffer, TaskType
 from .asks import Ask, solve_ask
+from .guests import Crossing
 from .pairing import Pairing, deal, pair
 from .ratings import Ratings
 from .records import Attempt, Proposal
@@ -29,12 +30,12 @@ def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: 
 
 
 class Matchmaker:
-    """Gives students their tasks.
+    """Pairs members up, and gives students their tasks.
 
     Args:
         task_types (`Mapping[str, TaskType]`): Types in play. buffer ([`TaskBuffer`]): Stock of tasks.
-        settings ([`RoundSettings`]): Shape of a round.
-        students (`Sequence[str]`): Names of the students.
+        ratings ([`Ratings`]): Members and their ratings. settings ([`RoundSettings`]): Shape of a round.
+        crossing ([`Crossing`]): What guests do.
         waiting (`Sequence[Task]`): Tasks of earlier rounds that nobody has solved, oldest first.
         round (`int`): Number of the round.
     """
@@ -43,32 +44,40 @@ class Matchmaker:
         self,
         task_types: Mapping[str, TaskType],
         buffer: TaskBuffer,
+        ratings: Ratings,
         settings: RoundSettings,
-        students: Sequence[str],
         *,
+        crossing: Crossing,
         waiting: Sequence[Task],
         round: int,
     ):
         self.task_types, self.buffer, self.settings = task_types, buffer, settings
-        self.students, self.round = students, round
+        self.students, self.crossing, self.round = ratings.students, crossing, round
+        self.pairings = pair_up(ratings, settings, round=round, crossing=crossing.probability(settings))
+        self.crossed = [slot for pairing in self.pairings if pairing.crossed for slot in pairing.slots]
         playable = {task.id for name in {task.type for task in waiting} for task in buffer.in_play(name)}
         # Without those that the buffer has given up.
         self.open = [task for task in waiting if task.id in playable or task not in buffer]
 
-    def games(
-        self, proposals: Sequence[Proposal], pairings: Sequence[Pairing], instead: Mapping[int, int]
-    ) -> Iterator[Ask]:
-        """G attempts of every student at each of its tasks: what was proposed to it, or buffered tasks.
+    def with_guests(self, asks: Sequence[Ask]) -> list[Ask]:
+        """The asks of teachers, and those of a guest."""
+        return [*asks, *self.crossing.asks(asks, self.crossed)]
 
-        `instead` maps slots to other proposals that are given there.
+    def games(self, proposals: Sequence[Proposal]) -> Iterator[Ask]:
+        """G attempts of every student at each of its tasks, proposed to it or of the buffer; then those of a guest.
+
+        In a crossed slot the guest's proposal, one of the last, takes the place of the teacher's.
         """
+        own = len(proposals) - len(self.crossed)
+        instead = {slot: own + k for k, slot in enumerate(self.crossed)}
         slots: dict[str, list[int]] = {student: [] for student in self.students}
-        for pairing in pairings:
+        for pairing in self.pairings:
             slots[pairing.student] += [instead.get(slot, slot) for slot in pairing.slots]
         retry = list(self.open)
         for student, own in slots.items():
             for game in self._games_of(student, own, proposals, retry):
                 yield from [game] * self.settings.num_generations
+        yield from self.crossing.games(proposals, self.crossed, self.task_types, self.settings.num_generations)
 
     def extra_games(
         self, proposals: Sequence[Proposal], games: Sequence[Ask], attempts: Sequence[Attempt]

@@ -296,9 +296,7 @@ class Ratings:
             "teachers": list(self.teachers),
             "students": list(self.students),
             "ratings": {name: [rating.mu, rating.sigma] for name, rating in self._ratings.items()},
-            "games": self.games.tolist(),
-            "wins": self.wins.tolist(),
-            "forfeits": self.forfeits.tolist(),
+            **{name: getattr(self, name).tolist() for name in ("games", "wins", "forfeits")},
             "by_type": {type: counts.tolist() for type, counts in self._by_type.items()},
             "proposals": {name: list(counts) for name, counts in self._proposals.items()},
             "correlations": self.correlations.state_dict(),
@@ -312,9 +310,8 @@ class Ratings:
                 f"has {list(self.teachers)} and {list(self.students)}. Build it with the same members."
             )
         self._ratings = {name: Rating(*state["ratings"][name]) for name in self._ratings}
-        self.games = np.array(state["games"], dtype=np.int64).reshape(self.games.shape)
-        self.wins = np.array(state["wins"], dtype=np.int64).reshape(self.wins.shape)
-        self.forfeits = np.array(state["forfeits"], dtype=np.int64).reshape(self.wins.shape)
+        for name in ("games", "wins", "forfeits"):
+            setattr(self, name, np.array(state[name], dtype=np.int64).reshape(self.games.shape))
         self._by_type = {
             type: np.array(counts, dtype=np.int64).reshape(2, *self.games.shape)
             for type, counts in state["by_type"].items()

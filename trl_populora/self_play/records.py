@@ -162,16 +162,10 @@ class RoundRecord:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""
-        head = {"round": self.round, "step": self.step}
-        for name in PROPOSALS:
-            for proposal in getattr(self, name):
-                own = {"role": "teacher", "type": proposal.type, "opponent": None, "solved": None}
-                yield _row(proposal, head | own | {"kind": _kind(name)})
-        for name in ATTEMPTS:
-            for attempt in getattr(self, name):
-                own = {"role": "student", "type": attempt.task.type, "opponent": attempt.opponent}
-                own |= {"solved": attempt.solved, "kind": _kind(name)}
-                yield _row(attempt, head | own)
+        for role, names in (("teacher", PROPOSALS), ("student", ATTEMPTS)):
+            for name in names:
+                head = {"round": self.round, "step": self.step, "role": role, "kind": _kind(name)}
+                yield from (_row(item, head) for item in getattr(self, name))
 
 
 def _kind(name: str) -> str:
@@ -179,18 +173,14 @@ def _kind(name: str) -> str:
     return name.split("_")[0] if "_" in name else "learned"
 
 
-def _row(item: Proposal | Attempt, known: dict[str, Any]) -> dict[str, Any]:
-    values = known | {
-        "member": item.member,
-        "group": item.group,
-        "task": item.task.id if item.task else None,
-        "author": item.task.author if item.task else None,
+def _row(item: Proposal | Attempt, head: dict[str, Any]) -> dict[str, Any]:
+    task = item.task
+    absent = {"opponent": None, "solved": None, "type": task.type if task else None}
+    known = {
+        "task": task.id if task else None,
+        "author": task.author if task else None,
         "valid": item.valid,
         "reason": item.refusal.reason if item.refusal else None,
-        "reward": item.reward,
-        "learned": item.learned,
-        "prompt_tokens": item.prompt_tokens,
-        "tokens": item.tokens,
-        "completion": item.completion,
     }
+    values = absent | vars(item) | head | known
     return {column: values[column] for column in COLUMNS}

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
 from .asks import Ask, draw, proposal_asks
-from .guests import Crossing
+from .guests import NOBODY, Crossing
 from .late import LateRewards, Row
 from .lengths import TokenLimits
-from .matching import Matchmaker, pair_up
+from .matching import Matchmaker
 from .pairing import Pairing, check_deal
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
@@ -23,9 +23,6 @@ from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
 from .verification import verify
-
-
-NOBODY = Crossing()
 
 
 class PlayedRound(NamedTuple):
@@ -93,25 +90,19 @@ class SelfPlay:
         """
         settings, G, clock = self.settings, self.settings.num_generations, _Clock()
         referee = Referee(self.task_types, self.run_many)
-        pairings = pair_up(self.ratings, settings, round=round, crossing=crossing.probability(settings))
-        crossed = [slot for pairing in pairings if pairing.crossed for slot in pairing.slots]
+        stock = (self.task_types, self.buffer)
+        matchmaker = Matchmaker(
+            *stock, self.ratings, settings, crossing=crossing, waiting=self.late.unsolved, round=round
+        )
         with clock("propose"):
             shape = {"round": round, "settings": settings, "lengths": self.lengths}
-            asks = list(proposal_asks(self.ratings.teachers, self.task_types, self.buffer, **shape))
-            own = len(asks)
-            asks += crossing.asks(asks, crossed)
+            asks = matchmaker.with_guests([*proposal_asks(self.ratings.teachers, *stock, **shape)])
             written = draw(sampler, asks, settings.seed_for(round, "propose"))
         with clock("verify"):
             rules = {"buffer": self.buffer, "lengths": self.lengths, "group_size": G, "step": step}
             proposals = verify(asks, written, referee=referee, **rules)
         with clock("match"):
-            matchmaker = Matchmaker(
-                self.task_types, self.buffer, settings, self.ratings.students, waiting=self.late.unsolved, round=round
-            )
-            instead = {slot: own + k for k, slot in enumerate(crossed)}
-            games = list(matchmaker.games(proposals, pairings, instead))
-            learning = len(games)
-            games += crossing.games(proposals, crossed, self.task_types, G)
+            games = list(matchmaker.games(proposals))
         with clock("solve"):
             answers = draw(sampler, games, settings.seed_for(round, "solve"))
         with clock("judge"):
@@ -121,8 +112,9 @@ class SelfPlay:
         if settings.extra_attempts:
             with clock("extra"):
                 extra = self._try(sampler, matchmaker.extra_games(proposals, games, attempts), referee, round)
-        wrote, answered = _Phase(asks, written, proposals, own), _Phase(games, answers, attempts, learning)
-        record = self._settle(RoundRecord(round, step, extra_attempts=tuple(extra)), wrote, answered, pairings)
+        wrote, answered = _Phase(asks, written, proposals), _Phase(games, answers, attempts)
+        record = RoundRecord(round, step, extra_attempts=tuple(extra))
+        record = self._settle(record, wrote, answered, matchmaker.pairings)
         learned = answered.rows("student", record.attempts)
         taught, late = self.late.exchange(
             round, wrote.rows("teacher", record.proposals), record.proposals, versions or {}
@@ -168,18 +160,22 @@ class SelfPlay:
 
 
 class _Phase(NamedTuple):
-    """What was asked, written, and became of it; the first `own` are members'."""
+    """What was asked, written, and became of it."""
 
     asks: Sequence[Ask]
     written: Sequence[Completion]
     items: Sequence[Proposal | Attempt]
-    own: int
+
+    @property
+    def own(self) -> int:
+        """How many are members' to learn from; they come first."""
+        return sum(ask.learns for ask in self.asks)
 
     def rows(self, role: str, settled: Sequence[Proposal | Attempt]) -> list[Row]:
         """The rows of one role to learn from, in the order of their prompts."""
         return [
             Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-            for ask, completion, item in zip(self.asks[: self.own], self.written[: self.own], settled, strict=True)
+            for ask, completion, item in zip(self.asks, self.written, settled)
             if item.learned
         ]
 

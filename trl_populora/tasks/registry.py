@@ -70,19 +70,9 @@ def task_type_class(name: str) -> type[TaskType]:
         raise ValueError(
             f"task type {name!r}: the module {module_name!r} has no {class_name!r} at its top level."
         ) from None
-    return check_class(found, name)
-
-
-def check_class(found: object, name: str) -> type[TaskType]:
-    """`found` itself, if it is a complete task type.
-
-    Raises:
-        ValueError: If it is no subclass of [`TaskType`], lacks a method, or has no id or payload.
-    """
     if not (inspect.isclass(found) and issubclass(found, TaskType)):
         raise ValueError(f"task type {name!r} is {found!r}, not a subclass of trl_populora.tasks.TaskType.")
-    missing = sorted(found.__abstractmethods__)
-    missing += [name for name in ("id", "payload") if not hasattr(found, name)]
+    missing = [*sorted(found.__abstractmethods__), *(one for one in ("id", "payload") if not hasattr(found, one))]
     if missing:
         raise ValueError(f"task type {name!r}: {found.__name__} does not define {', '.join(missing)}.")
     return found

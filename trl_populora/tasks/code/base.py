@@ -15,15 +15,13 @@ from typing import ClassVar
 from trl_populora.executor import Execution, Job, Status, canonical, literals
 from trl_populora.tasks.base import Features, Run, TaskType, refused_by
 from trl_populora.tasks.code.arguments import arguments_text
-from trl_populora.tasks.code.complexity import complexity_or_none, place
+from trl_populora.tasks.code.complexity import place, program_complexity
 from trl_populora.tasks.code.families import EASY_FAMILIES, FAMILIES
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
-from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.code.keys import task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
-from trl_populora.tasks.code.source import strip_comments
-from trl_populora.tasks.parsing import num_bytes, reserved_in
+from trl_populora.tasks.parsing import completion_fences, last_body, num_bytes, reserved_in
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
 
@@ -110,19 +108,6 @@ class CodeType(TaskType):
     def check_payload(self, payload: CodePayload) -> Refusal | None:
         """Why a program with these outputs makes no task of this type."""
 
-    def check_program(self, program: str) -> Refusal | None:
-        return check_program(program, max_bytes=self.program_bytes)
-
-    def read_program(self, program: str) -> str | Refusal:
-        """A proposed program as students and references will show it: without comments, every rule applied."""
-        refusal = self.check_program(program)
-        if refusal is not None:
-            return refusal
-        bare = strip_comments(program)
-        if bare == program or isinstance(bare, Refusal):
-            return bare
-        return self.check_program(bare) or bare
-
     def check_output(self, text: str) -> Refusal | None:
         """Size limit, reserved markers and precision of the literal text of an output."""
         refusal, most = self.check_text("output", text), self.max_float_digits
@@ -142,6 +127,18 @@ class CodeType(TaskType):
             return Refusal("too_large", f"the {kind} has {num_bytes(text)} bytes, at most {limit} are allowed")
         marker = reserved_in(text)
         return None if marker is None else Refusal("reserved_text", f"the {kind} contains {marker!r}")
+
+    def read_block(self, completion: str, label: str, limit: int) -> str | Refusal:
+        """The last block with this label of an answer, if it has at most `limit` bytes."""
+        blocks = completion_fences(completion)
+        if blocks is None:
+            return Refusal("too_large", "the completion")
+        text, kind = last_body(blocks, label), "program" if label == "python" else label
+        if not text:
+            return Refusal(f"no_{kind}", f"no ```{label} block, or an empty one")
+        if num_bytes(text) > limit:
+            return Refusal("too_large", f"the {kind} has more than {limit} bytes")
+        return text
 
     # Judging ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +171,7 @@ class CodeType(TaskType):
         return Task.create(self.id, identity(self.num_inputs, with_message=self.has_message), author="seed:identity")
 
     def features(self, task: Task) -> Features | None:
-        measured = complexity_or_none(task.payload.program)
+        measured = program_complexity(task.payload.program)
         if measured is None:
             return None
         return Features(measured.known(), "python", place(measured, task.payload.outputs))

@@ -20,7 +20,7 @@ from trl_populora.tasks.code.hygiene import defines_f, parse
 from trl_populora.tasks.code.pairs import hidden, leaks_program, lists_pairs, one_output, visible
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, pairs_text
-from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
+from trl_populora.tasks.parsing import completion_fences, fence, last_body
 from trl_populora.tasks.task import Answer, Draft, Refusal, Task
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
@@ -121,9 +121,8 @@ class CodeF(CodeType):
         if lists_pairs(payload.message, hidden(task)):
             return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
         if one_output(task):
-            return Refusal(
-                "constant_outputs", f"every output that the solver would see is {visible(task)[0][1]}"[:200]
-            )
+            shown = visible(task)[0][1]
+            return Refusal("constant_outputs", f"every output that the solver would see is {shown}"[:200])
         return None
 
     def propose_completion(self, task: Task) -> str:
@@ -153,15 +152,8 @@ class CodeF(CodeType):
         )
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
-        program = last_body(blocks, "python")
-        if not program:
-            return Refusal("no_program", "no ```python block, or an empty one")
-        if num_bytes(program) > self.program_bytes:
-            return Refusal("too_large", f"the program has more than {self.program_bytes} bytes")
-        tree = parse(program)
+        program = self.read_block(completion, "python", self.program_bytes)
+        tree = program if isinstance(program, Refusal) else parse(program)
         if isinstance(tree, Refusal):
             return tree
         return Answer(program) if defines_f(tree) else Refusal("no_function", "the program does not define f")

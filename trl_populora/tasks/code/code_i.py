@@ -15,7 +15,7 @@ from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.code.prompts import INPUT_FORMAT
-from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
+from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Answer, Refusal, Task
 from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
@@ -49,14 +49,9 @@ class CodeI(ProgramInput):
         )
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
-        text = last_body(blocks, "input")
-        if not text:
-            return Refusal("no_input", "no ```input block, or an empty one")
-        if num_bytes(text) > self.input_bytes:
-            return Refusal("too_large", f"the input has more than {self.input_bytes} bytes")
+        text = self.read_block(completion, "input", self.input_bytes)
+        if isinstance(text, Refusal):
+            return text
         try:
             arguments = read_arguments(text, task.payload.program, max_bytes=self.input_bytes)
             arguments_text(arguments)  # raises for values without a literal, such as an infinite float

@@ -13,7 +13,7 @@ from typing import ClassVar
 from trl_populora.executor import canonical, literals
 from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.program_input import ProgramInput
-from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes
+from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Answer, Refusal, Task
 from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
@@ -47,15 +47,10 @@ class CodeO(ProgramInput):
         )
 
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        blocks = completion_fences(completion)
-        if blocks is None:
-            return Refusal("too_large", "the completion")
-        text = last_body(blocks, "output")
-        if not text:
-            return Refusal("no_output", "no ```output block, or an empty one")
         room = 4 * self.output_bytes  # the gold literal may be written with other spacing, on several lines
-        if num_bytes(text) > room:
-            return Refusal("too_large", f"the output has more than {room} bytes")
+        text = self.read_block(completion, "output", room)
+        if isinstance(text, Refusal):
+            return text
         try:
             value = literals.parse_literal(text, max_bytes=room)
             literals.to_literal(value)  # raises for values without a literal, such as an infinite float

@@ -52,16 +52,15 @@ class Complexity:
 
 
 @lru_cache(maxsize=16_384)
-def program_complexity(program: str) -> Complexity:
-    """Measure `program`.
+def program_complexity(program: str) -> Complexity | None:
+    """Measure `program`; `None` if it does not parse.
 
-    Raises:
-        ValueError: If `program` is not Python that parses. For a program that does parse, never.
+    One at the edge of the parser's recursion limit may be accepted by the executor and fail here, deeper in a stack.
     """
     try:
         tree = ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"program_complexity needs a program that parses, got {program[:60]!r} ({error})") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
     depth, nodes = _tree_size(tree)
     volume, effort = _halstead(tree)
     return Complexity(
@@ -73,17 +72,6 @@ def program_complexity(program: str) -> Complexity:
         halstead_effort=effort,
         cognitive=_cognitive(program),
     )
-
-
-def complexity_or_none(program: str) -> Complexity | None:
-    """`program_complexity`, with None for a program that does not parse.
-
-    One at the edge of the parser's recursion limit may be accepted by the executor and fail here, deeper in a stack.
-    """
-    try:
-        return program_complexity(program)
-    except ValueError:
-        return None
 
 
 def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float, float, float]:

@@ -15,6 +15,7 @@ from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.base import CodeType
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, program_rules, references_text
+from trl_populora.tasks.code.source import read_program
 from trl_populora.tasks.parsing import completion_fences, fence, last_body
 from trl_populora.tasks.task import Draft, Refusal, Task
 from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
@@ -59,7 +60,7 @@ class ProgramInput(CodeType):
             return Refusal("no_program", "no ```python block")
         if not text:
             return Refusal("no_input", "no ```input block, or an empty one")
-        program = self.read_program(program)
+        program = read_program(program, max_bytes=self.program_bytes)
         refusal = program if isinstance(program, Refusal) else self.check_text("input", text)
         if refusal is not None:
             return refusal

@@ -78,16 +78,10 @@ def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def triplet(task: Task) -> str:
-    """A solved task: program, input and output."""
-    shown = task.payload
-    return "\n".join([fence("python", shown.program), fence("input", shown.input), fence("output", shown.output)])
-
-
 def references_text(references: Sequence[Task], *, k: int, rng: random.Random) -> str:
-    """At most `k` of the references in random order, or an empty string."""
-    shown = rng.sample(list(references), min(k, len(references)))
-    return "\n\n".join(triplet(task) for task in shown)
+    """Program, input and output of at most `k` references in random order, or an empty string."""
+    shown = [task.payload for task in rng.sample(list(references), min(k, len(references)))]
+    return "\n\n".join(f"{fence('python', one.program)}\n{pairs_text(one.pairs[:1])}" for one in shown)
 
 
 def pairs_text(pairs: Sequence[tuple[str, str]]) -> str:

@@ -12,9 +12,9 @@ import io
 import tokenize
 from collections import deque
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from trl_populora.tasks.code.hygiene import is_test, parse
+from trl_populora.tasks.code.hygiene import check_program, is_test, parse
 from trl_populora.tasks.code.scopes import binds, imported_by
 from trl_populora.tasks.task import Refusal
 
@@ -84,6 +84,17 @@ def strip_comments(program: str) -> str | Refusal:
     except HOSTILE as error:
         detail = type(error).__name__
     return Refusal("syntax_error", f"comments cannot be removed: {detail}")
+
+
+def read_program(program: str, **limits: Any) -> str | Refusal:
+    """A proposed program as others will see it: without comments, every rule of [`check_program`] applied."""
+    refusal = check_program(program, **limits)
+    if refusal is not None:
+        return refusal
+    bare = strip_comments(program)
+    if bare == program or isinstance(bare, Refusal):
+        return bare
+    return check_program(bare, **limits) or bare
 
 
 def flatten(

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 from trl_populora.executor import Execution, Job, Status
 from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
-from trl_populora.tasks.code.complexity import complexity_or_none
-from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, check_program, parse
+from trl_populora.tasks.code.complexity import program_complexity
+from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, parse
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
-from trl_populora.tasks.code.source import strip_comments
+from trl_populora.tasks.code.source import read_program
 from trl_populora.tasks.math.answers import (
     BOX,
     MAX_DECIMALS,
@@ -191,13 +191,11 @@ class MathWord(TaskType):
         return None if marker is None else Refusal("reserved_text", f"the problem contains {marker!r}")
 
     def _draft(self, problem: str, program: str, references: Sequence[Task]) -> Draft | Refusal:
-        limits = {"max_bytes": self.program_bytes, "parameters": False}
-        refusal = check_program(program, **limits)
-        bare = refusal or strip_comments(program)
+        bare = read_program(program, max_bytes=self.program_bytes, parameters=False)
         if isinstance(bare, Refusal):
             return bare
         tree = parse(bare)
-        refusal = tree if isinstance(tree, Refusal) else check_program(bare, **limits) or check_numbers(problem, tree)
+        refusal = tree if isinstance(tree, Refusal) else check_numbers(problem, tree)
         if refusal is not None:
             return refusal
         draft = WordProblem(problem, bare, "")
@@ -281,7 +279,7 @@ class MathWord(TaskType):
     def features(self, task: Task) -> Features | None:
         """Measures of the program and of the text; a space of its own."""
         problem, program, answer = task.payload.problem, task.payload.program, task.payload.answer
-        measured = complexity_or_none(program)
+        measured = program_complexity(program)
         if measured is None:
             return None
         numbers, words = len(stated(problem).known), len(problem.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.code.families.draw import Sample, block, forever, ints, word
+from trl_populora.tasks.code.families.draw import Sample, block, choose, forever, ints, one_of, word
 
 
 def account(rng: random.Random) -> Sample:
@@ -32,13 +32,12 @@ def account(rng: random.Random) -> Sample:
 
 def points(rng: random.Random) -> Sample:
     k = rng.randint(1, 3)
-    result, message = rng.choice(
-        [
-            (f"P(self.x + o.x, self.y + {k} * o.y)", f"Add points, second coordinates times {k}."),
-            ("P(max(self.x, o.x), min(self.y, o.y))", "Greatest first, least second coordinate."),
-            (f"P(self.y + o.x, self.x - o.y + {k})", f"Fold points with a swap and {k}."),
-        ]
-    )
+    forms = f"""
+        P(self.x + o.x, self.y + {k} * o.y)  # Add points, second coordinates times {k}.
+        P(max(self.x, o.x), min(self.y, o.y))  # Greatest first, least second coordinate.
+        P(self.y + o.x, self.x - o.y + {k})  # Fold points with a swap and {k}.
+    """
+    result, message = choose(rng, forms)
     program = block(f"""
         class P:
             def __init__(self, x, y):
@@ -57,42 +56,36 @@ def points(rng: random.Random) -> Sample:
 
 def stack(rng: random.Random) -> Sample:
     a, b = rng.sample(["+", "-", "*"], 2)
-    program = rng.choice(
-        [
-            block(f"""
-                def f(ts):
-                    s = []
-                    for t in ts:
-                        if isinstance(t, int):
-                            s.append(t)
-                        elif len(s) > 1:
-                            y, x = s.pop(), s.pop()
-                            s.append(x {a} y if t == 'a' else x {b} y)
-                    return s
-            """),
-            block(f"""
-                class S:
-                    def __init__(self):
-                        self.v = []
-                    def do(self, t):
-                        if isinstance(t, int):
-                            self.v.append(t)
-                        elif len(self.v) > 1:
-                            y, x = self.v.pop(), self.v.pop()
-                            self.v.append(x {a} y if t == 'a' else x {b} y)
-                def f(ts):
-                    s = S()
-                    for t in ts:
-                        s.do(t)
-                    return s.v
-            """),
-        ]
-    )
+    message = f"A stack machine: numbers are pushed, 'a' applies {a} to the top two, 'b' {b}."
+    forms = f"""
+        s = []
+        for t in ts:
+            if isinstance(t, int):
+                s.append(t)
+            elif len(s) > 1:
+                y, x = s.pop(), s.pop()
+                s.append(x {a} y if t == 'a' else x {b} y)
+        return s  # {message}
+        class S:
+            def __init__(self):
+                self.v = []
+            def do(self, t):
+                if isinstance(t, int):
+                    self.v.append(t)
+                elif len(self.v) > 1:
+                    y, x = self.v.pop(), self.v.pop()
+                    self.v.append(x {a} y if t == 'a' else x {b} y)
+        def f(ts):
+            s = S()
+            for t in ts:
+                s.do(t)
+            return s.v  # {message}
+    """
 
     def draw() -> tuple:
         return ([rng.choice([rng.randint(1, 6), rng.randint(1, 6), "a", "b"]) for _ in range(rng.randint(3, 7))],)
 
-    return program, forever(draw), f"A stack machine: numbers are pushed, 'a' applies {a} to the top two, 'b' {b}."
+    return one_of(rng, "ts", forms, draw)
 
 
 def linked(rng: random.Random) -> Sample:

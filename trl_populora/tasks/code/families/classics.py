@@ -4,140 +4,96 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.code.families.draw import Sample, block, define, forever, integer, ints, letters, source
+from trl_populora.tasks.code.families.draw import Sample, block, forever, integer, ints, letters, one_of
 
 
 def subsequence(rng: random.Random) -> Sample:
     k = rng.randint(4, 6)
-    program, message = rng.choice(
-        [
-            (
-                block("""
-                    def f(xs):
-                        b = []
-                        for i, v in enumerate(xs):
-                            b.append(1 + max((b[j] for j in range(i) if xs[j] < v), default=0))
-                        return max(b)
-                """),
-                "Length of the longest rising subsequence.",
-            ),
-            (
-                define(
-                    "xs", "b = t = 0", "for v in xs:", f"    t = max(0, t + v - {k})", "    b = max(b, t)", "return b"
-                ),
-                f"Best window when each number counts minus {k}.",
-            ),
-            (
-                define("xs", "a = b = 0", "for v in xs:", "    a, b = b, max(b, a + v)", "return b"),
-                "Best sum without neighbours.",
-            ),
-            (
-                define("xs", "r = {0}", "for v in xs:", "    r |= {t + v for t in r}", "return sorted(r)"),
-                "All sums of subsets.",
-            ),
-        ]
-    )
-    return program, forever(lambda: (ints(rng, 1, 9, least=3, most=5),)), message
+    forms = f"""
+        b = []
+        for i, v in enumerate(xs):
+            b.append(1 + max((b[j] for j in range(i) if xs[j] < v), default=0))
+        return max(b)  # Length of the longest rising subsequence.
+        b = t = 0
+        for v in xs:
+            t = max(0, t + v - {k})
+            b = max(b, t)
+        return b  # Best window when each number counts minus {k}.
+        a = b = 0
+        for v in xs:
+            a, b = b, max(b, a + v)
+        return b  # Best sum without neighbours.
+        r = {{0}}
+        for v in xs:
+            r |= {{t + v for t in r}}
+        return sorted(r)  # All sums of subsets.
+    """
+    return one_of(rng, "xs", forms, lambda: (ints(rng, 1, 9, least=3, most=5),))
 
 
 def distance(rng: random.Random) -> Sample:
     cost = rng.randint(1, 2)
-    program = rng.choice(
-        [
-            block(f"""
-                from functools import lru_cache
-                def f(a, b):
-                    @lru_cache(None)
-                    def g(i, j):
-                        if i == 0 or j == 0:
-                            return i + j
-                        c = {cost} * (a[i - 1] != b[j - 1])
-                        return min(g(i - 1, j) + 1, g(i, j - 1) + 1, g(i - 1, j - 1) + c)
-                    return g(len(a), len(b))
-            """),
-            block(f"""
-                def f(a, b):
-                    p = list(range(len(b) + 1))
-                    for i, x in enumerate(a):
-                        q = [i + 1]
-                        for j, y in enumerate(b):
-                            q.append(min(p[j + 1] + 1, q[j] + 1, p[j] + {cost} * (x != y)))
-                        p = q
-                    return p[-1]
-            """),
-        ]
-    )
-    draw = forever(lambda: (letters(rng, least=2, most=5), letters(rng, least=2, most=5)))
-    return program, draw, f"Edit distance, where a replacement costs {cost}."
+    message = f"Edit distance, where a replacement costs {cost}."
+    forms = f"""
+        from functools import lru_cache
+        def f(a, b):
+            @lru_cache(None)
+            def g(i, j):
+                if i == 0 or j == 0:
+                    return i + j
+                c = {cost} * (a[i - 1] != b[j - 1])
+                return min(g(i - 1, j) + 1, g(i, j - 1) + 1, g(i - 1, j - 1) + c)
+            return g(len(a), len(b))  # {message}
+        p = list(range(len(b) + 1))
+        for i, x in enumerate(a):
+            q = [i + 1]
+            for j, y in enumerate(b):
+                q.append(min(p[j + 1] + 1, q[j] + 1, p[j] + {cost} * (x != y)))
+            p = q
+        return p[-1]  # {message}
+    """
+    return one_of(rng, "a, b", forms, lambda: (letters(rng, least=2, most=5), letters(rng, least=2, most=5)))
 
 
 def queue(rng: random.Random) -> Sample:
     k = rng.randint(1, 4)
-    program, message = rng.choice(
-        [
-            (
-                block(f"""
-                    import heapq
-                    def f(xs, n):
-                        heapq.heapify(xs)
-                        for _ in range(n):
-                            heapq.heappush(xs, heapq.heappop(xs) + {k})
-                        return sorted(xs)
-                """),
-                f"n times, raise the smallest by {k}.",
-            ),
-            (source("import heapq", define("xs, n", "return heapq.nlargest(n, xs)")), "The n largest."),
-            (
-                block("""
-                    def f(xs, n):
-                        q = list(enumerate(xs))
-                        r = []
-                        while q:
-                            i, t = q.pop(0)
-                            if t > n:
-                                q.append((i, t - n))
-                            else:
-                                r.append(i)
-                        return r
-                """),
-                "Jobs in turns of n: the order in which they finish.",
-            ),
-        ]
-    )
-    return program, forever(lambda: (ints(rng, 1, 9), integer(rng, 1, 4))), message
+    forms = f"""
+        import heapq
+        def f(xs, n):
+            heapq.heapify(xs)
+            for _ in range(n):
+                heapq.heappush(xs, heapq.heappop(xs) + {k})
+            return sorted(xs)  # n times, raise the smallest by {k}.
+        import heapq
+        def f(xs, n):
+            return heapq.nlargest(n, xs)  # The n largest.
+        q = list(enumerate(xs))
+        r = []
+        while q:
+            i, t = q.pop(0)
+            if t > n:
+                q.append((i, t - n))
+            else:
+                r.append(i)
+        return r  # Jobs in turns of n: the order in which they finish.
+    """
+    return one_of(rng, "xs, n", forms, lambda: (ints(rng, 1, 9), integer(rng, 1, 4)))
 
 
 def choices(rng: random.Random) -> Sample:
-    program, message = rng.choice(
-        [
-            (
-                source(
-                    "from itertools import permutations",
-                    define("n, s", "return [''.join(p) for p in permutations(s)][n % 6]"),
-                ),
-                "The n-th arrangement of the letters.",
-            ),
-            (
-                source(
-                    "from itertools import combinations",
-                    define("n, s", "return [''.join(c) for c in combinations(s, n % 3 + 1)]"),
-                ),
-                "All choices of n modulo 3, plus one, letters.",
-            ),
-            (
-                define("n, s", "return [c for i, c in enumerate(s) if n >> i & 1]"),
-                "Letters at the places where n has a one in binary.",
-            ),
-            (
-                source(
-                    "from itertools import accumulate",
-                    define("n, s", "return list(accumulate(s))[n % 3] * (n // 3 + 1)"),
-                ),
-                "A start of the letters, repeated.",
-            ),
-        ]
-    )
-    return program, forever(lambda: (integer(rng, 0, 9), rng.choice(["abc", "xyz", "bca", "pqr"]))), message
+    forms = """
+        from itertools import permutations
+        def f(n, s):
+            return [''.join(p) for p in permutations(s)][n % 6]  # The n-th arrangement of the letters.
+        from itertools import combinations
+        def f(n, s):
+            return [''.join(c) for c in combinations(s, n % 3 + 1)]  # All choices of n modulo 3, plus one, letters.
+        return [c for i, c in enumerate(s) if n >> i & 1]  # Letters at the places where n has a one in binary.
+        from itertools import accumulate
+        def f(n, s):
+            return list(accumulate(s))[n % 3] * (n // 3 + 1)  # A start of the letters, repeated.
+    """
+    return one_of(rng, "n, s", forms, lambda: (integer(rng, 0, 9), rng.choice(["abc", "xyz", "bca", "pqr"])))
 
 
 def towers(rng: random.Random) -> Sample:

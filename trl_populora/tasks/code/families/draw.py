@@ -1,10 +1,11 @@
-"""Small random values and the three lines of source that most families need."""
+"""Small random values, and how families write their programs."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
-from textwrap import dedent
+from textwrap import dedent, indent
 
 
 # What a family returns: source of a program, an endless supply of argument tuples, and one line that says what f does.
@@ -26,16 +27,37 @@ def forever(draw: Callable[[], tuple]) -> Iterator[tuple]:
 
 def define(parameters: str, *lines: str) -> str:
     """Source of `f`. Lines are relative to its body."""
-    return f"def f({parameters}):\n" + "\n".join(f"    {line}" for line in lines)
-
-
-def source(*lines: str) -> str:
-    return "\n".join(lines)
+    return f"def f({parameters}):\n" + indent("\n".join(lines), "    ")
 
 
 def block(text: str) -> str:
     """A whole program, written as an indented block."""
     return dedent(text).strip()
+
+
+def choose(rng: random.Random, forms: str) -> tuple[str, str]:
+    """One of several texts and the remark that belongs to it.
+
+    Args:
+        rng (`random.Random`): Chooses.
+        forms (`str`): Texts one below the other, in an indented block. The comment at the end of each is its remark.
+    """
+    *parts, _ = re.split("(?:  |^)# (.*)\n?", block(forms), flags=re.MULTILINE)
+    text, remark = rng.choice(list(zip(parts[::2], parts[1::2])))
+    return text.rstrip(), remark
+
+
+def one_of(rng: random.Random, parameters: str, forms: str, draw: Callable[[], tuple]) -> Sample:
+    """One of several programs that take the same arguments.
+
+    Args:
+        rng (`random.Random`): Chooses.
+        parameters (`str`): Parameters of `f`.
+        forms (`str`): Programs and their messages, as [`choose`] reads them. One without `def f(` is the body of `f`.
+        draw (`Callable[[], tuple]`): Draws arguments.
+    """
+    program, message = choose(rng, forms)
+    return program if "def f(" in program else define(parameters, program), forever(draw), message
 
 
 def integer(rng: random.Random, low: int = 0, high: int = 9) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from trl_populora.tasks.code.families.draw import Sample, block, define, forever, ints, letters, source
+from trl_populora.tasks.code.families.draw import Sample, block, choose, define, forever, ints, letters, one_of
 
 
 def _nested(rng: random.Random, depth: int = 2) -> list:
@@ -28,51 +28,43 @@ def _tree(rng: random.Random, depth: int = 3) -> tuple | None:
 
 def grid(rng: random.Random) -> Sample:
     k = rng.randint(2, 4)
-    body, message = rng.choice(
-        [
-            ("return [list(r) for r in zip(*m)]", "Swap rows and columns."),
-            ("return [sum(r) for r in m]", "Row sums."),
-            ("return [max(c) for c in zip(*m)]", "Column maxima."),
-            ("return [r[::-1] for r in m[::-1]]", "Half a turn."),
-            ("return [list(r) for r in zip(*m[::-1])]", "A quarter turn clockwise."),
-            (f"return [[v * {k} for v in r] for r in m if sum(r) % 2 == 0]", f"Rows with even sum, times {k}."),
-            ("return sum(m[i][i] for i in range(min(len(m), len(m[0]))))", "The sum of the diagonal."),
-            (
-                "return max((v, -i, -j) for i, r in enumerate(m) for j, v in enumerate(r))",
-                "Largest value and minus its place.",
-            ),
-        ]
-    )
-    return define("m", body), forever(lambda: (_grid(rng),)), message
+    forms = f"""
+        return [list(r) for r in zip(*m)]  # Swap rows and columns.
+        return [sum(r) for r in m]  # Row sums.
+        return [max(c) for c in zip(*m)]  # Column maxima.
+        return [r[::-1] for r in m[::-1]]  # Half a turn.
+        return [list(r) for r in zip(*m[::-1])]  # A quarter turn clockwise.
+        return [[v * {k} for v in r] for r in m if sum(r) % 2 == 0]  # Rows with even sum, times {k}.
+        return sum(m[i][i] for i in range(min(len(m), len(m[0]))))  # The sum of the diagonal.
+        return max((v, -i, -j) for i, r in enumerate(m) for j, v in enumerate(r))  # Largest value and minus its place.
+    """
+    return one_of(rng, "m", forms, lambda: (_grid(rng),))
 
 
 def nested(rng: random.Random) -> Sample:
     k = rng.randint(1, 4)
-    result, message = rng.choice(
-        [
-            ("sum(map(g, x)) if isinstance(x, list) else x", "Sum of all numbers at any depth."),
-            ("1 + max(map(g, x), default=0) if isinstance(x, list) else 0", "How deep the list is."),
-            ("[w for v in x for w in g(v)] if isinstance(x, list) else [x]", "Flatten."),
-            ("[g(v) for v in x][::-1] if isinstance(x, list) else x", "Turn around at every level."),
-            (f"[g(v) for v in x] if isinstance(x, list) else x + {k}", f"Add {k} to every number."),
-        ]
-    )
-    program = source("def g(x):", f"    return {result}", define("x", "return g(x)"))
+    forms = f"""
+        sum(map(g, x)) if isinstance(x, list) else x  # Sum of all numbers at any depth.
+        1 + max(map(g, x), default=0) if isinstance(x, list) else 0  # How deep the list is.
+        [w for v in x for w in g(v)] if isinstance(x, list) else [x]  # Flatten.
+        [g(v) for v in x][::-1] if isinstance(x, list) else x  # Turn around at every level.
+        [g(v) for v in x] if isinstance(x, list) else x + {k}  # Add {k} to every number.
+    """
+    result, message = choose(rng, forms)
+    program = f"def g(x):\n    return {result}\n" + define("x", "return g(x)")
     return program, forever(lambda: (_nested(rng),)), message
 
 
 def tree(rng: random.Random) -> Sample:
-    body, message = rng.choice(
-        [
-            ("return t[0] + f(t[1]) + f(t[2]) if t else 0", "Sum of the tree."),
-            ("return 1 + max(f(t[1]), f(t[2])) if t else 0", "Height of the tree."),
-            ("return f(t[1]) + [t[0]] + f(t[2]) if t else []", "Values from left to right."),
-            ("return [t[0]] + f(t[2]) + f(t[1]) if t else []", "Root first, then right, then left."),
-            ("return (t[0], f(t[2]), f(t[1])) if t else ()", "Mirror the tree, with () for nothing."),
-            ("return max(t[0], f(t[1]), f(t[2])) if t else 0", "The largest value, 0 if empty."),
-        ]
-    )
-    return define("t", body), forever(lambda: (_tree(rng),)), message
+    forms = """
+        return t[0] + f(t[1]) + f(t[2]) if t else 0  # Sum of the tree.
+        return 1 + max(f(t[1]), f(t[2])) if t else 0  # Height of the tree.
+        return f(t[1]) + [t[0]] + f(t[2]) if t else []  # Values from left to right.
+        return [t[0]] + f(t[2]) + f(t[1]) if t else []  # Root first, then right, then left.
+        return (t[0], f(t[2]), f(t[1])) if t else ()  # Mirror the tree, with () for nothing.
+        return max(t[0], f(t[1]), f(t[2])) if t else 0  # The largest value, 0 if empty.
+    """
+    return one_of(rng, "t", forms, lambda: (_tree(rng),))
 
 
 def machine(rng: random.Random) -> Sample:
@@ -81,10 +73,8 @@ def machine(rng: random.Random) -> Sample:
     result, what = rng.choice(
         [("q", "the last state"), ("r", "all states"), ("r.count(0)", "how often state 0 is met")]
     )
-    program = source(
-        f"T = {moves}",
-        define("s", "q, r = 0, []", "for c in s:", "    q = T[str(q) + c]", "    r.append(q)", f"return {result}"),
-    )
+    lines = ("q, r = 0, []", "for c in s:", "    q = T[str(q) + c]", "    r.append(q)", f"return {result}")
+    program = f"T = {moves}\n" + define("s", *lines)
     return program, forever(lambda: (letters(rng, "ab", least=2, most=7),)), f"States by {moves}, from 0: {what}."
 
 
@@ -112,69 +102,46 @@ def flood(rng: random.Random) -> Sample:
 
 def best_path(rng: random.Random) -> Sample:
     best = rng.choice(["min", "max"])
-    program = rng.choice(
-        [
-            block(f"""
-                def f(m):
-                    for i, r in enumerate(m):
-                        for j in range(len(r)):
-                            if i or j:
-                                r[j] += {best}(([m[i - 1][j]] if i else []) + ([r[j - 1]] if j else []))
-                    return m[-1][-1]
-            """),
-            block(f"""
-                def f(m):
-                    def g(i, j):
-                        if i == 0 and j == 0:
-                            return m[0][0]
-                        return m[i][j] + {best}(g(a, b) for a, b in ((i - 1, j), (i, j - 1)) if min(a, b) >= 0)
-                    return g(len(m) - 1, len(m[0]) - 1)
-            """),
-        ]
-    )
-    return program, forever(lambda: (_grid(rng),)), f"The {best}imal sum on the way right and down."
+    message = f"The {best}imal sum on the way right and down."
+    forms = f"""
+        for i, r in enumerate(m):
+            for j in range(len(r)):
+                if i or j:
+                    r[j] += {best}(([m[i - 1][j]] if i else []) + ([r[j - 1]] if j else []))
+        return m[-1][-1]  # {message}
+        def g(i, j):
+            if i == 0 and j == 0:
+                return m[0][0]
+            return m[i][j] + {best}(g(a, b) for a, b in ((i - 1, j), (i, j - 1)) if min(a, b) >= 0)
+        return g(len(m) - 1, len(m[0]) - 1)  # {message}
+    """
+    return one_of(rng, "m", forms, lambda: (_grid(rng),))
 
 
 def graph(rng: random.Random) -> Sample:
-    program, message = rng.choice(
-        [
-            (
-                block("""
-                    def f(es, a):
-                        d, q = {a: 0}, [a]
-                        for v in q:
-                            for x, y in es:
-                                if x == v and y not in d:
-                                    d[y] = d[v] + 1
-                                    q.append(y)
-                        return d
-                """),
-                "Least number of directed edges from the start to each node that it reaches.",
-            ),
-            (
-                block("""
-                    def f(es, a):
-                        r = {a}
-                        while True:
-                            n = r | {y for x, y in es if x in r} | {x for x, y in es if y in r}
-                            if n == r:
-                                return sorted(r)
-                            r = n
-                """),
-                "Nodes connected with the start.",
-            ),
-            (
-                define("es, a", "return [sum(a == x for x, y in es), sum(a == y for x, y in es)]"),
-                "Edges that leave and edges that enter.",
-            ),
-        ]
-    )
+    forms = """
+        def f(es, a):
+            d, q = {a: 0}, [a]
+            for v in q:
+                for x, y in es:
+                    if x == v and y not in d:
+                        d[y] = d[v] + 1
+                        q.append(y)
+            return d  # Least number of directed edges from the start to each node that it reaches.
+        r = {a}
+        while True:
+            n = r | {y for x, y in es if x in r} | {x for x, y in es if y in r}
+            if n == r:
+                return sorted(r)
+            r = n  # Nodes connected with the start.
+        return [sum(a == x for x, y in es), sum(a == y for x, y in es)]  # Edges that leave and edges that enter.
+    """
 
     def draw() -> tuple:
         edges = [(rng.randint(0, 4), rng.randint(0, 4)) for _ in range(rng.randint(3, 6))]
         return edges, rng.choice(edges)[0]
 
-    return program, forever(draw), message
+    return one_of(rng, "es, a", forms, draw)
 
 
 STRUCTURES = (grid, nested, tree, machine, graph, flood, best_path)
