@@ -118,11 +118,10 @@ def test_every_field_is_documented():
 
 def test_the_documentation_names_every_choice():
     for name, choices in CHOICES.items():
-        help = PopulationSelfPlayConfig.__dataclass_fields__[name].metadata["help"]
         text = PopulationSelfPlayConfig.__doc__.partition(f"\n        {name} (")[2].partition("\n        ")[2]
         text = re.split(r"\n {8}\w", text)[0]
         for choice in choices:
-            assert f'`"{choice}"`' in text and f"'{choice}'" in help, f"{name}: {choice}"
+            assert f'`"{choice}"`' in text, f"{name}: {choice}"
 
 
 @pytest.mark.parametrize(

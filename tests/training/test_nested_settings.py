@@ -145,6 +145,7 @@ def test_what_yaml_makes_of_values_is_mended(text, wanted, tmp_path):
         ({"task_kwargs": {"code_o": {"num_inputs": 3}}}, "Unknown key 'num_inputs' in task_kwargs.code_o"),
         ({"task_kwargs": {"code_f": {"inputs": 3}}}, "'inputs' in task_kwargs.code_f. Did you mean 'num_inputs'"),
         ({"task_kwargs": {"code_f": 3}}, "task_kwargs.code_f=3 must be a mapping"),
+        ({"task_kwargs": {"code_f": None}}, "task_kwargs.code_f is null"),
     ],
 )
 def test_what_its_dataclass_does_not_know_is_refused(changes, words, tmp_path):

@@ -20,11 +20,12 @@ def test_without_settings_it_is_grpo_trainer(monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "__init__", lambda self, *args, **kwargs: given.append((args, kwargs)))
     trainer = PopulationSelfPlayTrainer("base", len, train_dataset=data, callbacks=[])
     assert given == [(("base", len, None, data), {"callbacks": []})] and trainer.population is None
+    assert trainer.close() is None
     PopulationSelfPlayTrainer("base", environment_factory=dict)  # an environment brings its own prompts and rewards
     assert given[1] == (("base", None, None, None), {"environment_factory": dict})
 
 
-@pytest.mark.parametrize("name", ["row_source", "on_round"])
+@pytest.mark.parametrize("name", ["row_source", "on_round", "sampler", "task_types"])
 def test_what_only_a_population_has_is_refused_without_one(name):
     with pytest.raises(ValueError, match=f"{name} needs a population"):
         PopulationSelfPlayTrainer(tiny_model(), len, None, Dataset.from_dict({"prompt": ["a"]}), **{name: print})

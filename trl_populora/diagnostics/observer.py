@@ -105,7 +105,6 @@ class Observer:
             archive.load_state_dict(state["archives"][space])
         self._filled = list(state["filled"])
         self.matched.load_state_dict(state["matched"])
-        self._counts = {}
 
     def _coverage(self) -> dict[str, int]:
         before = self._filled[-2] if len(self._filled) > 1 else 0

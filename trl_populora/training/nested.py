@@ -51,6 +51,12 @@ def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
         raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
     given = args.task_kwargs or {}
     check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
+    unrecorded = [name for name, own in given.items() if own is None]
+    if unrecorded:
+        raise ValueError(
+            f"task_kwargs.{unrecorded[0]} is null, as a run records a type that was made in Python with settings that "
+            "are no plain data. Make it there again, task_types=[...], or leave the key out for its defaults."
+        )
     kinds |= {name: task_type_class(name) for name in given if name not in kinds}
     whole = {}
     for name, kind in kinds.items():

@@ -24,16 +24,20 @@ def plain_without_population(cls: Trainer) -> Trainer:
     """
     cls.__init__ = _constructor(cls, cls.__init__)
     for name, method in list(vars(cls).items()):
-        if not name.startswith("__") and callable(getattr(GRPOTrainer, name, None)):
+        if name == "close" or not name.startswith("__") and callable(getattr(GRPOTrainer, name, None)):
             setattr(cls, name, _override(cls, name, method))
     return cls
+
+
+def _nothing() -> None:
+    """GRPOTrainer has nothing to close."""
 
 
 def _override(cls: type, name: str, method: Callable) -> Callable:
     @functools.wraps(method)
     def override(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.population is None:
-            return getattr(super(cls, self), name)(*args, **kwargs)
+            return getattr(super(cls, self), name, _nothing)(*args, **kwargs)
         return method(self, *args, **kwargs)
 
     return override
