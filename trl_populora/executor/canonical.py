@@ -14,6 +14,11 @@ from math import isnan
 from struct import Struct
 
 
+TYPE_CHECKING = False  # `typing` itself stays out of the children
+if TYPE_CHECKING:
+    from typing import Any
+
+
 MAX_DEPTH = 60
 MAX_INT_BITS = 14_000  # below CPython's limit of 4,300 digits for text, so that every plain int has a literal
 MAX_COLLISIONS = 100  # of hashes, between the keys of one dict or set
@@ -49,7 +54,7 @@ def encode(value: object, max_bytes: int | None = 65536, *, max_depth: int = MAX
     return _encode(value, room, max_depth)
 
 
-def _encode(value: object, room: list[int], depth: int) -> bytes:
+def _encode(value: "Any", room: list[int], depth: int) -> bytes:
     kind = type(value)
     if kind is int:
         if value.bit_length() > MAX_INT_BITS:
@@ -81,7 +86,7 @@ def _encode(value: object, room: list[int], depth: int) -> bytes:
     return data
 
 
-def _encode_container(value: object, kind: type, room: list[int], depth: int) -> bytes:
+def _encode_container(value: "Any", kind: type, room: list[int], depth: int) -> bytes:
     if depth <= 0:
         raise Unplain("nested too deeply")
     room[0] -= 2

@@ -18,6 +18,11 @@ from .confine import rehearse as rehearse_confinement
 from .frames import CHANNEL, CONFINEMENT_FAILED, pack
 
 
+TYPE_CHECKING = False  # `typing` itself stays out of the children
+if TYPE_CHECKING:
+    from typing import Any
+
+
 class Sink:
     """What programs print to: nothing. There is no descriptor behind it."""
 
@@ -110,7 +115,7 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     _send(b"Z")
 
 
-def _built(value: object) -> object:
+def _built(value: "Any") -> "Any":
     """The value with its sets, see `worker._spelled`."""
     kind = type(value)
     if kind is tuple:

@@ -246,7 +246,7 @@ def _scan(text: str, max_bytes: int) -> None:
         raise NotLiteral(f"{len(stack)} brackets are not closed")
 
 
-def _evaluate(text: str) -> object:
+def _evaluate(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape in a string is the model's affair
