@@ -12,12 +12,17 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .recipe import hush, parse
 from .run_files.files import write_json
 from .train import warm_up
+
+
+if TYPE_CHECKING:
+    from .population.factors import Factors
 
 
 CLONE = "clone"  # the operator that changes nothing
@@ -167,7 +172,7 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
 class _Phase:
     """A run of students against one frozen teacher."""
 
-    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int):
+    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int) -> None:
         from transformers import PrinterCallback
 
         from .integrations.base_models import resolve_base
@@ -200,7 +205,7 @@ class _Phase:
         self.trainer.remove_callback(PrinterCallback)
         self.students = list(self.trainer.population.students)
 
-    def factors(self, name: str):
+    def factors(self, name: str) -> "Factors":
         """A copy of a member's factors."""
         factors = self.trainer.population.factors(name)
         return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}
