@@ -92,8 +92,7 @@ def measure_retention(
     tasks: int = 128,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[RetentionCurve]:
-    """
-    Train parents, make children, train the children on, and ask all of them held-out tasks.
+    """Train parents, make children, train the children on, and ask all of them held-out tasks.
 
     A clone is always among the children, first if it is not asked for: it is what the others are compared with.
 
@@ -121,9 +120,8 @@ def measure_retention(
     if not operators or not seeds:
         raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
     operators = list(operators) if CLONE in operators else [CLONE, *operators]
-    ways = []
-    for name, _, rest in (text.partition(":") for text in operators):
-        ways.append((name, read_parameters(name, filter(None, rest.split(",")))))
+    split = (text.partition(":") for text in operators)
+    ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:
