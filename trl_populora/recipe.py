@@ -8,9 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from types import NoneType
-from typing import get_args, get_type_hints
+from typing import TYPE_CHECKING, Never, get_args, get_type_hints
 
 from .settings import conform, documented
+
+
+if TYPE_CHECKING:
+    from .training import PopulationSelfPlayConfig
 
 
 @documented
@@ -59,7 +63,7 @@ class RunArguments:
     plots: bool = True
     table_every: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         conform(self, own={f.name for f in fields(self)})
         if not self.model_name_or_path:
             raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
@@ -71,7 +75,7 @@ class RunArguments:
             raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
 
 
-def parse(argv: list[str]):
+def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
     """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
 
     Raises:
@@ -87,7 +91,7 @@ def parse(argv: list[str]):
     from .training import PopulationSelfPlayConfig
 
     class Parser(TrlParser):
-        def error(self, message):  # argparse would print four hundred options first
+        def error(self, message: str) -> Never:  # argparse would print four hundred options first
             raise ValueError(f"{message[:1].upper()}{message[1:]}.")
 
     hush()

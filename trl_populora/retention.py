@@ -12,12 +12,17 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import mean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .recipe import hush, parse
 from .run_files.files import write_json
 from .train import warm_up
+
+
+if TYPE_CHECKING:
+    from .population.factors import Factors
 
 
 CLONE = "clone"  # the operator that changes nothing
@@ -87,8 +92,7 @@ def measure_retention(
     tasks: int = 128,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[RetentionCurve]:
-    """
-    Train parents, make children, train the children on, and ask all of them held-out tasks.
+    """Train parents, make children, train the children on, and ask all of them held-out tasks.
 
     A clone is always among the children, first if it is not asked for: it is what the others are compared with.
 
@@ -116,9 +120,8 @@ def measure_retention(
     if not operators or not seeds:
         raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
     operators = list(operators) if CLONE in operators else [CLONE, *operators]
-    ways = []
-    for name, _, rest in (text.partition(":") for text in operators):
-        ways.append((name, read_parameters(name, filter(None, rest.split(",")))))
+    split = (text.partition(":") for text in operators)
+    ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}
     for name, (value, low) in least.items():
         if value < low:
@@ -167,7 +170,7 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
 class _Phase:
     """A run of students against one frozen teacher."""
 
-    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int):
+    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int) -> None:
         from transformers import PrinterCallback
 
         from .integrations.base_models import resolve_base
@@ -200,7 +203,7 @@ class _Phase:
         self.trainer.remove_callback(PrinterCallback)
         self.students = list(self.trainer.population.students)
 
-    def factors(self, name: str):
+    def factors(self, name: str) -> "Factors":
         """A copy of a member's factors."""
         factors = self.trainer.population.factors(name)
         return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}

@@ -4,15 +4,23 @@ Reads a recipe, resolves the base model, warms the members up, trains, and leave
 Mistakes in a recipe end in one sentence and exit code 2. How anything is trained is decided in `training`.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import write_file, write_json
 from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+
+
+if TYPE_CHECKING:
+    from .reporting import LiveView
+    from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +62,7 @@ def complain(problem: object, code: int) -> int:
 # Before training ---------------------------------------------------------------------------------------------------
 
 
-def prepare_output(args) -> str | None:
+def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     """Make the output folder, and find the checkpoint to resume from, if any.
 
     Returns:
@@ -89,7 +97,7 @@ def prepare_output(args) -> str | None:
     return None
 
 
-def build(run: RunArguments, args):
+def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:
     """The terminal view and the trainer, ready to train."""
     from transformers import PrinterCallback, ProgressCallback
 
@@ -144,7 +152,9 @@ def wait_politely() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def warm_up(run: RunArguments, args, trainer, view) -> None:
+def warm_up(
+    run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
+) -> None:
     """Supervised warm start of all members on seed tasks."""
     from accelerate.utils import broadcast
 
@@ -170,7 +180,9 @@ def warm_up(run: RunArguments, args, trainer, view) -> None:
 # After training ----------------------------------------------------------------------------------------------------
 
 
-def finish(run: RunArguments, args, trainer, view) -> None:
+def finish(
+    run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
+) -> None:
     """Save the adapters, the plots and the model card, and say what to do next."""
     from .reporting import read_history, run_summary, save_plots
 
@@ -190,7 +202,7 @@ def finish(run: RunArguments, args, trainer, view) -> None:
     trainer.accelerator.end_training()
 
 
-def write_run_file(run: RunArguments, args, trainer) -> None:
+def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> None:
     """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
     from .reporting.model_card import versions
 

@@ -3,6 +3,7 @@
 Exit code 1 if something is missing without which nothing can be trained.
 """
 
+import argparse
 import importlib.util
 import os
 import platform
@@ -22,11 +23,11 @@ OPTIONAL = {
 }
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-sandbox", action="store_true", help="do not start the executor")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     problems = []
     print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
     for line, problem in (*packages(), *devices(), *models(), *(() if options.no_sandbox else sandbox())):

@@ -3,12 +3,21 @@
 The tasks are drawn from the seed generator; those that the run's buffers hold are left out.
 """
 
+from __future__ import annotations
+
+import argparse
 import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ..run_files.layout import EVALUATION_FILE
 
 
-def add_arguments(parser) -> None:
+if TYPE_CHECKING:
+    from ..evaluation import Score
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
     parser.add_argument("--tasks", type=int, default=64, metavar="N", help="tasks per type (default: 64)")
     parser.add_argument("--members", nargs="+", metavar="NAME", help="members to evaluate; all students if unset")
@@ -18,7 +27,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--output", help=f"file for the scores; FOLDER/{EVALUATION_FILE} if unset")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from ..evaluation import evaluate_members, held_out_tasks
     from ..run_files.files import write_json
     from ..run_files.run import open_run
@@ -53,7 +62,7 @@ def run(options) -> int:
     return 0
 
 
-def print_scores(scores: dict, types) -> None:
+def print_scores(scores: Mapping[str, Score], types: Iterable[str]) -> None:
     """One line per member, best first, then the base and the mean."""
     apart = [name for name in ("base", "mean") if name in scores]
     order = sorted(set(scores) - set(apart), key=lambda name: (-scores[name].pass_at_1, name)) + apart

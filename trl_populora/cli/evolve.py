@@ -3,10 +3,11 @@
 Parents and child are ordinary PEFT folders, whether a population wrote them or not.
 """
 
+import argparse
 import os
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parents", nargs="+", metavar="PARENT", help="adapter folders, best first")
     parser.add_argument("--operator", required=True, help="svd_structured, gaussian, dare, svd_subspace, average, ...")
     parser.add_argument("--output", required=True, help="folder of the child")
@@ -14,7 +15,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="parameters of the operator")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from ..evolution import OPERATORS, breed, cosine, read_adapter, read_parameters, write_adapter
     from ..run_files.files import write_json
     from ..run_files.layout import EVOLUTION_FILE

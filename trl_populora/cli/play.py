@@ -3,11 +3,21 @@
 Nothing is learnt and nothing is written.
 """
 
+from __future__ import annotations
+
+import argparse
 import random
 import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 
-def add_arguments(parser) -> None:
+if TYPE_CHECKING:
+    from ..self_play.sampling import SampleFunc
+    from ..tasks import Run, Task, TaskType
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
     parser.add_argument("--teacher", help="who proposes; the first teacher if unset")
     parser.add_argument("--student", help="who solves; the first student if unset")
@@ -18,7 +28,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--seed", type=int, default=0)
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from ..run_files.run import open_run
     from .runs import load_population, make_executor, make_sampler, make_task_types
 
@@ -43,7 +53,7 @@ def run(options) -> int:
     return 0
 
 
-def choose(wanted: str | None, members, role: str) -> str:
+def choose(wanted: str | None, members: Sequence[str], role: str) -> str:
     """The member asked for, or the first of the role, or the shared one."""
     own = [name for name in members if name.startswith((role, "agent"))]
     if wanted is None and own:
@@ -55,7 +65,17 @@ def choose(wanted: str | None, members, role: str) -> str:
     return wanted
 
 
-def propose(types, name: str, teacher: str, *, families, rng, sampler, run_many, options):
+def propose(
+    types: Mapping[str, TaskType],
+    name: str,
+    teacher: str,
+    *,
+    families: Sequence[str] | None,
+    rng: random.Random,
+    sampler: SampleFunc,
+    run_many: Run,
+    options: argparse.Namespace,
+) -> Task | None:
     """Draw proposals, tell what became of each, and return the first task, or `None`."""
     from ..tasks import Referee, Refusal, Task, families_of, is_spared
 
@@ -86,7 +106,15 @@ def propose(types, name: str, teacher: str, *, families, rng, sampler, run_many,
     return chosen[0]
 
 
-def solve(task_type, task, student: str, *, sampler, run_many, options) -> float | None:
+def solve(
+    task_type: TaskType,
+    task: Task,
+    student: str,
+    *,
+    sampler: SampleFunc,
+    run_many: Run,
+    options: argparse.Namespace,
+) -> float | None:
     """Draw attempts at a task, tell which solve it, and return their share; `None` if none could be judged."""
     from ..evaluation import grade
 

@@ -3,16 +3,17 @@
 Reads `history.jsonl` and `lineage.jsonl` of the run folder; needs no model.
 """
 
+import argparse
 import os
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run")
     parser.add_argument("--output", help="folder for the plots; FOLDER/plots if unset")
     parser.add_argument("--no-plots", action="store_true", help="print the tables only")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from ..reporting import family_tree, read_history, save_plots
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
     from ..run_files.layout import PLOTS_FOLDER

@@ -1,10 +1,19 @@
 """`populora retention`: how many rounds a child of each variation operator needs to be level with a mere clone."""
 
+from __future__ import annotations
+
+import argparse
 import math
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 
-def add_arguments(parser) -> None:
+if TYPE_CHECKING:
+    from ..retention import RetentionCurve
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", required=True, metavar="RECIPE", help="recipe of the runs, as for `populora train`"
     )
@@ -22,7 +31,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--output", metavar="FOLDER", default="runs/retention", help="default: runs/retention")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from ..evolution import OPERATORS
     from ..retention import measure_retention, save_curves
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
@@ -48,7 +57,7 @@ def run(options) -> int:
     return 0
 
 
-def print_table(curves) -> None:
+def print_table(curves: Sequence[RetentionCurve]) -> None:
     """One line per operator: points of pass@1 behind the clone at birth and at the end, and when children were level.
 
     Each with one standard error of the mean over seeds, by the spread over tasks. The clone's own line has its pass@1

@@ -1,9 +1,22 @@
 """What the commands that look at a run make of it: its members on their base, its task types, its sandbox."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ..run_files.run import Run
 
 
-def load_population(run: Run):
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from ..executor import Executor
+    from ..generation import TransformersSampler
+    from ..population import Population
+    from ..tasks import TaskType
+
+
+def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
     """The population on its base model, and the tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -23,7 +36,9 @@ def load_population(run: Run):
     return Population.from_pretrained(run.folder, model), tokenizer
 
 
-def make_sampler(run: Run, population, tokenizer, *, temperature: float):
+def make_sampler(
+    run: Run, population: Population, tokenizer: PreTrainedTokenizerBase, *, temperature: float
+) -> TransformersSampler:
     """Sampler over the members, with the run's template and length limit."""
     from ..generation import TransformersSampler
 
@@ -37,7 +52,7 @@ def make_sampler(run: Run, population, tokenizer, *, temperature: float):
     )
 
 
-def make_task_types(run: Run) -> dict:
+def make_task_types(run: Run) -> dict[str, TaskType]:
     """Task types in play in the run, worded as there."""
     from ..tasks import DEFAULT_TYPES, make_task_types
 
@@ -51,7 +66,7 @@ def make_task_types(run: Run) -> dict:
     )
 
 
-def make_executor(run: Run):
+def make_executor(run: Run) -> Executor:
     """The run's sandbox."""
     from ..executor import ExecutorSettings
 

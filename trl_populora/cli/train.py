@@ -3,10 +3,11 @@
 The same as `python -m trl_populora.train`; for several processes use `accelerate launch -m trl_populora.train`.
 """
 
+import argparse
 from collections.abc import Sequence
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options are those of the recipe; the trainer's own parser reads them."""
 
 

@@ -3,13 +3,14 @@
 The result is a population folder; `populora train` does the same by itself where a recipe sets `warm_start_steps`.
 """
 
+import argparse
 import json
 
 
 FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="base model: Hub id, folder or 'tiny'")
     parser.add_argument("--output", required=True, help="folder for the population")
     parser.add_argument("--teachers", type=int, default=2)
@@ -25,7 +26,7 @@ def add_arguments(parser) -> None:
     parser.add_argument("--seed", type=int, default=0)
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     import os
 
     from peft import LoraConfig

@@ -31,7 +31,7 @@ class CoverageArchive:
         ```
     """
 
-    def __init__(self, cells: int = CELLS, *, seed: int = 0):
+    def __init__(self, cells: int = CELLS, *, seed: int = 0) -> None:
         if cells < 1:
             raise ValueError(f"cells={cells}: a coverage archive needs at least one cell")
         self.cells, self.seed = cells, seed

@@ -70,7 +70,7 @@ class MatchedGames:
     Games of a member that was replaced are forgotten: every number is about the present occupants of the slots.
     """
 
-    def __init__(self, *, rotation: int = 1):
+    def __init__(self, *, rotation: int = 1) -> None:
         if rotation < 1:
             raise ValueError(f"rotation={rotation} must be at least 1")
         self.rotation = rotation

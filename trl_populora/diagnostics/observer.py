@@ -41,7 +41,7 @@ class Observer:
         ```
     """
 
-    def __init__(self, task_types: Mapping[str, TaskType], *, prompts_per_teacher: int = 1):
+    def __init__(self, task_types: Mapping[str, TaskType], *, prompts_per_teacher: int = 1) -> None:
         self.task_types = dict(task_types)
         self.measured = any(one.features(one.simplest()) is not None for one in self.task_types.values())
         self.archives: dict[str, CoverageArchive] = {}

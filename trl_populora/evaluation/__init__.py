@@ -3,6 +3,8 @@
 `TaskAccuracy` is imported on first use: Hugging Face `evaluate` takes a second to load.
 """
 
+from typing import Any
+
 from .grading import grade
 from .held_out import BASE, Score, bootstrap_interval, evaluate_members, held_out_tasks, solved_or_nan
 
@@ -19,7 +21,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "TaskAccuracy":
         from .task_accuracy import TaskAccuracy
 

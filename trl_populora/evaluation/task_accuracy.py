@@ -1,8 +1,9 @@
 """`TaskAccuracy`: grading by execution as a metric of Hugging Face `evaluate`, loaded from here and not from a hub."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import datasets
 import evaluate
@@ -36,8 +37,8 @@ class TaskAccuracy(evaluate.Metric):
     """
 
     def __init__(
-        self, executor: Executor | None = None, *, task_types: Mapping[str, TaskType] | None = None, **kwargs
-    ):
+        self, executor: Executor | None = None, *, task_types: Mapping[str, TaskType] | None = None, **kwargs: Any
+    ) -> None:
         self._executor = executor
         self._types = make_task_types(BUILT_IN) if task_types is None else dict(task_types)
         super().__init__(**({"keep_in_memory": True} | kwargs))
@@ -50,7 +51,7 @@ class TaskAccuracy(evaluate.Metric):
             features=datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Value("string"))),
         )
 
-    def _compute(self, predictions, references) -> dict[str, float | int]:
+    def _compute(self, predictions: Sequence[str], references: Sequence[str]) -> dict[str, float | int]:
         records = [json.loads(reference) for reference in references]
         unknown = sorted({record["type"] for record in records} - set(self._types))
         if unknown:

@@ -53,7 +53,7 @@ class HallOfFame:
             are closest together, never the first or the newest: what stays is spread over the whole run (our choice).
     """
 
-    def __init__(self, capacity: int = 8):
+    def __init__(self, capacity: int = 8) -> None:
         if capacity < 2:
             raise ValueError(f"capacity counts champions per role and is at least 2, got {capacity}.")
         self.capacity = capacity

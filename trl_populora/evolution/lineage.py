@@ -78,7 +78,7 @@ class Lineage:
             running one is just writing it, is left out.
     """
 
-    def __init__(self, path: str | os.PathLike | None = None):
+    def __init__(self, path: str | os.PathLike | None = None) -> None:
         self.path = path
         self.events: list[EvolutionEvent] = []
         self._stale = False  # whether the file may hold other lines than the events, such as a torn one

@@ -1,6 +1,6 @@
 """`EvolutionSettings`: how a population evolves, checked when it is made."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -58,7 +58,7 @@ class EvolutionSettings:
     islands: int = 1
     migration_interval: int = 4
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.interval < 1:
             raise ValueError(f"interval counts rounds and is at least 1, got {self.interval}.")
@@ -132,7 +132,7 @@ def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
     return parameters
 
 
-def _known(what: str, name: str, known) -> None:
+def _known(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = get_close_matches(name, known, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {list(known)}."

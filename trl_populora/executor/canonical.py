@@ -14,6 +14,11 @@ from math import isnan
 from struct import Struct
 
 
+TYPE_CHECKING = False  # `typing` itself stays out of the children
+if TYPE_CHECKING:
+    from typing import Any
+
+
 MAX_DEPTH = 60
 MAX_INT_BITS = 14_000  # below CPython's limit of 4,300 digits for text, so that every plain int has a literal
 MAX_COLLISIONS = 100  # of hashes, between the keys of one dict or set
@@ -49,7 +54,7 @@ def encode(value: object, max_bytes: int | None = 65536, *, max_depth: int = MAX
     return _encode(value, room, max_depth)
 
 
-def _encode(value, room, depth) -> bytes:
+def _encode(value: "Any", room: list[int], depth: int) -> bytes:
     kind = type(value)
     if kind is int:
         if value.bit_length() > MAX_INT_BITS:
@@ -81,7 +86,7 @@ def _encode(value, room, depth) -> bytes:
     return data
 
 
-def _encode_container(value, kind, room, depth) -> bytes:
+def _encode_container(value: "Any", kind: type, room: list[int], depth: int) -> bytes:
     if depth <= 0:
         raise Unplain("nested too deeply")
     room[0] -= 2
@@ -105,34 +110,34 @@ def _encode_container(value, kind, room, depth) -> bytes:
     raise Unplain(f"type {type.__dict__['__name__'].__get__(kind)} is not plain"[:100])
 
 
-def _encode_key(key, room, depth) -> tuple:
+def _encode_key(key: object, room: list[int], depth: int) -> tuple:
     data = _encode(key, room, depth - 1)
     return _sortable(key, data)
 
 
-def _sortable(key, data) -> tuple:
+def _sortable(key: object, data: bytes) -> tuple:
     # Integers by size and text by code point, so that a decoded dict reads in the natural order.
     tag = data[:1]
     return (tag, key if tag in (b"i", b"s") else data, data)
 
 
-def _check_increasing(keys) -> None:
+def _check_increasing(keys: list) -> None:
     for first, second in zip(keys, keys[1:]):
         if first == second:  # two NaN
             raise Unplain("two keys with the same canonical form")
 
 
-def _check_crowd(keys) -> None:
+def _check_crowd(keys: dict | set | frozenset) -> None:
     if _crowded(keys):  # asked once all keys are known to be plain: it hashes them
         raise Unplain("too many keys with the same hash")
 
 
-def _crowded(keys) -> bool:
+def _crowded(keys: list | dict | set | frozenset) -> bool:
     """Whether building a dict of these keys would take quadratic time, an attack on whoever decodes them."""
     return len(keys) > MAX_COLLISIONS and len(keys) - len(set(map(hash, keys))) > MAX_COLLISIONS
 
 
-def _double(number) -> bytes:
+def _double(number: float) -> bytes:
     return _NAN if isnan(number) else _DOUBLE.pack(number)
 
 
@@ -156,7 +161,7 @@ def decode(data: bytes) -> object:
     return value
 
 
-def _decode(data, start, depth) -> tuple:
+def _decode(data: bytes, start: int, depth: int) -> tuple:
     tag = chr(data[start]) if start < len(data) else ""
     start += 1
     if tag == "i":
@@ -182,7 +187,7 @@ def _decode(data, start, depth) -> tuple:
     return _decode_sorted(data, start, tag, depth)
 
 
-def _decode_sorted(data, start, tag, depth) -> tuple:
+def _decode_sorted(data: bytes, start: int, tag: str, depth: int) -> tuple:
     keys, items, last, end = [], [], None, start
     while data[end : end + 1] != _CLOSERS[tag]:
         begin = end
@@ -206,7 +211,7 @@ def _decode_sorted(data, start, tag, depth) -> tuple:
     return value, end + 1
 
 
-def _decode_int(data, start) -> tuple:
+def _decode_int(data: bytes, start: int) -> tuple:
     end = data.index(b";", start, start + MAX_INT_BITS // 4 + 4)  # ValueError if absent
     text = data[start:end]
     value = int(text, 16)
@@ -215,7 +220,7 @@ def _decode_int(data, start) -> tuple:
     return value, end + 1
 
 
-def _decode_text(data, start, tag) -> tuple:
+def _decode_text(data: bytes, start: int, tag: str) -> tuple:
     colon = data.index(b":", start, start + 20)
     size = int(data[start:colon])
     end = colon + 1 + size
@@ -225,7 +230,7 @@ def _decode_text(data, start, tag) -> tuple:
     return (body.decode("utf-8", "surrogatepass") if tag == "s" else body), end
 
 
-def _decode_double(data, start) -> float:
+def _decode_double(data: bytes, start: int) -> float:
     packed = data[start : start + 8]
     if len(packed) != 8:
         raise ValueError("no canonical value: a float cut short")

@@ -6,15 +6,21 @@ knows. The module keeps nothing of a job, and writes to one descriptor only.
 
 import builtins
 import sys
+from _collections_abc import Callable, Iterable  # which `os` imports in any case
 from _signal import ITIMER_PROF, ITIMER_REAL, setitimer  # pyright: ignore[reportMissingImports]
 from marshal import dumps, loads
 from os import _exit, closerange, dup2, pread, write
 from types import ModuleType
 
 from .canonical import Unplain, encode
-from .confine import die_with_parent, limit_child, start_cpu_timer
+from .confine import Filter, die_with_parent, limit_child, start_cpu_timer
 from .confine import rehearse as rehearse_confinement
 from .frames import CHANNEL, CONFINEMENT_FAILED, pack
+
+
+TYPE_CHECKING = False  # `typing` itself stays out of the children
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Sink:
@@ -24,23 +30,23 @@ class Sink:
     errors = "strict"
     closed = False
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         return len(text)
 
-    def writelines(self, lines):
+    def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
-    def flush(self):
+    def flush(self) -> None:
         pass
 
-    def isatty(self):
+    def isatty(self) -> bool:
         return False
 
 
-def run(channel: int, job: int, size: int, seccomp, memory_share: float) -> None:
+def run(channel: int, job: int, size: int, seccomp: Filter | None, memory_share: float) -> None:
     """Run the job of `size` bytes that can be read from descriptor `job`, and never return."""
     try:
         payload = pread(job, size, 0)
@@ -57,7 +63,7 @@ def run(channel: int, job: int, size: int, seccomp, memory_share: float) -> None
         _exit(0)
 
 
-def lock(seccomp, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
+def lock(seccomp: Filter | None, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
     """Confine this process for good. With no filter (`None`), everything else still applies."""
     die_with_parent()
     limit_child(cpu_seconds, memory_bytes)
@@ -109,7 +115,7 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     _send(b"Z")
 
 
-def _built(value):
+def _built(value: "Any") -> "Any":
     """The value with its sets, see `worker._spelled`."""
     kind = type(value)
     if kind is tuple:
@@ -123,7 +129,7 @@ def _built(value):
     return value
 
 
-def _call(function, arguments: tuple, result_bytes: int) -> bytes:
+def _call(function: Callable, arguments: tuple, result_bytes: int) -> bytes:
     try:
         value = function(*arguments)
     except BaseException as error:

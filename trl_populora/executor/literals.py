@@ -10,6 +10,7 @@ import ast
 import re
 import warnings
 from cmath import isfinite
+from typing import Any
 
 from . import canonical
 
@@ -245,7 +246,7 @@ def _scan(text: str, max_bytes: int) -> None:
         raise NotLiteral(f"{len(stack)} brackets are not closed")
 
 
-def _evaluate(text: str):
+def _evaluate(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an unknown escape in a string is the model's affair
@@ -256,7 +257,7 @@ def _evaluate(text: str):
     return value
 
 
-def _write(value) -> str:
+def _write(value: Any) -> str:
     if type(value) in (float, complex) and not isfinite(value):
         raise NotLiteral(f"{value!r} has no literal text")
     if type(value) is frozenset:

@@ -6,10 +6,12 @@ A level is claimed only if the filter was seen to work, on this machine and in t
 import ctypes
 import errno
 import os
+from _collections_abc import Callable
 from _signal import SIGSYS  # pyright: ignore[reportMissingImports]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from . import child
+from .confine import Filter
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -18,7 +20,7 @@ _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS = 5, 0x22
 _X32_GETPID = 0x40000000 + 39
 
 
-def filter_holds(seccomp, machine: str) -> bool:
+def filter_holds(seccomp: Filter, machine: str) -> bool:
     """Fork children under the filter and see every attempt fail in the way the filter makes it fail."""
     fatal = [lambda: _libc.ptrace(0, 0, 0, 0)]
     if machine == "x86_64":
@@ -52,7 +54,7 @@ def _map_code() -> None:
         raise OSError(ctypes.get_errno(), "mmap")
 
 
-def _outcome(seccomp, attempt) -> int:
+def _outcome(seccomp: Filter, attempt: Callable[[], int | None]) -> int:
     pid = os.fork()
     if pid == 0:
         try:

@@ -185,7 +185,7 @@ class Server:
                 self._process.wait()
             self._process = None
 
-    def _collect(self, control, channel: int, deadline: float, max_bytes: int) -> End:
+    def _collect(self, control: socket.socket, channel: int, deadline: float, max_bytes: int) -> End:
         # Most children end before their output fills the pipe: waiting for the end alone saves a wake-up per frame.
         poll = select.poll()
         poll.register(control, select.POLLIN)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from queue import SimpleQueue
 from random import Random
+from typing import Any
 
 from . import canonical, verdict
 from .records import Execution, Job, Limits, Status, Value
@@ -166,7 +167,7 @@ def _another_order(job: Job, kind: int) -> list[int]:
     return order
 
 
-def _spelled(value):
+def _spelled(value: Any) -> Any:
     """The value with each set as `(..., [elements])`, in the order in which its text lists them.
 
     In a prompt, people and models see the text, and a program may show the order of a set: it must be the order that

@@ -40,7 +40,7 @@ def main() -> None:
 class Server:
     """Confines this process, then serves jobs until the control socket closes."""
 
-    def __init__(self, control, settings: dict) -> None:
+    def __init__(self, control: _socket.socket, settings: dict) -> None:
         self.control = control
         self.memory_share = settings["memory_share"]
         preload(settings["modules"], settings["path"])
@@ -146,7 +146,7 @@ def reset_signals() -> None:
         signal(number, SIG_DFL)
 
 
-def prepare_interpreter(settings: dict, child) -> None:
+def prepare_interpreter(settings: dict, child: ModuleType) -> None:
     """The last touches before the memory image is frozen and shared by all children."""
     os.dup2(1, child.CHANNEL)  # /dev/null
     child.rehearse()

@@ -58,7 +58,7 @@ class Sampler(ABC):
         min_p: float | None = None,
         template: str = "chat",
         accelerator: "Accelerator | None" = None,
-    ):
+    ) -> None:
         self.population, self.tokenizer, self.accelerator = population, tokenizer, accelerator
         self.max_completion_length, self.temperature = max_completion_length, temperature
         self.top_p, self.top_k, self.min_p, self.template = top_p, top_k, min_p, template

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class GumbelMax(LogitsProcessor):
     """Adds Gumbel noise, so that the greedy choice afterwards is a draw from the softmax (the Gumbel-max trick)."""
 
-    def __init__(self, row_seeds: Tensor, prompt_length: int):
+    def __init__(self, row_seeds: Tensor, prompt_length: int) -> None:
         self.row_seeds, self.prompt_length = row_seeds, prompt_length
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class TransformersSampler(Sampler):
 
     def __init__(
         self, population: Population, tokenizer: PreTrainedTokenizerBase, *, batch_size: int = 64, **settings: Any
-    ):
+    ) -> None:
         super().__init__(population, tokenizer, **settings)
         self.batch_size = batch_size
         self.stop = {"stop_strings": self.stop_strings, "tokenizer": tokenizer} if self.stop_strings else {}

@@ -65,7 +65,7 @@ class Population(Mapping[str, Member]):
         seed: int = 0,
         shared_init: bool = False,
         num_guests: int = 0,
-    ):
+    ) -> None:
         if isinstance(model, PeftModel):
             raise ValueError(
                 "The model already carries PEFT adapters. Pass the base model; the population makes its own adapters."

@@ -73,7 +73,7 @@ class Routing:
         names (`Sequence[str]`): Adapter names, in the population's order.
     """
 
-    def __init__(self, model: PeftModel, names: Sequence[str]):
+    def __init__(self, model: PeftModel, names: Sequence[str]) -> None:
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }

@@ -3,9 +3,17 @@
 Colours are those of Okabe and Ito, which colour-blind readers tell apart.
 """
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Any
 
 from ..run_files.files import write_file
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
@@ -25,7 +33,9 @@ def line_look(k: int) -> dict[str, str]:
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
 
 
-def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = None, **options):
+def new_figure(
+    rows: int, columns: int, *, size: tuple[float, float] | None = None, **options: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure and its axes in reading order; `size` in inches."""
     # Without pyplot: it keeps figures in global state and chooses a backend for the whole process.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -36,6 +46,6 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = No
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
-def save_figure(figure, path: str | os.PathLike) -> None:
+def save_figure(figure: Figure, path: str | os.PathLike) -> None:
     """Write a figure as a PNG file, whole or not at all."""
     write_file(path, lambda aside: figure.savefig(aside, format="png", dpi=120))

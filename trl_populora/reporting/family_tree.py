@@ -4,13 +4,21 @@ In the picture every slot has a lane and time runs to the right. A lane has the 
 occupant descends through first parents; it may change where a child moves in, and lines lead there from the parents.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary
 from ..run_files.layout import LINEAGE_FILE
 from .drawing import COLOURS, new_figure
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 MARKERS = {
@@ -41,7 +49,7 @@ def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
     return Lineage(os.path.join(folder, LINEAGE_FILE)).family_tree(names)
 
 
-def plot_family_tree(history: Sequence[RoundSummary]):
+def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
     """Lanes of all slots with every replacement, one panel per role; `None` where nobody was replaced.
 
     A marker at a birth tells the operator. A coloured line comes from the first parent, a thin grey one from every
@@ -64,7 +72,9 @@ def plot_family_tree(history: Sequence[RoundSummary]):
     return figure
 
 
-def _draw_side(axis, side: Sequence[str], births: Sequence[tuple[int, Mapping]], *, end: int, slant: float) -> None:
+def _draw_side(
+    axis: Axes, side: Sequence[str], births: Sequence[tuple[int, Mapping]], *, end: int, slant: float
+) -> None:
     from matplotlib.ticker import MaxNLocator
 
     lane = {name: k for k, name in enumerate(side)}
@@ -112,7 +122,7 @@ def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tup
     return lambda name, version: known.get((name, version), name), latest
 
 
-def _legend(figure, operators: set[str]) -> None:
+def _legend(figure: Figure, operators: set[str]) -> None:
     from matplotlib.lines import Line2D
 
     known = [name for name in MARKERS if name in operators] + sorted(operators - MARKERS.keys())

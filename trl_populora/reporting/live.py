@@ -38,7 +38,7 @@ class LiveView:
         ```
     """
 
-    def __init__(self, *, rounds: int | None = None, file: TextIO | None = None, table_every: int = 1):
+    def __init__(self, *, rounds: int | None = None, file: TextIO | None = None, table_every: int = 1) -> None:
         if table_every < 1:
             raise ValueError(f"table_every={table_every} must be at least 1")
         self.rounds, self.table_every = rounds, table_every
@@ -60,7 +60,7 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._status = ""
             self._live.stop()

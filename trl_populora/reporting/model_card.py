@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
+from typing import Any
 
 from ..diagnostics import RoundSummary
 from ..run_files.files import write_file
@@ -67,7 +68,7 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def write_card(folder: str, table: Mapping, **about) -> None:
+def write_card(folder: str, table: Mapping, **about: Any) -> None:
     """Write a run's card, with the results so far; `about` as in [`model_card`]. Warns if it cannot."""
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
     text = model_card(table, history=history, versions=versions(), **about)

@@ -4,13 +4,21 @@ Roles have panels of their own, members of one role differ in colour and then in
 marked by triangles on the axis.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.dynamics import MemberSummary, mean
 from .drawing import COLOURS, line_look, need_matplotlib, new_figure, save_figure
 from .family_tree import plot_family_tree
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 ROLES = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
@@ -51,7 +59,7 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
     return paths
 
 
-def plot_success(history: Sequence[RoundSummary]):
+def plot_success(history: Sequence[RoundSummary]) -> Figure | None:
     """Validity of the teachers' proposals, and matched solve rate of the students; nothing where nobody proposed."""
     if not history[-1].teachers:
         return None
@@ -63,7 +71,7 @@ def plot_success(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_solve_rates(history: Sequence[RoundSummary]):
+def plot_solve_rates(history: Sequence[RoundSummary]) -> Figure | None:
     """Solve rates of everybody: matched games by task type, and the tasks filled in from the buffer."""
     types = sorted({name for summary in history for name in summary.solve_rates})
     filled = _points(history, lambda s: s.fill_rate)
@@ -81,7 +89,7 @@ def plot_solve_rates(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_weights(history: Sequence[RoundSummary]):
+def plot_weights(history: Sequence[RoundSummary]) -> Figure | None:
     """Size and effective rank of the members' updates, and cosines within a role, in rounds that measured them."""
     measured = [s for s in history if any(member.delta_norm is not None for member in s.members)]
     if not measured:
@@ -101,19 +109,19 @@ def plot_weights(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_rewards(history: Sequence[RoundSummary]):
+def plot_rewards(history: Sequence[RoundSummary]) -> Figure:
     """Mean reward of every member."""
     return _by_role(history, lambda member: member.reward, title="Reward of the", label="mean reward of a row")
 
 
-def plot_lengths(history: Sequence[RoundSummary]):
+def plot_lengths(history: Sequence[RoundSummary]) -> Figure:
     """Mean completion length of every member."""
     return _by_role(
         history, lambda member: member.length, title="Response length of the", label="tokens per completion"
     )
 
 
-def plot_ratings(history: Sequence[RoundSummary]):
+def plot_ratings(history: Sequence[RoundSummary]) -> Figure:
     """TrueSkill mean and one standard deviation of every member."""
     figure, axes = new_figure(1, 2, sharey=True)
     for axis, role in zip(axes, ROLES):
@@ -126,7 +134,7 @@ def plot_ratings(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_complexity(history: Sequence[RoundSummary]):
+def plot_complexity(history: Sequence[RoundSummary]) -> Figure | None:
     """Mean complexity of the programs that teachers wrote themselves, in valid proposals; one panel per measure."""
     measures = [name for name in MEASURES if any(name in summary.complexity for summary in history)]
     if not measures:
@@ -140,7 +148,7 @@ def plot_complexity(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_coverage(history: Sequence[RoundSummary]):
+def plot_coverage(history: Sequence[RoundSummary]) -> Figure | None:
     """Cells of the task space filled so far, by everybody and by each teacher."""
     points = _points(history, lambda s: s.coverage.get("filled"))
     if not points:
@@ -154,7 +162,7 @@ def plot_coverage(history: Sequence[RoundSummary]):
     return figure
 
 
-def plot_matrix(history: Sequence[RoundSummary]):
+def plot_matrix(history: Sequence[RoundSummary]) -> Figure | None:
     """Matched solve rate of every pair of present members when they last met; nothing where there are no teachers."""
     last = history[-1]
     if not last.teachers:
@@ -174,7 +182,7 @@ def plot_matrix(history: Sequence[RoundSummary]):
     return figure
 
 
-PLOTS: dict[str, Callable] = {
+PLOTS: dict[str, Callable[[Sequence[RoundSummary]], Figure | None]] = {
     "success": plot_success,
     "solve_rates": plot_solve_rates,
     "rewards": plot_rewards,
@@ -194,7 +202,9 @@ def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
 
 
-def _by_role(history: Sequence[RoundSummary], pick: Callable[[MemberSummary], object], *, title: str, label: str):
+def _by_role(
+    history: Sequence[RoundSummary], pick: Callable[[MemberSummary], object], *, title: str, label: str
+) -> Figure:
     """A panel for each role with a line for each member."""
     figure, axes = new_figure(1, 2)
     for axis, role in zip(axes, ROLES):
@@ -219,7 +229,9 @@ def _series(history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSu
     return series
 
 
-def _member_lines(axis, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True) -> None:
+def _member_lines(
+    axis: Axes, history: Sequence[RoundSummary], role: str, pick: Callable, *, smooth: bool = True
+) -> None:
     series = _series(history, role, pick)
     for k, (name, points) in enumerate(series.items()):
         _line(axis, points, label=name, smooth=smooth, **line_look(k))
@@ -231,7 +243,17 @@ def _member_lines(axis, history: Sequence[RoundSummary], role: str, pick: Callab
         _line(axis, everybody, color="#000000", label="mean", linewidth=2.2, raw=False)
 
 
-def _line(axis, points, *, color, label=None, linestyle="-", linewidth=1.4, smooth=True, raw=True) -> None:
+def _line(
+    axis: Axes,
+    points: Sequence[tuple],
+    *,
+    color: str,
+    label: str | None = None,
+    linestyle: str = "-",
+    linewidth: float = 1.4,
+    smooth: bool = True,
+    raw: bool = True,
+) -> None:
     """Draws points, if there are any; `smooth` replaces many by their running mean, `raw` shows them behind it."""
     if not points:
         return
@@ -244,7 +266,15 @@ def _line(axis, points, *, color, label=None, linestyle="-", linewidth=1.4, smoo
     axis.plot(rounds, values, label=label, marker="o" if len(values) <= 12 else None, **look)
 
 
-def _finish(axis, history, *, title: str, label: str, limits=None, smooth=True) -> None:
+def _finish(
+    axis: Axes,
+    history: Sequence[RoundSummary],
+    *,
+    title: str,
+    label: str,
+    limits: tuple[float, float] | None = None,
+    smooth: bool = True,
+) -> None:
     from matplotlib.ticker import MaxNLocator
 
     marks = [summary.round + 1 for summary in history if summary.events]

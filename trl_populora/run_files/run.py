@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .files import read_json
 from .layout import ADAPTER_CONFIG_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
@@ -24,7 +24,7 @@ class Run(NamedTuple):
     members: tuple[str, ...]
     settings: Mapping
 
-    def setting(self, name: str, default):
+    def setting(self, name: str, default: Any) -> Any:
         """A setting of the run, or `default` where the folder does not tell."""
         return self.settings.get(name, default)
 

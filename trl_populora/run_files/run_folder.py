@@ -31,7 +31,7 @@ class RunFolder:
         columns (`Mapping[str, type]`): Columns of the table of completions; none writes no tables.
     """
 
-    def __init__(self, path: str, columns: Mapping[str, type]):
+    def __init__(self, path: str, columns: Mapping[str, type]) -> None:
         self.path, self.columns = path, columns
         self.history, self.lineage = (os.path.join(path, name) for name in (HISTORY_FILE, LINEAGE_FILE))
         self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again

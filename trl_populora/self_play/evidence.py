@@ -41,7 +41,7 @@ class Outcome:
     prompt: int = 0
     forfeit: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.student_wins <= (0 if self.forfeit else self.games):
             raise ValueError(
                 f"An outcome needs 0 <= student_wins <= games, and 0 wins if forfeit, got student_wins="
@@ -65,7 +65,7 @@ class Correlations:
     moves cancels out. Prior, memory and estimator are our choice.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Per type: tasks, sum of r, sum of r (1 - q); and twice tasks with pairs, sum of x - r q.
         self._sums: dict[str, list[float]] = {}
 

@@ -59,7 +59,7 @@ class LateRewards:
         rewards ([`RewardSettings`]): What a task is worth that somebody solved later.
     """
 
-    def __init__(self, rounds: int, rewards: RewardSettings):
+    def __init__(self, rounds: int, rewards: RewardSettings) -> None:
         self.rounds, self.rewards = rounds, rewards
         self._waiting: list[Waiting] = []
 

@@ -28,7 +28,7 @@ class TokenLimits:
     prompt: int
     answer: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("prompt", "answer"):
             if getattr(self, name) < 1:
                 raise ValueError(f"The {name} limit must be at least 1 token, got {getattr(self, name)}.")

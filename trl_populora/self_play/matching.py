@@ -50,7 +50,7 @@ class Matchmaker:
         crossing: Crossing,
         waiting: Sequence[Task],
         round: int,
-    ):
+    ) -> None:
         self.task_types, self.buffer, self.settings = task_types, buffer, settings
         self.students, self.crossing, self.round = ratings.students, crossing, round
         self.pairings = pair_up(ratings, settings, round=round, crossing=crossing.probability(settings))

@@ -53,7 +53,7 @@ class Match:
     student_wins: int
     forfeits: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.student_wins <= self.games:
             raise ValueError(
                 f"A match needs 0 <= student_wins <= games, got student_wins={self.student_wins} and "
@@ -96,7 +96,7 @@ class Ratings:
     (our choice).
     """
 
-    def __init__(self, teachers: Sequence[str], students: Sequence[str]):
+    def __init__(self, teachers: Sequence[str], students: Sequence[str]) -> None:
         self.teachers = tuple(teachers)
         self.students = tuple(students)
         names = self.teachers + self.students

@@ -74,7 +74,7 @@ class Proposal:
     learned: bool = True
     solve_rate: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if (self.task is None) == (self.refusal is None):
             raise ValueError(
                 f"A proposal carries a task or a refusal, one of the two; got task={self.task!r} and "
@@ -118,7 +118,7 @@ class Attempt:
     prompt_tokens: int = 0
     learned: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.solved and self.refusal is not None:
             raise ValueError(f"An attempt refused for {self.refusal.reason!r} cannot be solved ({self.member!r}).")
 

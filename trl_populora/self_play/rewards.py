@@ -63,7 +63,7 @@ class RewardSettings:
     invalid: float = -1.0
     teacher: str = "adversarial"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.teacher not in TEACHER_REWARDS:
             raise ValueError(f"Unknown teacher reward {self.teacher!r}; choose one of {list(TEACHER_REWARDS)}.")
         for field in fields(self):

@@ -61,7 +61,7 @@ class SelfPlay:
         ratings: Ratings,
         settings: RoundSettings,
         lengths: TokenLimits | None = None,
-    ):
+    ) -> None:
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings, self.lengths = ratings, settings, lengths
         self.late = LateRewards(settings.solvable_rounds, settings.rewards)
@@ -181,7 +181,7 @@ class _Phase(NamedTuple):
 
 
 class _Clock:
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager

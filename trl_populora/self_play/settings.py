@@ -38,7 +38,7 @@ class RoundSettings:
     rewards: RewardSettings = field(default_factory=RewardSettings)
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.guest_probability <= 1:
             raise ValueError(f"guest_probability lies in [0, 1], got {self.guest_probability}.")
         for name in ("solvable_attempts", "solvable_rounds"):

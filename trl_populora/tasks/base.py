@@ -42,10 +42,10 @@ class Features(NamedTuple):
 class TaskType(ABC):
     """One kind of task: its prompts, how completions are read, what is valid and what counts as solved.
 
-    A type is a frozen dataclass without state; its settings are numbers, text, booleans, or lists or mappings of
-    these. Whatever a model wrote is data here: nothing of it is evaluated in this process; programs run through `run`
-    in the sandbox. All its answers are functions of its arguments, so that every process of a run and every resumed
-    run decides alike.
+    A type is a frozen dataclass without state; its settings are numbers, text, booleans, lists or mappings of these.
+    Whatever a model wrote is data here: nothing of it is evaluated in this process; programs run through `run` in the
+    sandbox. All its answers are functions of its arguments, so that every process of a run and every resumed run
+    decides alike.
 
     Args:
         style (`str`, *optional*, defaults to `"full"`):

@@ -49,7 +49,7 @@ class Referee:
         run (`Run`): Runs programs, such as `Executor.run_many`.
     """
 
-    def __init__(self, task_types: Mapping[str, TaskType], run: Run):
+    def __init__(self, task_types: Mapping[str, TaskType], run: Run) -> None:
         self.task_types, self.run = dict(task_types), run
 
     def parse(

@@ -255,7 +255,7 @@ def _texts(value: Any) -> list[str]:
 class _Lazy:
     """`run`, or an executor that starts with the first job."""
 
-    def __init__(self, run: Run | None):
+    def __init__(self, run: Run | None) -> None:
         self._run: Callable | None = run
         self._executor: Executor | None = None
 

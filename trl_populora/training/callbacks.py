@@ -34,7 +34,7 @@ class RoundCallback(TrainerCallback):
     Runs before logging and saving, so metrics and checkpoints hold the population after replacement.
     """
 
-    def __init__(self, trainer: "PopulationSelfPlayTrainer"):
+    def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
         self.trainer = trainer
 
     def on_train_begin(

@@ -230,7 +230,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     vllm_adapter_dir: str | None = None
     executor_kwargs: dict | str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         inherited = {f.name for f in fields(GRPOConfig)}
         conform(self, own={f.name for f in fields(self)} - inherited)
         complete(self)
@@ -259,7 +259,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
 
     @property
     def player_learning_rates(self) -> dict[str, float]:
-        def choose(rate):
+        def choose(rate: float | None) -> float:
             return self.learning_rate if rate is None else rate
 
         return {"teacher": choose(self.teacher_learning_rate), "student": choose(self.student_learning_rate)}

@@ -23,14 +23,18 @@ class DatasetSource(RowSource):
     member `g mod N`: a batch of shared prompts repeats each for every member, one of split prompts does not.
     """
 
-    def make_reward_functions(self, args: PopulationSelfPlayConfig, functions: list, classes: list | None):
+    def make_reward_functions(
+        self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
+    ) -> tuple[list, list | None]:
         if not functions:
             raise ValueError(
                 "reward_funcs is empty: without teachers (num_teachers=0) nothing would tell good from bad."
             )
         return functions, classes
 
-    def make_datasets(self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any):
+    def make_datasets(
+        self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any
+    ) -> tuple[Dataset, Dataset | dict[str, Dataset] | None]:
         """The user's datasets; for evaluation, every prompt once per member.
 
         Raises:
@@ -101,7 +105,7 @@ class PromptSampler(RepeatSampler):
         settings: Other arguments of `trl.trainer.utils.RepeatSampler`.
     """
 
-    def __init__(self, dataset: Sized, *, epoch: Callable[[], int], **settings: Any):
+    def __init__(self, dataset: Sized, *, epoch: Callable[[], int], **settings: Any) -> None:
         super().__init__(dataset, **settings)
         self.epoch = epoch
 

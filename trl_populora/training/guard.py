@@ -26,7 +26,7 @@ class Guard:
         population ([`Population`]): Members to watch.
     """
 
-    def __init__(self, population: Population):
+    def __init__(self, population: Population) -> None:
         self.population = population
         self.strikes: Counter[str] = Counter()
         self.alarms: list[str] = []

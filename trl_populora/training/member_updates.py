@@ -28,7 +28,7 @@ class MemberUpdates:
         counts (`Counter[str]`): Optimizer steps that each member took in this round.
     """
 
-    def __init__(self, population: Population, guard: Guard, *, max_grad_norm: float, by_token: bool):
+    def __init__(self, population: Population, guard: Guard, *, max_grad_norm: float, by_token: bool) -> None:
         self.population, self.guard = population, guard
         self.max_grad_norm, self.by_token = max_grad_norm, by_token
         self.scales: dict[str, float] = {}

@@ -22,7 +22,7 @@ class Ranks:
         accelerator ([`~accelerate.Accelerator`]): Knows which process this is, and of how many.
     """
 
-    def __init__(self, accelerator: Accelerator):
+    def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
 
     @property

@@ -20,7 +20,7 @@ class RewardRatings:
         window (`int`): Rounds that count.
     """
 
-    def __init__(self, names: Sequence[str], *, window: int):
+    def __init__(self, names: Sequence[str], *, window: int) -> None:
         self.window = window
         self._rewards = {name: deque(maxlen=window) for name in names}
 

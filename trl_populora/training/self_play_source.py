@@ -20,6 +20,7 @@ from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
+from ..self_play.sampling import Completion, Message
 from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
 from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
@@ -49,10 +50,12 @@ class SelfPlaySource(RowSource):
 
     columns = COLUMNS
 
-    def __init__(self, task_types: Sequence[str | TaskType] | None = None):
+    def __init__(self, task_types: Sequence[str | TaskType] | None = None) -> None:
         self.given_types = task_types
 
-    def make_reward_functions(self, args: PopulationSelfPlayConfig, functions: list, classes: list | None):
+    def make_reward_functions(
+        self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
+    ) -> tuple[list, list | None]:
         """The round's own reward first, then those that the user gave."""
         return [self_play_reward, *functions], None if classes is None else [None, *classes]
 
@@ -203,7 +206,7 @@ class SelfPlaySource(RowSource):
             self.population.admit(guest, champion.factors, temperature=champion.temperature)
         return Guests(*(Guest(guest, one.title) for guest, one in zip(self.population.guests, champions)))
 
-    def _sample(self, prompts, members, *, seed):
+    def _sample(self, prompts: Sequence[list[Message]], members: Sequence[str], *, seed: int) -> list[Completion]:
         adapters = [self.population.adapter_of(member) for member in members]
         return self.ranks.share(
             list(zip(prompts, adapters, strict=True)),

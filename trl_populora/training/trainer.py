@@ -123,7 +123,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
         sampler: type[Sampler] | SamplerFactory | None = None,
-    ):
+    ) -> None:
         check_sampler(sampler, args)
         refuse_arguments(
             optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory

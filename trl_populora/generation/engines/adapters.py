@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 import xxhash
+from peft import LoraConfig
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -64,7 +65,7 @@ class AdapterFiles:
             when the process ends.
     """
 
-    def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None):
+    def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None) -> None:
         self.population, self.dtype = population, dtype
         self.run = secrets.token_hex(4)
         parent = folder or (MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else tempfile.gettempdir())
@@ -103,7 +104,7 @@ class AdapterFiles:
             versions.append(version)
         return versions
 
-    def write(self, member: str, tensors: dict[str, Tensor], config) -> AdapterVersion:
+    def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
         """Write one PEFT folder under a fresh name; it appears whole or not at all."""
         self._written += 1
         name = f"{member}-{self.run}-{self._written}"
@@ -115,7 +116,7 @@ class AdapterFiles:
         os.rename(scratch, version.path)
         return version
 
-    def config_of(self, name: str):
+    def config_of(self, name: str) -> LoraConfig:
         """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
         config = self.population.model.peft_config[name]
         stated = config.lora_alpha / (config.r**0.5 if config.use_rslora else config.r)

@@ -13,9 +13,9 @@ random adapters that do much.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,8 +66,8 @@ class Canary:
         *,
         dtype: torch.dtype,
         temperature: float,
-        autocast=nullcontext,
-    ):
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+    ) -> None:
         self.population, self.engine, self.prompt_ids, self.autocast = population, engine, prompt_ids, autocast
         self.dtype, self.temperature = dtype, temperature or 1.0
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
@@ -160,7 +160,7 @@ class Canary:
 
     # What the engine says, what the trainer says ----------------------------------------------------------------
 
-    def _draw(self, versions: Sequence[AdapterVersion | None], **filters) -> list[Drawn]:
+    def _draw(self, versions: Sequence[AdapterVersion | None], **filters: Any) -> list[Drawn]:
         temperatures = [temperature_of(self.population, version and version.member) for version in versions]
         rows = [
             EngineRow(self.prompt_ids, version, seed, self.temperature * temperatures[seed])
@@ -244,8 +244,8 @@ def distance(answer: Drawn, reference: Tensor) -> float:
 def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
     """Context in which the forward of each module in `factors` has their contribution added."""
 
-    def hook(factor: Factor):
-        def add(module, args, output):
+    def hook(factor: Factor) -> Callable[..., Tensor]:
+        def add(module: torch.nn.Module, args: tuple, output: Tensor) -> Tensor:
             x = args[0].to(factor.A.dtype)
             return output + (factor.scaling * (x @ factor.A.T) @ factor.B.T).to(output.dtype)
 

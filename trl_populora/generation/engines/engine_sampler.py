@@ -67,7 +67,7 @@ class EngineSampler(Sampler):
         adapter_dir: str | None = None,
         dtype: torch.dtype | None = None,
         **settings: Any,
-    ):
+    ) -> None:
         super().__init__(population, tokenizer, **settings)
         if not engine.filtered_logprobs and (self.top_p < 1.0 or self.top_k or self.min_p):
             raise ValueError(
@@ -271,7 +271,7 @@ class EngineSampler(Sampler):
         return value if self._alone else broadcast_object_list([value])[0]
 
 
-def _engine_dtype(population: Population, accelerator) -> torch.dtype:
+def _engine_dtype(population: Population, accelerator: "Accelerator | None") -> torch.dtype:
     """bfloat16 under bf16 mixed precision, else the base's own type: what the trainer's forward pass computes in."""
     if accelerator is not None and accelerator.mixed_precision == "bf16":
         return torch.bfloat16

@@ -48,7 +48,7 @@ class ServerEngine(Engine):
         ValueError: If `base_url` is no URL.
     """
 
-    def __init__(self, base_url: str, kind: ServerKind, *, timeout: float = 240.0):
+    def __init__(self, base_url: str, kind: ServerKind, *, timeout: float = 240.0) -> None:
         parsed = urllib.parse.urlsplit(base_url)
         if parsed.scheme not in ("http", "https") or not parsed.hostname:
             raise ValueError(f"base_url={base_url!r} is no URL of a server; write it like 'http://localhost:8000'.")

@@ -21,6 +21,8 @@ from .server_kinds import VLLM
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from vllm.lora.request import LoRARequest
+    from vllm.outputs import CompletionOutput
 
     from ...training import PopulationSelfPlayConfig
 
@@ -49,7 +51,7 @@ class VLLMEngine(Engine):
         tensor_parallel_size: int = 1,
         enable_sleep_mode: bool = False,
         **engine_kwargs: Any,
-    ):
+    ) -> None:
         if enable_sleep_mode and not torch.cuda.is_available():
             raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
         if max_loras is not None and max_loras < 1:
@@ -152,7 +154,7 @@ class VLLMEngine(Engine):
     def close(self) -> None:
         self.llm.llm_engine.engine_core.shutdown()
 
-    def _request(self, version: AdapterVersion):
+    def _request(self, version: AdapterVersion) -> "LoRARequest":
         from vllm.lora.request import LoRARequest
 
         return LoRARequest(version.name, version.id, version.path)
@@ -212,7 +214,7 @@ def round_up_rank(rank: int) -> int:
     return next(allowed for allowed in LORA_RANKS if rank <= allowed)
 
 
-def _drawn(output) -> Drawn:
+def _drawn(output: "CompletionOutput") -> Drawn:
     likeliest = [{token: entry.logprob for token, entry in position.items()} for position in output.logprobs]
     ids = list(output.token_ids)
     return Drawn(ids, [position[token] for position, token in zip(likeliest, ids, strict=True)], likeliest)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
 
 from ...tasks import render_prompt
 
@@ -37,7 +38,7 @@ class Row:
     prompt: int
 
 
-def encode(tokenizer, examples: Sequence[Example], *, template: str = "chat") -> list[Row]:
+def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], *, template: str = "chat") -> list[Row]:
     """Tokenise each rendered prompt and its completion after it, apart, as generation sees them."""
     prompts = [render_prompt(example.messages, tokenizer, template=template) for example in examples]
     completions = [example.completion for example in examples]

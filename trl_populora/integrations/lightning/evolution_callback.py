@@ -71,7 +71,7 @@ class EvolutionCallback(lightning.Callback):
         seed: int | None = None,
         lineage_file: str | os.PathLike | None = None,
         **evolution: Any,
-    ):
+    ) -> None:
         if not isinstance(metric, str) or not metric:
             raise ValueError(f"metric is the name of a logged metric, such as 'val_loss', got {metric!r}.")
         if mode not in MODES:
@@ -223,7 +223,7 @@ class EvolutionCallback(lightning.Callback):
 class _MetricRatings:
     """Stands where `Ratings` stands in self-play: fitness of each member from a metric, higher is better."""
 
-    def __init__(self, values: dict[str, float], *, less_is_better: bool):
+    def __init__(self, values: dict[str, float], *, less_is_better: bool) -> None:
         sign = -1.0 if less_is_better else 1.0
         self._fitness = {name: sign * value if math.isfinite(value) else -math.inf for name, value in values.items()}
 

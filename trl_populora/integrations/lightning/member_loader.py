@@ -50,7 +50,7 @@ class MemberLoader:
         shuffle: bool = False,
         seed: int = 0,
         num_workers: int = 0,
-    ):
+    ) -> None:
         if deal not in DEALS:
             raise ValueError(f"deal is one of {DEALS}, got {deal!r}.")
         if rows_per_member < 1:
@@ -129,7 +129,7 @@ class MemberLoader:
 class _Rows(Dataset):
     """Rows by (sample of the member, member): the member and its sample."""
 
-    def __init__(self, dataset: Sequence[Any], members: int, *, split: bool):
+    def __init__(self, dataset: Sequence[Any], members: int, *, split: bool) -> None:
         self.dataset, self.stride = dataset, members if split else None
 
     def __getitem__(self, row: tuple[int, int]) -> tuple[int, Any]:

@@ -55,7 +55,7 @@ class PopulationModule(lightning.LightningModule):
         optimizer: Callable[[list[dict]], torch.optim.Optimizer] | None = None,
         schedule: Callable[[int], float] | None = None,
         members_key: str = "members",
-    ):
+    ) -> None:
         super().__init__()
         if not isinstance(population, Population):
             raise ValueError(f"PopulationModule needs a Population, got {type(population).__name__}.")

@@ -28,7 +28,7 @@ class SeedExamples:
         families: Sequence[str] | None = None,
         references: int = 256,
         seed: int = 0,
-    ):
+    ) -> None:
         self.task_types, self.rng, self.families = task_types, rng, families_of(task_types, families)
         self.references = TaskBuffer(task_types)
         for type_id, task_type in task_types.items():

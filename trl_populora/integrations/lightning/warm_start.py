@@ -96,11 +96,18 @@ def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
 class _Losses(lightning.Callback):
     """Keeps each optimizer step's mean loss of the trained adapters, and reports it."""
 
-    def __init__(self, names: Sequence[str], on_step: Callable[[int, float], None] | None):
+    def __init__(self, names: Sequence[str], on_step: Callable[[int, float], None] | None) -> None:
         self.names, self.on_step = names, on_step
         self.steps: list[dict[str, float]] = []
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: lightning.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
         if trainer.global_step == len(self.steps):
             return
         self.steps.append({name: float(trainer.callback_metrics[f"train_loss/{name}"]) for name in self.names})
@@ -124,7 +131,7 @@ class _Rows:
         families: Sequence[str] | str | None,
         template: str,
         seed: int,
-    ):
+    ) -> None:
         if families == "easy":
             families = [name for one in task_types.values() for name in one.easy_families] or None
         rng = random.Random(f"{seed}/warm start")
