@@ -145,6 +145,13 @@ DIFFERENT = [
     ("12", "|-12|", False),
     ("6", "3!", False),
     ("6", r"\sum_{i=1}^{3} i", False),
+    ("107", r"90\ 17", False),  # it adds numbers that stand side by side
+    ("7", "4{3}", False),
+    ("7", "(4)(3)", False),
+    ("7", r"4\phantom{0}3", False),
+    ("7", r"4^\circ 3", False),
+    ("7", r"4\frac{6}{2}", False),
+    ("35", r"\binom{7}{3}", False),
     ("12.5", r"12.5\%", True),  # math-verify takes 12% for 12, and 12.5% for 0.125 only
     ("1000", "1 000", True),  # it takes these for products with zero
     ("1000", r"1\,000", True),

@@ -263,6 +263,13 @@ def test_a_result_in_any_order_is_right_and_with_one_row_changed_is_wrong(rows, 
     assert not same_rows(rows, lines, ordered=False)
 
 
+@pytest.mark.parametrize("lines", [["5", "'5'"], ["'5'", "5"], ["5.0", "5"], ["5", "5.0"], ["5", "5"]])
+def test_a_number_and_a_text_that_look_alike_find_their_rows(lines):
+    assert same_rows([(5,), ("5",)], [(line,) for line in lines], ordered=False)
+    assert not same_rows([(5,), ("5",)], [("5.0",), ("5.0",)], ordered=False)
+    assert not same_rows([("5",), ("5",)], [("5.0",), ("5",)], ordered=False)
+
+
 def test_trials_change_one_thing_each_and_are_the_same_each_time():
     tables = read_tables(BOTH)
     found = trials(tables)

@@ -57,6 +57,8 @@ def task_type_class(name: str) -> type[TaskType]:
             + f"Choose from {known}, or name a class of your own as 'module:Class'."
         )
     module_name, _, class_name = path.partition(":")
+    if not all(part.isidentifier() for part in f"{module_name}.{class_name}".split(".")):
+        raise ValueError(f"task type {name!r} must be an id, or 'module:Class'.")
     try:
         found = import_module(module_name)
         for part in class_name.split("."):
@@ -105,6 +107,9 @@ def make_task_types(
         ValueError: If a name or a keyword argument is unknown, or two types have one id.
     """
     kwargs, types = dict(kwargs or {}), {}
+    alone = isinstance(names, (str, TaskType))
+    if alone or not names or not all(isinstance(name, (str, TaskType)) for name in names):
+        raise ValueError(f"task_types={names!r} must be a list of names or objects of subclasses of TaskType.")
     for name in names:
         if isinstance(name, TaskType):
             made = name

@@ -29,6 +29,11 @@ MAX_BRACKETS = 10  # opened in an answer: math-verify's parser takes exponential
 
 BOX = "\\boxed"
 _PLAIN = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|[+-]?\.[0-9]+")
+_ONE = r"\s*(?:\{\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?)\s*\}|([0-9]))"
+_FRACTION = re.compile(r"\\[dtc]?frac" + _ONE + _ONE)
+_OPERATOR = re.compile(
+    r"[-+/_=:<>,.*]|\^(?!\s*\{?\s*\\circ)|\\(?:times|cdot|div|over|text|mathrm|mbox|approx|pm)(?![a-z])"
+)
 _SPACE = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}| )(?=[0-9]{3}(?![0-9]))")  # between groups of three digits
 
 
@@ -79,16 +84,34 @@ def last_box(text: str) -> str | None:
 
 
 def compare_plain(right: str, answer: str) -> bool | None:
-    """The verdict on an answer that is a plain decimal number, or so full of brackets that it is none. `None` for any
-    other form, and for a number so near to the right one that math-verify's rounding to six decimals matters."""
+    """The verdict on an answer that is a plain decimal number, or none at all: so full of brackets, or a sum that is
+    not worked out. `None` for any other form, and for a number so near to the right one that math-verify's rounding to
+    six decimals matters."""
     if sum(map(answer.count, "([{")) > MAX_BRACKETS:
         return False
     if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
-        return None
+        return False if _hides_work(answer) else None
     exact, given = Fraction(right), Fraction(answer.replace(",", ""))
     if exact == given:
         return True
     return False if abs(exact - given) > Fraction(1, 10**6) else None
+
+
+def _hides_work(answer: str) -> bool:
+    """Whether numbers stand side by side, which math-verify adds as in `1\\frac{1}{2}`: `90\\ 17` and `4{3}` are no
+    107 and no 7. Of these only a proper fraction after a whole number is a number. Binomials are worked out, too."""
+    text = _FRACTION.sub(_proper, re.sub(r"\\[,;:! ]", " ", answer))
+    pairs = re.findall(r"([0-9PQ])([^0-9PQ]*)(?=([0-9PQ]))", text)
+    return "binom" in text or any(
+        not (after == "P" and before.isdigit() or not gap and (before + after).isdigit() or _OPERATOR.search(gap))
+        for before, gap, after in pairs
+    )
+
+
+def _proper(match: re.Match[str]) -> str:
+    """`P` for a fraction below one, `Q` for any other."""
+    top, under = (match[a] or match[b] for a, b in ((1, 2), (3, 4)))
+    return "P" if float(top.replace(",", "")) < float(under.replace(",", "")) else "Q"
 
 
 def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refusal]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import NamedTuple
 
 from trl_populora.tasks.sql.query import NOT_NAMES
@@ -131,13 +132,22 @@ def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: 
         return False
     if ordered:
         return all(_same_row(right, row) for right, row in zip(result, rows, strict=True))
-    left = list(rows)
-    for right in reversed(result):  # text first: 5 fits more answers than '5' does
-        found = next((i for i, row in enumerate(left) if _same_row(right, row)), None)
-        if found is None:
-            return False
-        del left[found]
-    return True
+    rows = [tuple(row) for row in rows]
+    same = {pair: _same_row(*pair) for pair in set(product(result, rows))}
+    fits = [[i for i, row in enumerate(rows) if same[right, row]] for right in result]
+    taken: dict[int, int] = {}  # row -> the row of the result that it stands for
+
+    def place(right: int, tried: set[int]) -> bool:
+        """Finds a row for this one; one that stands for another moves if that fits elsewhere: 5 and '5' look alike."""
+        for i in fits[right]:
+            if i not in tried:
+                tried.add(i)
+                if i not in taken or place(taken[i], tried):
+                    taken[i] = right
+                    return True
+        return False
+
+    return all(place(right, set()) for right in range(len(result)))
 
 
 def sorted_rows(rows: Sequence[Row]) -> list[Row]:
