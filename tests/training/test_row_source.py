@@ -142,3 +142,22 @@ def test_a_run_is_not_resumed_with_another_source(make):
     trainer.train()
     with pytest.raises(ValueError, match="it was saved with row_source='Sums', not 'Others'"):
         make(Others(), max_steps=2).train(resume_from_checkpoint=f"{trainer.args.output_dir}/checkpoint-1")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda rows, members: (rows[1:], members),
+        lambda rows, members: (rows, members[1:]),
+        lambda rows, members: (rows, ["nobody"] * len(members)),
+        lambda rows, members: ([{"wanted": "1"}] * len(rows), members),
+    ],
+    ids=["a row less", "a name less", "no member", "no prompt"],
+)
+def test_wrong_rows_are_named_at_once(make, spoil):
+    class Wrong(Sums):
+        def begin(self, inputs, **place):
+            return spoil(*super().begin(inputs, **place))
+
+    with pytest.raises(ValueError, match="Wrong.begin must return 12 rows with a 'prompt'"):
+        make(Wrong()).train()

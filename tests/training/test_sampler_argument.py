@@ -143,3 +143,13 @@ def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
         assert len(logs) == 2 and all(log["sampling/sampling_logp_difference/max"] < 1e-3 for log in logs)
         trainer.close()
         assert not server.double.loaded
+
+
+@pytest.mark.parametrize("spoil", [lambda drawn: drawn[1:], lambda drawn: None, lambda drawn: ["text"] * len(drawn)])
+def test_wrong_completions_are_named_at_once(make_trainer, spoil):
+    class Wrong(TransformersSampler):
+        def draw(self, prompt_ids, members, row_seeds):
+            return spoil(super().draw(prompt_ids, members, row_seeds))
+
+    with pytest.raises(ValueError, match=r"Wrong.draw must return a list of \d+ Completions, one per row"):
+        make_trainer(sampler=Wrong).train()

@@ -105,7 +105,24 @@ class Sampler(ABC):
         """
         prompt_ids = self._tokenize(prompts)
         streams = range(len(prompts)) if streams is None else streams
-        return self.draw(prompt_ids, members, [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams])
+        seeds = [zlib.crc32(f"{seed}:{i}".encode()) - (1 << 31) for i in streams]
+        return self.checked_draw(prompt_ids, members, seeds)
+
+    def checked_draw(
+        self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
+    ) -> list[Completion]:
+        """What `draw` returns.
+
+        Raises:
+            ValueError: If that is not one completion per row.
+        """
+        drawn = self.draw(prompt_ids, members, row_seeds)
+        if not isinstance(drawn, list) or [type(one) for one in drawn] != [Completion] * len(prompt_ids):
+            raise ValueError(
+                f"{type(self).__name__}.draw must return a list of {len(prompt_ids)} Completions, one per row, got "
+                f"{repr(drawn)[:200]}."
+            )
+        return drawn
 
     @abstractmethod
     def draw(

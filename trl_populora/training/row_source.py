@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
 
 
+def check_rows(source: "RowSource", rows: list[dict[str, Any]], members: list[str], *, wanted: int) -> None:
+    """Raises `ValueError` if what `RowSource.begin` has returned is not `wanted` rows and the adapter of each."""
+    whole = len(rows) == len(members) == wanted and all("prompt" in row for row in rows)
+    if not whole or not set(members) <= set(source.population):
+        raise ValueError(
+            f"{type(source).__name__}.begin must return {wanted} rows with a 'prompt' and as many names out of "
+            f"{list(source.population)}, got {len(rows)} rows such as {repr(rows[:1])[:100]} and {len(members)} names "
+            f"{sorted(set(members))}."
+        )
+
+
 class RowSource(ABC):
     """Where rows come from.
 
@@ -155,7 +166,7 @@ class RowSource(ABC):
         if images is not None:
             raise ValueError("The prompts hold images: a population trains on text only.")
         seeds = self._seeds(len(prompts), step=trainer.state.global_step, training=training)
-        completions = self.sampler.draw(prompt_ids, trainer.row_members, seeds)
+        completions = self.sampler.checked_draw(prompt_ids, trainer.row_members, seeds)
         if training:
             self._ready_at = time.perf_counter()
             self._sample_seconds = self._ready_at - start

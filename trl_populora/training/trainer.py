@@ -42,7 +42,7 @@ from .member_updates import MemberUpdates
 from .plain import plain_without_population
 from .ranks import Ranks
 from .resuming import adopt_optimizer, load_finished, load_run
-from .row_source import RowSource
+from .row_source import RowSource, check_rows
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_for_upload, save_run
 from .scored_rows import ScoredRows, replace_advantages
@@ -205,7 +205,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         training, step = self.model.training, self.state.global_step
         self._last_loaded_step = step  # the source brings weights to the engine; TRL would merge and push them all
         place = {"round": step // self.num_iterations, "step": step, "training": training}
+        wanted = len(inputs)
         inputs, self.row_members = self.source.begin(inputs, **place)
+        check_rows(self.source, inputs, self.row_members, wanted=wanted)
         output = super()._generate_and_score_completions(inputs)
         names, device = list(self.population), output["prompt_ids"].device
         output["member_ids"] = torch.tensor([names.index(name) for name in self.row_members], device=device)
