@@ -1,29 +1,8 @@
-"""What members can do, measured: graders and greedy pass@1 for all members. Training never calls this room.
+"""The yardstick: exams that never change, graders, and what members score. Nothing here trains anybody."""
 
-`TaskAccuracy` is imported on first use: Hugging Face `evaluate` takes a second to load.
-"""
-
-from typing import Any
-
-from .grading import grade
-from .held_out import BASE, Score, bootstrap_interval, evaluate_members, held_out_tasks, solved_or_nan
+from .exam import Exam, Question
+from .exams import make_exam, make_exams
+from .held_out import held_out_exam, held_out_tasks, reserved_keys
 
 
-__all__ = [
-    "BASE",
-    "Score",
-    "TaskAccuracy",
-    "bootstrap_interval",
-    "evaluate_members",
-    "grade",
-    "held_out_tasks",
-    "solved_or_nan",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "TaskAccuracy":
-        from .task_accuracy import TaskAccuracy
-
-        return TaskAccuracy
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["Exam", "Question", "held_out_exam", "held_out_tasks", "make_exam", "make_exams", "reserved_keys"]

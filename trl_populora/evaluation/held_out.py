@@ -1,142 +1,96 @@
-"""Greedy pass@1 of every member, and of the base, on seed tasks that no buffer has held."""
+"""Held-out tasks: exams of seed tasks that no run's buffer, reference or warm start may hold, and of frozen tasks.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+`RESERVED` exams are drawn from a seed of their own, per type and level. Their keys are reserved in every run, whether
+it asks them or not, so that the same exam is unseen by all runs.
+"""
 
-import numpy as np
+from __future__ import annotations
 
-from ..self_play.sampling import SampleFunc
-from ..tasks import Run, Task, TaskType, Verdict, families_of
-from .grading import grade
+import json
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import zip_longest
+
+from ..run_files.files import read_json
+from ..run_files.layout import STATE_FILE
+from ..tasks import Run, Task, TaskType
+from .exam import Exam, Question
 
 
-BASE = "base"
-HELD_OUT_SEED = 1_000_003  # far from the seeds that runs use, so that another run's buffer is unlikely to hold a task
+HELD_OUT_SEED = 1_000_003
+PER_TYPE = 64
+LEVELS = ("held_out", "held_out_easy")
+"""Names of the exams: tasks of all families of a type, and of those that a small base learns first."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """Greedy pass@1 on a set of tasks. Spared answers (`tasks.Verdict`) are in no share.
+def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
+    """`PER_TYPE` different seed tasks of one type, always the same.
 
-    Attributes:
-        pass_at_1 (`float`): Share of tasks solved.
-        low, high (`float`): 95 % bootstrap interval over tasks.
-        well_formed (`float`): Share of judged completions from which an answer could be read.
-        by_type (`dict[str, float]`): Task type -> share solved; without types that have no judged answer.
-        spared (`int`): Answers left out because the executor failed on them, twice. In `"mean"`: of all members.
+    Raises:
+        ValueError: For an unknown level.
     """
-
-    pass_at_1: float
-    low: float
-    high: float
-    well_formed: float
-    by_type: dict[str, float]
-    spared: int = 0
-
-    def to_json(self) -> dict:
-        return asdict(self)
-
-
-def held_out_tasks(
-    types: Mapping[str, TaskType],
-    count: int,
-    *,
-    seed: int = HELD_OUT_SEED,
-    families: Sequence[str] | None = None,
-    exclude: Collection[str] = (),
-) -> list[Task]:
-    """`count` tasks of each type, without those whose id is in `exclude` (what a run's buffers started from)."""
-    tasks, named = [], families_of(types, families)
-    for name, task_type in types.items():
-        extra, own = count, []
-        while len(own) < count:  # draw again, longer, until enough are left
-            drawn = task_type.seeds(extra, seed=seed, families=named[name])
-            own = [task for task in drawn if task.id not in exclude][:count]
-            extra += count
-        tasks += own
-    return tasks
+    if level not in LEVELS:
+        raise ValueError(f"level={level!r} must be one of {LEVELS}.")
+    families = (task_type.easy_families or None) if level == "held_out_easy" else None
+    found: dict[str, Task] = {}  # by key: no task twice under other names
+    count = PER_TYPE
+    while len(found) < PER_TYPE:
+        for task in task_type.seeds(count, seed=HELD_OUT_SEED, families=families):
+            found.setdefault(task_type.key(task.payload), task)
+        count += PER_TYPE
+    return list(found.values())[:PER_TYPE]
 
 
-def evaluate_members(
-    members: Sequence[str],
-    sampler: SampleFunc,
-    tasks: Sequence[Task],
-    *,
-    task_types: Mapping[str, TaskType],
-    run_many: Run,
-    base: bool = True,
-) -> dict[str, Score]:
-    """Greedy pass@1 of members on tasks, all members in one call of the sampler.
+def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
+    """Keys of all tasks that runs with these types keep for exams."""
+    return {one.key(task.payload) for one in types.values() for level in LEVELS for task in held_out_tasks(one, level)}
+
+
+def held_out_exam(types: Mapping[str, TaskType], level: str = "held_out") -> Exam:
+    """Held-out tasks of all types in play, by turns, so that the first N are of all types."""
+    turns = zip_longest(*(held_out_tasks(one, level) for one in types.values()))
+    return task_exam(level, [task for turn in turns for task in turn if task is not None], types)
+
+
+def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
+    """Tasks of another run, as an exam.
 
     Args:
-        members (`Sequence[str]`): Names, as the sampler knows them.
-        sampler ([`SampleFunc`]): Greedy: temperature 0. Member `None` is the frozen base, asked in a call of its own.
-        tasks (`Sequence[Task]`): At least one.
-        task_types (`Mapping[str, TaskType]`): Types by id; they word the prompts.
-        run_many (`Run`): Runs programs: `Executor.run_many`.
-        base (`bool`, *optional*, defaults to `True`): Evaluate the base too, under the name `"base"`.
-
-    Returns:
-        `dict[str, Score]`: By name, and `"mean"` for the mean over members, first within each task.
+        path (`str`): JSON lines of tasks (`Task.to_json`), or a run's folder: then the tasks that its members wrote
+            and that are in its buffer.
+        types (`Mapping[str, TaskType]`): Types in play; tasks of others are left out.
 
     Raises:
-        ValueError: If there is no task, or the executor failed on every answer of a member.
+        ValueError: If the path holds no task of these types, or a task was altered.
     """
+    try:
+        if os.path.isdir(path):
+            state = read_json(os.path.join(path, STATE_FILE), missing="it is no run with a buffer.")
+            stored = state.get("source", {}).get("buffer", {"tasks": []})["tasks"]
+            records = [record for record in stored if not record["author"].startswith("seed")]
+        else:
+            with open(path, encoding="utf-8") as file:
+                records = [json.loads(line) for line in file if line.strip()]
+        tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
+    except OSError as error:
+        raise ValueError(f"the tasks in {path} cannot be read: {error.strerror}.") from None
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} does not hold tasks as JSON lines ({type(error).__name__}: {error}).") from None
     if not tasks:
-        raise ValueError("evaluate_members needs at least one task.")
-    prompts = [task_types[task.type].solve_prompt(task) for task in tasks]
-    rows = [(name, k) for name in members for k in range(len(tasks))]
-    written = sampler([prompts[k] for _, k in rows], [name for name, _ in rows], seed=0)
-    names = list(members)
-    if base:
-        # Adapter rows and base rows never share a call: some engines answer the latter with an adapter.
-        written = [*written, *sampler(prompts, [None] * len(tasks), seed=0)]
-        names.append(BASE)
-    grades = grade(
-        [task for _ in names for task in tasks],
-        [completion.text for completion in written],
-        task_types=task_types,
-        run_many=run_many,
+        raise ValueError(f"{path} holds no task of the types in play, {list(types)}.")
+    return task_exam(f"tasks:{path}", tasks, types)
+
+
+def task_exam(name: str, tasks: Iterable[Task], types: Mapping[str, TaskType]) -> Exam:
+    """An exam of tasks, worded and judged by their types."""
+    questions = tuple(
+        Question(task.id, types[task.type].solve_prompt(task), json.dumps(task.to_json()), task.type) for task in tasks
     )
-    solved = solved_or_nan(grades).reshape(len(names), len(tasks))
-    read = np.array([not verdict.refused for verdict in grades], dtype=float).reshape(len(names), len(tasks))
-    for name, own in zip(names, solved, strict=True):
-        if np.isnan(own).all():
-            raise ValueError(f"The executor failed on all {len(tasks)} answers of {name}: see `populora doctor`.")
-    scores = {name: _score(tasks, solved[i : i + 1], read[i : i + 1]) for i, name in enumerate(names)}
-    if len(members):
-        scores["mean"] = _score(tasks, solved[: len(members)], read[: len(members)])
-    return scores
+    return Exam(name, questions, partial(_task_grader, types=dict(types)))
 
 
-def solved_or_nan(verdicts: Iterable[Verdict]) -> np.ndarray:
-    """1 for a solved answer, 0 for a wrong or refused one, NaN for a spared one; shape `(N,)`."""
-    return np.array([np.nan if verdict.spared else float(verdict.solved) for verdict in verdicts])
+def _task_grader(run: Run | None, *, types: Mapping[str, TaskType]) -> "TaskAccuracy":  # noqa: F821
+    from .graders.task_accuracy import TaskAccuracy
 
-
-def bootstrap_interval(
-    values: Sequence[float] | np.ndarray, *, level: float = 0.95, samples: int = 2_000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of `values`.
-
-    Raises:
-        ValueError: If there are no values, or `level` is not between 0 and 1.
-    """
-    values = np.asarray(values, dtype=float)
-    if values.size == 0 or not 0 < level < 1:
-        raise ValueError(f"bootstrap_interval needs values and a level in (0, 1), got {values.size} and {level}.")
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(0, values.size, (samples, values.size))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
-
-
-def _score(tasks: Sequence[Task], solved: np.ndarray, read: np.ndarray) -> Score:
-    """Score of members, arrays of shape `(members, tasks)`: the mean over tasks of their mean over judged answers."""
-    judged = ~np.isnan(solved)
-    known = judged.any(axis=0)
-    rate = np.nansum(solved, axis=0)[known] / judged.sum(axis=0)[known]
-    low, high = bootstrap_interval(rate)
-    kinds = np.array([task.type for task in tasks])[known]
-    by_type = {kind: float(rate[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
-    return Score(float(rate.mean()), low, high, float(read[judged].mean()), by_type, int((~judged).sum()))
+    return TaskAccuracy(run, task_types=types)

@@ -124,11 +124,28 @@ class Sampler(ABC):
             )
         return drawn
 
+    @contextmanager
+    def decoding(self, *, temperature: float, max_completion_length: int | None = None) -> Iterator[Self]:
+        """The sampler at another temperature, without `top_p`, `top_k` and `min_p`, for what nobody learns from.
+
+        Args:
+            temperature (`float`): 0 chooses the likeliest token.
+            max_completion_length (`int`, *optional*): Most tokens to draw; as before if unset.
+        """
+        names = ("temperature", "top_p", "top_k", "min_p", "max_completion_length")
+        before = {name: getattr(self, name) for name in names}
+        length = self.max_completion_length if max_completion_length is None else max_completion_length
+        vars(self).update(zip(names, (temperature, 1.0, 0, None, length), strict=True))
+        try:
+            yield self
+        finally:
+            vars(self).update(before)
+
     @abstractmethod
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
-        """Draws one completion per row.
+        """Draws one completion per row, by the settings that the sampler has at the time of the call.
 
         Args:
             prompt_ids (`Sequence[list[int]]`): Tokens of each rendered prompt. There may be no rows.

@@ -48,23 +48,6 @@ class TransformersSampler(Sampler):
         super().__init__(population, tokenizer, **settings)
         self.batch_size = batch_size
         self.stop = {"stop_strings": self.stop_strings, "tokenizer": tokenizer} if self.stop_strings else {}
-        self.warpers = LogitsProcessorList()
-        if self.temperature not in (0.0, 1.0):
-            self.warpers.append(TemperatureLogitsWarper(self.temperature))
-        if self.top_k:
-            self.warpers.append(TopKLogitsWarper(self.top_k))
-        if self.top_p < 1.0:
-            self.warpers.append(TopPLogitsWarper(self.top_p))
-        if self.min_p is not None:
-            self.warpers.append(MinPLogitsWarper(self.min_p))
-        self.config = GenerationConfig(
-            max_new_tokens=self.max_completion_length,
-            do_sample=False,
-            eos_token_id=self.eos_ids,
-            pad_token_id=tokenizer.pad_token_id,
-            bos_token_id=tokenizer.bos_token_id,
-            disable_compile=True,
-        )
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -97,18 +80,38 @@ class TransformersSampler(Sampler):
         pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompt_ids], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompt_ids], device=device)
-        processors = LogitsProcessorList(self.warpers)
+        config = GenerationConfig(
+            max_new_tokens=self.max_completion_length,
+            do_sample=False,
+            eos_token_id=self.eos_ids,
+            pad_token_id=pad,
+            bos_token_id=self.tokenizer.bos_token_id,
+            disable_compile=True,
+        )
+        processors = self._warpers()
         if self.temperature:
             processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
         with self.model_as(members) as model:
             output = model.generate(
                 input_ids=ids,
                 attention_mask=mask,
-                generation_config=self.config,
+                generation_config=config,
                 logits_processor=processors,
                 **self.stop,
             )
         return [self._trim(row) for row in output[:, width:].tolist()]
+
+    def _warpers(self) -> LogitsProcessorList:
+        warpers = LogitsProcessorList()
+        if self.temperature not in (0.0, 1.0):
+            warpers.append(TemperatureLogitsWarper(self.temperature))
+        if self.top_k:
+            warpers.append(TopKLogitsWarper(self.top_k))
+        if self.top_p < 1.0:
+            warpers.append(TopPLogitsWarper(self.top_p))
+        if self.min_p is not None:
+            warpers.append(MinPLogitsWarper(self.min_p))
+        return warpers
 
     def _trim(self, ids: list[int]) -> list[int]:
         """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""

@@ -77,15 +77,6 @@ class EngineSampler(Sampler):
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
         self._serving: dict[str, AdapterVersion] = {}
-        self.sampling = {
-            "max_tokens": self.max_completion_length,
-            "top_p": self.top_p,
-            "top_k": self.top_k or -1,
-            "min_p": self.min_p or 0.0,
-            "stop": self.stop_strings,
-            "stop_token_ids": self.eos_ids,
-            "logprobs": 0,
-        }
         self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir) if self._main else None
         base = population.base_model.name_or_path
         names = adapter_names(population)
@@ -125,6 +116,19 @@ class EngineSampler(Sampler):
                 "shard_base out, or sample in this process."
             )
         return super().from_args(population, tokenizer, accelerator, args, **kwargs)
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """What all rows of a call have in common, as engines spell it."""
+        return {
+            "max_tokens": self.max_completion_length,
+            "top_p": self.top_p,
+            "top_k": self.top_k or -1,
+            "min_p": self.min_p or 0.0,
+            "stop": self.stop_strings,
+            "stop_token_ids": self.eos_ids,
+            "logprobs": 0,
+        }
 
     @property
     def max_length(self) -> int:

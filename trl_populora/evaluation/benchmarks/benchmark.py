@@ -1,0 +1,121 @@
+"""`Benchmark`: what makes an exam of a public data set. A new one is one such record, in one file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ...tasks import Run
+from ..exam import Exam, Question
+
+
+if TYPE_CHECKING:
+    from ..grading import Grader
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark: where its records are, how they become questions, and who grades the answers.
+
+    Args:
+        id (`str`): Name in recipes, on the command line and in results, such as `"gsm8k"`.
+        title (`str`): Name in the literature, such as `"GSM8K"`.
+        file (`str`): Name of its file below the folder that `--data` names: JSON lines.
+        hub (`str`): Data set on the Hub, for those who have a network. config (`str`, *optional*): Configuration of
+            it. split (`str`), revision (`str`, *optional*): What to load.
+        columns (`tuple[str, ...]`): Columns that every record must have.
+        question (`Callable[[Record, int], Question]`): One record and its place -> a question.
+        grader (`Callable[[Run | None], Grader]`): Makes its grader.
+        gold (`Callable[[Record], str]`): A completion made of the record's own right answer, which the grader must
+            accept; `benchmarks/gold.py` checks that.
+        dirty (`Mapping[str, str]`, *optional*): Id of a question whose own right answer is not accepted -> why.
+        max_completion_length (`int`, *optional*, defaults to `512`): Tokens that an answer may have.
+        samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
+            What is reported for it beside greedy pass@1; used on request only.
+    """
+
+    id: str
+    title: str
+    file: str
+    hub: str
+    columns: tuple[str, ...]
+    question: Callable[[Record, int], Question]
+    grader: Callable[[Run | None], Grader]
+    gold: Callable[[Record], str]
+    config: str | None = None
+    split: str = "test"
+    revision: str = "main"
+    dirty: Mapping[str, str] = field(default_factory=dict)
+    max_completion_length: int = 512
+    samples: int = 1
+    temperature: float = 0.0
+
+    def records(self, data: str | None = None) -> tuple[list[Record], dict[str, str]]:
+        """The records, and where they came from.
+
+        Args:
+            data (`str`, *optional*): Folder with `file`; the Hub, or its cache, if unset.
+
+        Raises:
+            ValueError: If they cannot be found or read, or lack a column.
+        """
+        rows, source = self._from_folder(data) if data is not None else self._from_hub()
+        if not rows:
+            raise ValueError(f"{self.id}: {source} holds no records.")
+        for number, row in enumerate(rows, 1):
+            missing = [name for name in self.columns if name not in row]
+            if missing:
+                raise ValueError(
+                    f"{self.id}: record {number} of {source.get('file') or source['hub']} has no column "
+                    f"{', '.join(map(repr, missing))}; it needs {list(self.columns)} and has {sorted(row)}."
+                )
+        return rows, source
+
+    def exam(self, data: str | None = None) -> Exam:
+        """All questions; `data` as in [`Benchmark.records`]."""
+        rows, source = self.records(data)
+        questions = tuple(self.question(row, place) for place, row in enumerate(rows))
+        return Exam(
+            self.id, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source
+        )
+
+    def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
+        path = os.path.join(data, self.file)
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+            rows = [json.loads(line) for line in content.decode("utf-8").split("\n") if line.strip()]
+        except OSError as error:
+            raise ValueError(
+                f"{self.id}: {path} cannot be read: {error.strerror}. Put {self.file} (JSON lines) into the folder, or "
+                f"leave the folder out to load {self.hub} from the Hub."
+            ) from None
+        except ValueError as error:
+            raise ValueError(f"{self.id}: {path} is not JSON lines: {error}.") from None
+        if not all(isinstance(row, dict) for row in rows):
+            raise ValueError(f"{self.id}: {path} must hold one JSON object per line.")
+        return rows, {"file": path, "sha256": hashlib.sha256(content).hexdigest()}
+
+    def _from_hub(self) -> tuple[list[Record], dict[str, str]]:
+        import datasets
+
+        source = {"hub": self.hub, "revision": self.revision}
+        try:
+            rows = datasets.load_dataset(self.hub, self.config, split=self.split, revision=self.revision)
+        except Exception as error:  # what it raises is not documented: connection, missing, gated, scripts
+            raise ValueError(
+                f"{self.id}: {self.hub} cannot be loaded from the Hub ({type(error).__name__}: "
+                f"{' '.join(str(error).split())[:200]}). Name a folder with {self.file} by --data."
+            ) from None
+        return list(rows), source
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    """A prompt of one message."""
+    return [{"role": "user", "content": text}]

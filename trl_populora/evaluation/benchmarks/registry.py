@@ -1,0 +1,56 @@
+"""From names to benchmarks: those that come with the package, and a user's own by `module:Name`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from .benchmark import Benchmark
+
+
+BUILT_IN = {
+    "humaneval_plus": "trl_populora.evaluation.benchmarks.humaneval_plus:HUMANEVAL_PLUS",
+    "mbpp_plus": "trl_populora.evaluation.benchmarks.mbpp_plus:MBPP_PLUS",
+    "livecodebench": "trl_populora.evaluation.benchmarks.livecodebench:LIVECODEBENCH",
+    "gsm8k": "trl_populora.evaluation.benchmarks.gsm8k:GSM8K",
+    "math_500": "trl_populora.evaluation.benchmarks.math_500:MATH_500",
+    "aime24": "trl_populora.evaluation.benchmarks.aime:AIME24",
+    "aime25": "trl_populora.evaluation.benchmarks.aime:AIME25",
+    "amc23": "trl_populora.evaluation.benchmarks.amc23:AMC23",
+    "minerva": "trl_populora.evaluation.benchmarks.minerva:MINERVA",
+    "olympiadbench": "trl_populora.evaluation.benchmarks.olympiadbench:OLYMPIADBENCH",
+}
+"""Benchmarks that come with the package: id -> record."""
+
+
+def benchmark(name: str) -> Benchmark:
+    """
+    The benchmark of a name.
+
+    Args:
+        name (`str`): Id of one of `BUILT_IN`, or `"module:Name"` of a [`Benchmark`] of yours.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    path = BUILT_IN.get(name, name)
+    if ":" not in path:
+        near = get_close_matches(name, BUILT_IN, n=1)
+        raise ValueError(
+            f"benchmark {name!r} is unknown. "
+            + (f"Did you mean {near[0]!r}? " if near else "")
+            + f"Choose from {list(BUILT_IN)}, or name a record of your own as 'module:Name'."
+        )
+    module_name, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except ImportError as error:
+        raise ValueError(
+            f"benchmark {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be found, "
+            "or put its folder on PYTHONPATH."
+        ) from None
+    except AttributeError:
+        raise ValueError(f"benchmark {name!r}: the module {module_name!r} has no {attribute!r}.") from None
+    if not isinstance(found, Benchmark):
+        raise ValueError(f"benchmark {name!r} is {found!r}, not a trl_populora.evaluation.benchmarks.Benchmark.")
+    return found

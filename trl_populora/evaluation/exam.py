@@ -1,0 +1,87 @@
+"""An exam: questions that never change under one name and version, and who grades the answers.
+
+Held-out tasks, frozen tasks of other runs and public benchmarks are all exams. Not here: where questions come from
+(`held_out.py`, `benchmarks/`), and asking them (`asking.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ..self_play.sampling import Message
+from ..tasks import Run
+
+
+if TYPE_CHECKING:
+    from .grading import Grader
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of an exam.
+
+    Args:
+        id (`str`): Unique in its exam.
+        prompt (`list[Message]`): Chat messages, the same for everybody.
+        reference (`str`): What the grader needs to judge an answer, as JSON. No prompt shows it.
+        group (`str`, *optional*): Type, subject or level, for the breakdown of scores.
+    """
+
+    id: str
+    prompt: list[Message]
+    reference: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A fixed list of questions.
+
+    Args:
+        name (`str`): How recipes, files and trackers call it, such as `"gsm8k"` or `"gsm8k[:50]"`.
+        questions (`tuple[Question, ...]`): At least one; ids are unique.
+        grader (`Callable[[Run | None], Grader]`): Makes the grader, given what runs programs in the sandbox.
+        max_completion_length (`int`, *optional*): Tokens that an answer may have; those of the run if unset.
+        samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
+            What the literature reports for it beside greedy pass@1, such as 32 samples at 0.6; used on request only.
+        source (`Mapping[str, str]`, *optional*): Where the questions came from: file and its SHA-256, or Hub id and
+            revision.
+
+    Raises:
+        ValueError: If there is no question, or two share an id.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    grader: Callable[[Run | None], Grader]
+    max_completion_length: int | None = None
+    samples: int = 1
+    temperature: float = 0.0
+    source: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = [question.id for question in self.questions]
+        if not ids:
+            raise ValueError(f"the exam {self.name!r} has no questions.")
+        if len(set(ids)) < len(ids):
+            twice = next(one for one in ids if ids.count(one) > 1)
+            raise ValueError(f"the exam {self.name!r} has two questions with the id {twice!r}; ids must be unique.")
+
+    @property
+    def version(self) -> str:
+        """12 hexadecimal digits that stand for all questions: ids, prompts and references. Scores of different
+        versions are not comparable."""
+        content = [[one.id, one.prompt, one.reference] for one in self.questions]
+        return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]
+
+    def first(self, count: int) -> Exam:
+        """The first `count` questions, as an exam of its own: `"name[:count]"`; itself if there are no more."""
+        if count < 1:
+            raise ValueError(f"{self.name}[:{count}]: an exam needs at least one question.")
+        if count >= len(self.questions):
+            return self
+        return replace(self, name=f"{self.name}[:{count}]", questions=self.questions[:count])

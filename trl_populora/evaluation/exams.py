@@ -1,0 +1,50 @@
+"""From names to exams: `held_out`, `held_out_easy`, `tasks:PATH`, a benchmark's id, or `module:Name`; each may end in
+`[:N]` for its first N questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..tasks import TaskType
+from .benchmarks import BUILT_IN, benchmark
+from .exam import Exam
+from .held_out import LEVELS, frozen_exam, held_out_exam
+
+
+def make_exams(
+    names: Sequence[str], types: Mapping[str, TaskType], *, data: str | None = None, limit: int | None = None
+) -> list[Exam]:
+    """
+    Exams, ready to be asked.
+
+    Args:
+        names (`Sequence[str]`): What to ask, such as `["held_out", "gsm8k[:50]"]`.
+        types (`Mapping[str, TaskType]`): Types in play, for exams of tasks.
+        data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
+        limit (`int`, *optional*): First questions of each to take.
+
+    Raises:
+        ValueError: If a name is unknown or given twice, its data cannot be read, or there is nothing to ask.
+    """
+    if isinstance(names, str) or len(set(names)) < len(names):
+        raise ValueError(f"exams={names!r} must be a list of names, each once.")
+    exams = [make_exam(name, types, data=data) for name in names]
+    return [exam if limit is None else exam.first(limit) for exam in exams]
+
+
+def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None) -> Exam:
+    """One exam; see [`make_exams`]."""
+    whole, _, count = re.fullmatch(r"(.*?)(\[:(\d+)\])?", name, re.DOTALL).groups()
+    if whole in LEVELS or whole.startswith("tasks:"):
+        if not types:
+            raise ValueError(f"exam {name!r} needs task types, and this run has none: choose a benchmark instead.")
+        exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
+    elif ":" in whole or whole in BUILT_IN:
+        exam = benchmark(whole).exam(data)
+    else:
+        raise ValueError(
+            f"exam {name!r} is unknown. Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a "
+            "benchmark of yours; '[:N]' at the end takes the first N questions."
+        )
+    return exam if count is None else exam.first(int(count))

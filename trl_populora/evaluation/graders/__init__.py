@@ -1,0 +1,1 @@
+"""Graders, each a metric of Hugging Face `evaluate`: one file each."""

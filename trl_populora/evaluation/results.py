@@ -1,0 +1,98 @@
+"""What players scored in an exam: shares, and the table of samples. Comparisons are in `statistics.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .asking import Sample
+from .exam import Exam
+
+
+COLUMNS: Mapping[str, type] = {
+    "exam": str,
+    "version": str,
+    "player": str,
+    "question": str,
+    "group": str,
+    "sample": int,
+    "completion": str,
+    "tokens": int,
+    "prompt_tokens": int,
+    "answer": str,
+    "verdict": str,
+    "detail": str,
+    "seconds": float,
+}
+"""Columns of the table of samples. `seconds` is the grader's CPU time."""
+
+
+@dataclass(frozen=True)
+class ExamResult:
+    """Graded answers of some players to one exam.
+
+    Args:
+        exam ([`Exam`]): What was asked.
+        samples (`Sequence[Sample]`): Graded; every player has equally many of every question.
+    """
+
+    exam: Exam
+    samples: Sequence[Sample]
+
+    @property
+    def players(self) -> list[str]:
+        """Who answered, in the order of the samples."""
+        return list(dict.fromkeys(one.player for one in self.samples))
+
+    def scores(self, player: str) -> np.ndarray:
+        """1 for a solved answer, 0 for another, NaN for a spared one; shape `(questions, samples)`."""
+        own = [one for one in self.samples if one.player == player]
+        table = np.full((len(self.exam.questions), max((one.number for one in own), default=0) + 1), math.nan)
+        for one in own:
+            table[one.question, one.number] = one.grade.score
+        return table
+
+    def accuracy(self, player: str, group: str | None = None) -> float:
+        """Share of a player's answers that are right, each question counted once: mean over questions of the mean over
+        samples, without spared ones. NaN if there are no others."""
+        rates = per_question(self.scores(player))
+        if group is not None:
+            rates = rates[[one.group == group for one in self.exam.questions]]
+        known = rates[~np.isnan(rates)]
+        return float(known.mean()) if known.size else math.nan
+
+    @property
+    def groups(self) -> list[str]:
+        """Groups of the questions, in order; empty if no question has one."""
+        return [group for group in dict.fromkeys(one.group for one in self.exam.questions) if group]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The samples as rows with the keys of `COLUMNS`. The prompt of a question is the exam's, and not repeated."""
+        return [
+            {
+                "exam": self.exam.name,
+                "version": self.exam.version,
+                "player": one.player,
+                "question": self.exam.questions[one.question].id,
+                "group": self.exam.questions[one.question].group,
+                "sample": one.number,
+                "completion": one.text,
+                "tokens": one.tokens,
+                "prompt_tokens": one.prompt_tokens,
+                "answer": one.grade.answer,
+                "verdict": one.grade.verdict,
+                "detail": one.grade.detail,
+                "seconds": one.grade.seconds,
+            }
+            for one in self.samples
+        ]
+
+
+def per_question(scores: np.ndarray) -> np.ndarray:
+    """Mean over samples, without spared ones: `(questions, samples)` -> `(questions,)`; NaN where all are spared."""
+    judged = (~np.isnan(scores)).sum(axis=1)
+    return np.where(judged > 0, np.nansum(scores, axis=1) / np.maximum(judged, 1), math.nan)
