@@ -109,7 +109,7 @@ class Grader(evaluate.Metric):
         return evaluate.MetricInfo(
             description=self.description,
             citation="",
-            inputs_description="predictions: completions. references: what the grader needs of each question, as JSON.",
+            inputs_description="predictions: completions. references: what the grader needs, as JSON.",
             features=datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Value("string"))),
         )
 

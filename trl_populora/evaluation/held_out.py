@@ -11,11 +11,16 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from ..run_files.files import read_json
 from ..run_files.layout import STATE_FILE
 from ..tasks import Run, Task, TaskType
 from .exam import Exam, Question
+
+
+if TYPE_CHECKING:
+    from .grading import Grader
 
 
 HELD_OUT_SEED = 1_000_003
@@ -90,7 +95,7 @@ def task_exam(name: str, tasks: Iterable[Task], types: Mapping[str, TaskType]) -
     return Exam(name, questions, partial(_task_grader, types=dict(types)))
 
 
-def _task_grader(run: Run | None, *, types: Mapping[str, TaskType]) -> "TaskAccuracy":  # noqa: F821
+def _task_grader(run: Run | None, *, types: Mapping[str, TaskType]) -> Grader:
     from .graders.task_accuracy import TaskAccuracy
 
     return TaskAccuracy(run, task_types=types)

@@ -93,8 +93,8 @@ class Benchmark:
             rows = [json.loads(line) for line in content.decode("utf-8").split("\n") if line.strip()]
         except OSError as error:
             raise ValueError(
-                f"{self.id}: {path} cannot be read: {error.strerror}. Put {self.file} (JSON lines) into the folder, or "
-                f"leave the folder out to load {self.hub} from the Hub."
+                f"{self.id}: {path} cannot be read: {error.strerror}. Put {self.file} (JSON lines) there, or "
+                f"leave the folder out, to load {self.hub} from the Hub."
             ) from None
         except ValueError as error:
             raise ValueError(f"{self.id}: {path} is not JSON lines: {error}.") from None

@@ -46,8 +46,8 @@ def benchmark(name: str) -> Benchmark:
         found = getattr(import_module(module_name), attribute)
     except ImportError as error:
         raise ValueError(
-            f"benchmark {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be found, "
-            "or put its folder on PYTHONPATH."
+            f"benchmark {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be "
+            "found, or put its folder on PYTHONPATH."
         ) from None
     except AttributeError:
         raise ValueError(f"benchmark {name!r}: the module {module_name!r} has no {attribute!r}.") from None
