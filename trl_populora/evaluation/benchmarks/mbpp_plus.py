@@ -74,8 +74,10 @@ ORACLES = {
 ALSO_RIGHT = {
     # the height of a pyramid is the slant height to MBPP, and the distance of the apex from the base to most readers
     "surface_Area": """
+import math
+
 def surface_Area(edge, height):
-    return round(edge**2 + 2 * edge * ((edge / 2) ** 2 + height**2) ** 0.5)
+    return round(edge**2 + 2 * edge * math.sqrt((edge / 2) ** 2 + height**2))
 """,
     # MBPP compares digits from the left and drops the rest; padding the shorter number with zeros is right, too
     "digit_distance_nums": """
