@@ -1,5 +1,5 @@
-"""AIME 2024 and 2025: the American Invitational Mathematics Examination, parts I and II. Answers are whole numbers from
-0 to 999."""
+"""AIME 2024 and 2025: the American Invitational Mathematics Examination, parts I and II. Answers are whole numbers
+from 0 to 999."""
 
 from ..graders.mathematics import MathAccuracy
 from .benchmark import Benchmark
