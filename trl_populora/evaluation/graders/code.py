@@ -16,7 +16,7 @@ from . import harness
 
 HARNESS = inspect.getsource(harness)
 """What stands before each job."""
-MODULES = ("sys", "queue", "pprint", "traceback", "warnings", "zlib", "binascii", "html", "ast", "threading", "logging")
+MODULES = ("sys", "ast", "html", "logging", "pprint", "queue", "threading", "traceback", "warnings", "zlib")
 """What answers may import beside the modules of [`Executor`]: harmless in a child that can open no file and start no
 thread or process."""
 TOO_LONG = Grade("refused", detail=f"the completion is longer than {MAX_COMPLETION} characters")
@@ -48,9 +48,9 @@ def read_code(completion: str, defines: str | None = None) -> str | Grade:
     """
     The code in a completion, or the grade of one that has none. Nothing is parsed here.
 
-    Of the text after a `</think>`, it is the last fenced block with `def <defines>`; without one, the last block marked
-    as Python; else the last block. A last fence that is left open ends with the text. Text without fences is taken
-    whole.
+    Of the text after a `</think>`, it is the last fenced block with `def <defines>`; without one, the last block
+    marked as Python; else the last block. A last fence that is left open ends with the text. Text without fences is
+    taken whole.
 
     Args:
         completion (`str`): What was written.
@@ -95,6 +95,8 @@ def judge_in_rounds(trials: Sequence[Trial | Grade], run: Run) -> list[Grade]:
 def _outcome(one: Round, execution: Execution) -> tuple[str, str]:
     if execution.status is Status.INFRA_ERROR:
         return "spared", ""
+    if execution.status is Status.TOO_LARGE:
+        return "failed", "code and input are too large for the sandbox"
     if not execution.values:
         if execution.error == harness.NoPython.__name__:
             return "refused", "the code is no Python"

@@ -42,8 +42,8 @@ def function_reference(
         name (`str`): Of the function.
         inputs (`Sequence[Sequence]`): The arguments of each call: plain values.
         solution (`str`): A program that defines the right function: its results are the expected ones.
-        header (`str`, *optional*): What runs before every answer: imports and helper functions of the question, and the
-            first lines of the function.
+        header (`str`, *optional*): What runs before every answer: imports and helper functions of the question, and
+            the first lines of the function.
         atol (`float`, *optional*, defaults to `0`): Absolute tolerance for numbers.
         oracle (`str`, *optional*, defaults to `"equal"`): How results are compared, one of `ORACLES`.
         also (`str`, *optional*): A second program; its results are right, too.
@@ -117,8 +117,8 @@ ORACLES: dict[str, Callable[[Any, Any, tuple, float], bool]] = {
     "not_none": _is_match,
     "root": _is_root,
 }
-"""How results are compared: `equal` (floats within a tolerance), as sets (`set`), by whether there is one (`not_none`),
-or as a root of the polynomial whose coefficients are the argument (`root`)."""
+"""How results are compared: `equal` (floats within a tolerance), as sets (`set`), by whether there is one
+(`not_none`), or as a root of the polynomial whose coefficients are the argument (`root`)."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ class FunctionTests(Grader):
             calls = tuple(tuple(from_json(one)) for one in question["inputs"])
             for part in (calls[:_FIRST], calls[_FIRST:]):
                 programs = [text for text in (question["solution"], question["also"]) if text and part]
-                todo.append((reference, part, [_job(text, "", question["name"], part, _SOLUTION) for text in programs]))
+                todo.append(
+                    (reference, part, [_job(text, "", question["name"], part, _SOLUTION) for text in programs])
+                )
         executions = iter(run([job for _, _, jobs in todo for job in jobs]))
         for reference, calls, jobs in todo:
             found = [next(executions) for _ in jobs]

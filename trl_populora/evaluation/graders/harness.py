@@ -1,4 +1,4 @@
-"""What surrounds an answer in its child process. The text of this file is put before each job; nothing imports it there.
+"""What surrounds an answer in its child process. The text of this file is put before each job.
 
 It reads the answer as Python, runs it, calls it and reports what came of it. The answer runs beside it and can change
 all of it, so a report is a claim. The claim is compared with right answers that no child knows.
@@ -7,6 +7,7 @@ all of it, so a report is a claim. The claim is compared with right answers that
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import io
 import json
@@ -61,15 +62,14 @@ def run_program(code: str, header: str, text: str) -> str:
     module = sys.modules["__main__"] = ModuleType("__main__")
     space = vars(module)
     printed = io.BytesIO()
-    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", newline="\n", write_through=True)
-    # There are no files. Some programs read `open(0)`.
-    space["open"] = lambda file=0, *_, **__: sys.stdin
+    sys.stdin = io.TextIOWrapper(
+        io.BytesIO(text.encode("utf-8", "surrogatepass")), encoding="utf-8", errors="surrogatepass"
+    )
+    sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="replace", newline="\n", write_through=True)
     exec(compile(header, "header", "exec", dont_inherit=True), space)
-    try:
+    space["open"] = lambda *_, **__: sys.stdin  # some programs read `open(0)`; there are no files
+    with contextlib.suppress(SystemExit):
         exec(compile(tree, "solution", "exec", dont_inherit=True), space)
-    except SystemExit:
-        pass
     sys.stdout.flush()
     return printed.getvalue().decode("utf-8", "replace")
 
@@ -96,7 +96,9 @@ def _parse(*texts: str) -> ast.Module:
     for text in texts:
         try:
             tree = ast.parse(text)
-            compile(tree, "solution", "exec", dont_inherit=True)  # which finds, for example, `return` outside functions
+            compile(
+                tree, "solution", "exec", dont_inherit=True
+            )  # which finds, for example, `return` outside functions
             return tree
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
