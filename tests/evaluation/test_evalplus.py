@@ -18,6 +18,7 @@ evalplus = pytest.importorskip("evalplus.eval", reason="evalplus is not installe
 FOLDER = os.environ.get("POPULORA_BENCHMARKS")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(7200),
     pytest.mark.skipif(FOLDER is None, reason="POPULORA_BENCHMARKS does not name the folder with the data"),
 ]
 SETS = {"humaneval": "humaneval_plus", "mbpp": "mbpp_plus"}

@@ -20,8 +20,8 @@ RTOL = 1e-7
 ATOL_OF_FLOATS = 1e-6
 """Absolute tolerance for floats, and for lists and tuples of nothing else, if the question gives none."""
 _FIRST = 1  # calls of the first round
-_SECONDS = (2.0, 10.0)  # CPU seconds of the first and the second round, beside four times what the solution takes
-_PATIENCE = 4.0
+_FIRST_SHARE = 0.2  # of the CPU seconds
+_PATIENCE = 4.0  # times what the solution takes
 _SOLUTION = Limits(cpu_seconds=120, wall_seconds=600, memory_mb=2048, result_bytes=1 << 20, source_bytes=1 << 24)
 
 
@@ -138,6 +138,8 @@ class FunctionTests(Grader):
 
     Args:
         run (`Run`, *optional*): See [`Grader`].
+        seconds (`float`, *optional*, defaults to `10.0`): CPU time that all calls together may take, beside four times
+            what the question's own solution takes; of that a fifth for the first call.
         memory_mb (`int`, *optional*, defaults to `2048`): Address space of an answer in MiB. As many answers as the
             sandbox has workers run at a time.
         kwargs: Arguments of [`~evaluate.Metric`].
@@ -152,7 +154,8 @@ class FunctionTests(Grader):
 
     description = "Share of functions that return the right values for all inputs, run in a sandbox."
 
-    def __init__(self, run: Run | None = None, *, memory_mb: int = 2048, **kwargs: Any) -> None:
+    def __init__(self, run: Run | None = None, *, seconds: float = 10.0, memory_mb: int = 2048, **kwargs: Any) -> None:
+        self._seconds = seconds
         self._memory_mb = memory_mb
         self._known: dict[str, list[_Part] | Grade] = {}
         super().__init__(run, **kwargs)
@@ -196,8 +199,8 @@ class FunctionTests(Grader):
                 known.append(_Part(calls, expected, found[0].seconds))
 
     def _rounds(self, question: dict[str, Any], parts: Sequence[_Part], code: str) -> Iterator[Round]:
-        for part, floor in zip(parts, _SECONDS, strict=False):
-            seconds = floor + _PATIENCE * part.seconds
+        for part, share in zip(parts, (_FIRST_SHARE, 1.0), strict=False):
+            seconds = share * self._seconds + _PATIENCE * part.seconds
             largest = max(len(value.data or b"") for values in part.expected for value in values)
             # Longer results cannot be right, and need not be read.
             limits = Limits(seconds, 3 * seconds + 10, self._memory_mb, 2 * largest + 4096, 1 << 20)
@@ -225,7 +228,8 @@ def _is_usable(execution: Execution) -> bool:
 def _no_judge(execution: Execution) -> Grade:
     if execution.status is Status.INFRA_ERROR:
         return Grade("spared")
-    reason = execution.error or execution.status.value
+    bad = next((one for one in execution.values if one.status not in (Status.OK, Status.UNPLAIN)), execution)
+    reason = bad.error or bad.status.value
     return Grade("failed", detail=f"the solution of the question does not run here: {reason}")
 
 
@@ -237,7 +241,7 @@ def _fault(question: dict[str, Any], part: _Part, execution: Execution) -> str:
             return f"{_call_text(question['name'], call)}: {value.error or value.status.value}"
         out = _read(value)
         if not any(_is_right(out, _read(one), call, question["atol"], oracle) for one in expected):
-            return f"{_call_text(question['name'], call)} is {_short(out)}, expected {_short(_read(expected[0]))}"
+            return f"{_call_text(question['name'], call)} is {_shown(out)}, expected {_shown(_read(expected[0]))}"
     return ""
 
 
@@ -261,6 +265,10 @@ def _is_right(out: Any, expected: Any, call: tuple, atol: float, oracle: Callabl
 
 def _call_text(name: str, call: tuple) -> str:
     return f"{name}({', '.join(_short(one) for one in call)})"
+
+
+def _shown(reported: Any) -> str:
+    return _short(reported[0]) if type(reported) is tuple else "a large value"
 
 
 def _short(value: Any, most: int = 200) -> str:

@@ -66,6 +66,8 @@ def read_tests(text: str) -> list[Test]:
     """
     try:
         cases = json.loads(text if text.lstrip().startswith("[") else _unpacked(text))
+        if not isinstance(cases, list):
+            raise TypeError(f"a {type(cases).__name__} instead of a list")
         return [Test(one["input"], one["output"]) for one in cases]
     except (ValueError, TypeError, KeyError, EOFError, pickle.UnpicklingError, zlib.error, binascii.Error) as error:
         raise ValueError(
