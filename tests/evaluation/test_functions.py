@@ -258,6 +258,9 @@ def test_a_solution_that_does_not_run_blames_nobody(grader):
     broken = function_reference("f", [[1]], solution="def f(x): return x / 0")
     (grade,) = grader.grade([fenced("def f(x): return 1")], [broken])
     assert grade.verdict == "failed" and "ZeroDivisionError" in grade.detail
+    odd = function_reference("f", [[1]], solution="def f(x): return object()")
+    (grade,) = grader.grade([fenced("def f(x): return object()")], [odd])
+    assert grade.verdict == "failed" and "object is not plain" in grade.detail
     failing = FunctionTests(lambda jobs: [Execution(Status.INFRA_ERROR, (), 0.0, 0) for _ in jobs])
     assert verdicts(failing, DOUBLE, fenced("def double(x): return x * 2")) == ["spared"]
 

@@ -162,7 +162,7 @@ class FunctionTests(Grader):
 
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
         """One grade for each completion."""
-        self._learn([one for one in dict.fromkeys(references) if one not in self._known], run)
+        self._learn([one for one in dict.fromkeys(references) if not isinstance(self._known.get(one), list)], run)
         questions = {one: json.loads(one) for one in dict.fromkeys(references)}
         trials: list[Trial | Grade] = []
         for completion, reference in zip(completions, references, strict=True):
@@ -181,17 +181,19 @@ class FunctionTests(Grader):
         todo = []
         for reference in references:
             question = json.loads(reference)
+            self._known[reference] = []
             calls = tuple(tuple(from_json(one)) for one in question["inputs"])
             for part in (calls[:_FIRST], calls[_FIRST:]):
                 programs = [text for text in (question["solution"], question["also"]) if text and part]
-                todo.append(
-                    (reference, part, [_job(text, "", question["name"], part, _SOLUTION) for text in programs])
-                )
-        executions = iter(run([job for _, _, jobs in todo for job in jobs]))
-        for reference, calls, jobs in todo:
+                jobs = [_job(text, "", question["name"], part, _SOLUTION) for text in programs]
+                # Of a match, which is not plain, it counts that there is one.
+                usable = {Status.OK, Status.UNPLAIN} if question["oracle"] == "not_none" else {Status.OK}
+                todo.append((reference, part, usable, jobs))
+        executions = iter(run([job for *_, jobs in todo for job in jobs]))
+        for reference, calls, usable, jobs in todo:
             found = [next(executions) for _ in jobs]
-            known = self._known.setdefault(reference, [])
-            broken = next((one for one in found if not _is_usable(one)), None)
+            known = self._known[reference]
+            broken = next((one for one in found if not _statuses(one) <= usable), None)
             if broken is not None:
                 self._known[reference] = _no_judge(broken)
             elif found and isinstance(known, list):
@@ -220,15 +222,14 @@ def _job(code: str, header: str, name: str, calls: tuple[tuple, ...], limits: Li
     return Job(program, calls, limits, modules=MODULES)
 
 
-def _is_usable(execution: Execution) -> bool:
-    """Whether a solution returned something each time; what is not plain, such as a match, is still a result."""
-    return bool(execution.values) and all(one.status in (Status.OK, Status.UNPLAIN) for one in execution.values)
+def _statuses(execution: Execution) -> set[Status]:
+    return {one.status for one in execution.values} or {execution.status}
 
 
 def _no_judge(execution: Execution) -> Grade:
     if execution.status is Status.INFRA_ERROR:
         return Grade("spared")
-    bad = next((one for one in execution.values if one.status not in (Status.OK, Status.UNPLAIN)), execution)
+    bad = next((one for one in execution.values if one.status is not Status.OK), execution)
     reason = bad.error or bad.status.value
     return Grade("failed", detail=f"the solution of the question does not run here: {reason}")
 
