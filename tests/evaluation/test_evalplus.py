@@ -1,5 +1,7 @@
 """EvalPlus itself judges the same answers: the tasks' own solutions, and wrong ones made of them.
 
+On a busy machine EvalPlus, which measures elapsed time, refuses slow solutions (HumanEval/15, Mbpp/271).
+
 Runs where `evalplus` can be imported and POPULORA_BENCHMARKS names the folder with humaneval_plus.jsonl and
 mbpp_plus.jsonl. EvalPlus runs code without a sandbox; here that is code of the data sets only, with one place changed.
 """
@@ -28,6 +30,8 @@ SETS = {"humaneval": "humaneval_plus", "mbpp": "mbpp_plus"}
 def test_evalplus_agrees(name: str) -> None:
     ours = benchmark(SETS[name])
     records, _ = ours.records(FOLDER)
+    # EvalPlus 0.3.1 skips the count of passed calls for this question, and so accepts no answer to it.
+    records = [record for record in records if record["task_id"] != "HumanEval/32"]
     answers = [(record, one) for record in records for one in _answers(record)]
     theirs = _evalplus(name, answers)
     references = {record["task_id"]: ours.question(record, 0).reference for record in records}
