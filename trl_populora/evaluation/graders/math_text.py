@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...tasks.math.answers import BOX, last_box
+from ...tasks.math.answers import last_box
 
 
 MARK = "####"
@@ -35,14 +35,15 @@ _UNIT = (
 _POWER = r"10\s*\^\s*(?:\{\s*([-+]?[0-9]{1,4})\s*\}|\(\s*([-+]?[0-9]{1,4})\s*\)|([-+]?[0-9]))"
 _TIMES = r"\s*(?:\\times|\\cdot|\*|×|x)\s*"
 _NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)\s*(?:(?P<whole>[0-9]+)?\s*(?P<fraction>{_FRACTION})|(?P<decimal>{_DECIMAL})"
+    rf"(?P<sign>[-+]?)\s*(?:(?P<whole>[0-9]+(?![0-9.,]))?\s*(?P<fraction>{_FRACTION})|(?P<decimal>{_DECIMAL})"
     rf"(?:[eE](?P<exponent>[-+]?[0-9]{{1,4}})|{_TIMES}(?P<power>{_POWER}))?|(?P<bare>{_POWER}))"
     rf"(?P<unit>{_UNIT})(?P<percent>\\?%|percent)?\s*"
 )
+_ANY_TEXT = re.compile(r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\}")
 _TRAILING_UNIT = re.compile(rf"(?<=.)(?:\\[,;:! ]|~|\s)*{_TEXT}(?:\s*\^\s*(?:[0-9]|\{{[0-9]\}}))?\s*$")
 _GROUPS = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}|,\\!|\\!| )\s*(?=[0-9]{3}(?![0-9]))")  # 10\,080, 11,\! 111
 _TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|;")
-_WHERE = re.compile(r"[,;\s]*(?:\\(?:text|mathrm|mbox)\s*\{\s*)?,?\s*\bwhere\b.*", re.DOTALL)
+_WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL)
 _TIDY = {"−": "-", "\\$": " ", "$": " ", "\\displaystyle": " ", "E_": "\\Xi_", "np.": "\\"}
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -96,46 +97,43 @@ def tidy(text: str) -> str:
 
 def read_number(text: str) -> Number | None:
     """A tidy text as a number: `12`, `-1,234.5`, `\\frac{3}{4}`, `3/4`, `1\\frac{1}{2}`, `4.5e33`, `1.2 \\times
-    10^{-3}`, with a percent sign or a unit in `\\text{...}` behind it. `None` for any other form."""
-    if len(text) > MAX_ANSWER or not (match := _NUMBER.fullmatch(text)):
+    10^{-3}`, with a percent sign or a unit behind it. `None` for any other form."""
+    match = _NUMBER.fullmatch(text) if len(text) <= MAX_ANSWER else None
+    if match is None or match.start("unit") > MAX_DIGITS:
         return None
-    parts = match.groupdict()
-    if len(match[0]) - len(parts["unit"]) > MAX_DIGITS:
+    parts = match.groupdict(default="")
+    exponent = int(parts["exponent"] or _filled(_POWER, parts["power"] or parts["bare"]) or 0)
+    if abs(exponent) > MAX_EXPONENT:
         return None
-    try:
-        if parts["fraction"]:
-            value = _ratio(parts["fraction"])
-            if parts["whole"] is not None:
-                if not 0 < value < 1:
-                    return None  # 3\frac{5}{2}: a product, or nothing
-                value += int(parts["whole"])
-        else:
-            power = parts["exponent"] or _exponent(parts["power"] or parts["bare"])
-            if abs(int(power or 0)) > MAX_EXPONENT:
-                return None
-            value = Fraction((parts["decimal"] or "1").replace(",", "").removesuffix(".")) * Fraction(10) ** int(
-                power or 0
-            )
-    except ZeroDivisionError:
-        return None
-    decimal = "." in match[0][: len(match[0]) - len(parts["unit"])] or bool(parts["exponent"] or parts["power"])
+    if parts["fraction"]:
+        top, under = map(_plain, re.findall(r"-?" + _DECIMAL, _filled(_FRACTION, parts["fraction"], " over ")))
+        if not under or parts["whole"] and not 0 < top < under:
+            return None  # 3\\frac{5}{2}: a product, or nothing
+        value = top / under + int(parts["whole"] or 0)
+    else:
+        value = _plain(parts["decimal"] or "1") * Fraction(10) ** exponent
+    decimal = "." in text[: match.start("unit")] or exponent < 0
     return Number(-value if parts["sign"] == "-" else value, decimal, bool(parts["percent"]))
 
 
-def _ratio(text: str) -> Fraction:
-    numerator, denominator = (one for one in re.fullmatch(_FRACTION, text).groups() if one is not None)  # type: ignore[union-attr]
-    return Fraction(numerator.replace(",", "").removesuffix(".")) / Fraction(
-        denominator.replace(",", "").removesuffix(".")
-    )
+def _plain(text: str) -> Fraction:
+    return Fraction(text.replace(",", "").removesuffix("."))
 
 
-def _exponent(text: str | None) -> str:
-    return "" if text is None else next(one for one in re.fullmatch(_POWER, text).groups() if one is not None)  # type: ignore[union-attr]
+def _filled(pattern: str, text: str, between: str = "") -> str:
+    """What the groups of a pattern caught in a text that it matches."""
+    return between.join(one for found in re.findall(pattern, text) for one in found if one)
 
 
 def without_unit(text: str) -> str:
     """A tidy text without the `\\text{...}` behind it, unless that is all of it."""
     return _TRAILING_UNIT.sub("", text)
+
+
+def hedges(text: str) -> bool:
+    """Whether a text has digits both within and outside `\\text{...}`: math-verify takes `7\\text{ or 8}` for 7."""
+    outside = _ANY_TEXT.sub("", text)
+    return any(map(str.isdigit, outside)) and sum(map(str.isdigit, text)) > sum(map(str.isdigit, outside))
 
 
 def split(text: str) -> list[str]:
@@ -145,15 +143,11 @@ def split(text: str) -> list[str]:
     if text.startswith(("\\{", "\\left\\{")) and text.endswith("\\}") and len(list(_parts(text))) == 1:
         text = text.removeprefix("\\left").removeprefix("\\{").removesuffix("\\}").removesuffix("\\right")
     parts = [part for part in map(str.strip, _parts(text)) if part]
-    return [
-        one
-        for part in parts
-        for one in (
-            [part.replace("\\pm", sign, 1).strip().removeprefix("+") for sign in "+-"]
-            if part.count("\\pm") == 1
-            else [part]
-        )
-    ]
+    return [one for part in parts for one in _both(part)]
+
+
+def _both(text: str) -> list[str]:
+    return [text.replace("\\pm", sign) for sign in ("+", "-")] if text.count("\\pm") == 1 else [text]
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -166,26 +160,10 @@ def _parts(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def depth(text: str) -> int:
+def nesting(text: str) -> int:
     """How deep the brackets of a text nest."""
     level = most = 0
     for sign in text:
         level += (sign in _OPEN) - (sign in _CLOSE)
         most = max(most, level)
     return most
-
-
-__all__ = [
-    "BOX",
-    "MARK",
-    "MAX_ANSWER",
-    "MAX_DEPTH",
-    "Number",
-    "depth",
-    "find_boxed",
-    "find_number",
-    "read_number",
-    "split",
-    "tidy",
-    "without_unit",
-]

@@ -16,9 +16,10 @@ from .math_text import (
     MAX_ANSWER,
     MAX_DEPTH,
     Number,
-    depth,
     find_boxed,
     find_number,
+    hedges,
+    nesting,
     read_number,
     split,
     tidy,
@@ -151,12 +152,12 @@ def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
     """The answer of a completion, beside the right ones; a grade if there is nothing to compare."""
     boxed = wanted.get("form", "boxed") == "boxed"
     found = find_boxed(completion) if boxed else find_number(completion)
+    if found is not None and len(found) > MAX_ANSWER:
+        return Grade("refused", found, f"more than {MAX_ANSWER} characters")
     answer = tidy(found or "")
     if not answer:
         return Grade("refused", detail="no \\boxed{...} with an answer" if boxed else "no number, or several")
-    if len(answer) > MAX_ANSWER:
-        return Grade("refused", answer, f"more than {MAX_ANSWER} characters")
-    if depth(answer) > MAX_DEPTH:
+    if nesting(answer) > MAX_DEPTH:
         return Grade("failed", answer, f"brackets nest more than {MAX_DEPTH} deep")
     golds, given = [tidy(one) for one in wanted["answers"]], [answer]
     if wanted.get("several", False):
@@ -181,6 +182,8 @@ def _entry(gold: str, answer: str, atol: Fraction, rtol: Fraction) -> bool | Pai
     right, given = read_number(gold), read_number(answer)
     if right is not None and given is not None:
         return _is_near(right, given, atol, rtol)
+    if hedges(answer):
+        return answer == gold
     if right is None or right.percent:
         return (without_unit(gold), without_unit(answer))
     if 0 < abs(right.value) < SMALL or compare_plain(str(right.value), answer) is False:
