@@ -270,3 +270,9 @@ def test_a_metric_of_the_evaluate_library():
     completions, references = ["#### 4", "#### 5", "?", "4"], [math_reference(["4"], form="number")] * 4
     scores = MathAccuracy().compute(predictions=completions, references=references)
     assert scores == {"accuracy": 0.5, "well_formed": 0.75, "spared": 0}
+
+
+def test_without_math_verify_the_grader_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(mathematics, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"trl-populora\[math\]"):
+        MathAccuracy()

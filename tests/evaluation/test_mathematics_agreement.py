@@ -21,8 +21,6 @@ for line in sys.stdin:
     gold, completion = json.loads(line)
     print(int(verify(parse(gold), parse(completion))), flush=True)
 """
-# Answers that are the same number or list to everybody but math-verify, which meets a dollar sign in them.
-DOLLARS = {"olympiadbench": {"2349"}}
 
 pytestmark = [
     pytest.mark.slow,

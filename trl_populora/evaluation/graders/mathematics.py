@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib.util import find_spec
+from typing import Any
 
 from ...executor import Execution, Job, Limits, Status
 from ...tasks import Run
@@ -84,15 +86,19 @@ class MathAccuracy(Grader):
     - a number must be worked out: `3+4`, `3!` or `\\sqrt{49}` is no 7. An answer has no sums, products, integrals,
       limits or derivatives that the right one has not, and if that is a constant, no other functions either;
     - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that
-      any small number is 0;
+      any small number is 0. Where the reference allows an error, that alone counts;
     - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
-    - letters behind an expression are variables, not units: `6m` is not 6;
+    - letters behind an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
+    - an equation such as `y' + ky = 0` wants a relation: math-verify compares its 0 with an answer that is none;
     - of several answers, as many must be given, each equal to another right one, in any order. Of a percentage, the
       number before the sign counts, too.
 
     Args:
         run (`Run`, *optional*): See [`Grader`].
         kwargs: Arguments of [`~evaluate.Metric`].
+
+    Raises:
+        ValueError: If math-verify is not installed.
 
     Example:
         ```python
@@ -104,6 +110,11 @@ class MathAccuracy(Grader):
     """
 
     description = "Share of mathematical answers that are right, judged by math-verify in a sandbox."
+
+    def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
+        if find_spec("math_verify") is None:
+            raise ValueError("MathAccuracy needs math-verify: pip install 'trl-populora[math]'.")
+        super().__init__(run, **kwargs)
 
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
         """One grade for each completion; equal comparisons are made once."""
