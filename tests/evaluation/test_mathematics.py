@@ -90,6 +90,14 @@ def test_bad_files_are_refused_by_name(name, tmp_path):
         benchmark(name).exam(data)
 
 
+def test_answers_of_examinations_are_numbers(tmp_path):
+    halves = {**RECORDS["amc23"], "answer": 0.5}
+    (question,) = benchmark("amc23").exam(folder_with(tmp_path, "amc23", halves)).questions
+    assert json.loads(question.reference) == {"answers": ["0.5"]}
+    with pytest.raises(ValueError, match="'B' is not a number"):
+        benchmark("amc23").exam(folder_with(tmp_path, "amc23", {**halves, "answer": "B"}))
+
+
 # Right answer, how it is asked for, what stands in the box, verdict.
 RATES = {"rtol": 1e-4}
 LIST = {"several": True}
