@@ -15,7 +15,9 @@ ROUNDS_FOLDER = "rounds"  # one table per round, one row per completion
 RUN_FILE = "run.json"  # base model and settings, for the commands that open a run
 CARD_FILE = "README.md"
 PLOTS_FOLDER = "plots"
-EVALUATION_FILE = "evaluation.json"  # scores of `populora evaluate`
+EVALUATION_FOLDER = "evaluation"  # what `populora evaluate` leaves: a table of answers per exam, and
+EVALUATION_FILE = "evaluation.json"  # the scores
+PARTIAL_SUFFIX = ".partial.jsonl"  # answers of an evaluation that has not ended
 
 # State, in a checkpoint and in the output_dir of a finished run.
 POPULATION_FILE = "population.json"  # the table of members

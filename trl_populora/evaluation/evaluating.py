@@ -1,0 +1,178 @@
+"""Evaluating: a team of players takes exams, resumably, and the results are put together.
+
+A *team* is a population, or the base alone. `populora evaluate` and the end of a run both come here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from ..generation import Sampler
+from ..tasks import Run
+from .answers import AnswerFile
+from .asking import BASE, Sample, ask, grade
+from .exam import Exam
+from .results import ExamResult
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How answers are drawn.
+
+    Args:
+        samples (`int`, *optional*, defaults to `1`): Answers per question and player.
+        temperature (`float`, *optional*, defaults to `0.0`): 0 chooses the likeliest token.
+        max_completion_length (`int`, *optional*): Tokens of an answer; the exam's, else the sampler's, if unset.
+        seed (`int`, *optional*, defaults to `0`): Of the noise.
+        rows_per_call (`int`, *optional*, defaults to `64`): Rows in one call of the sampler.
+
+    Raises:
+        ValueError: If a number is out of its range, or several samples would all be the same.
+    """
+
+    samples: int = 1
+    temperature: float = 0.0
+    max_completion_length: int | None = None
+    seed: int = 0
+    rows_per_call: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "max_completion_length", "rows_per_call"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature} must be a number from 0 on.")
+        if self.samples > 1 and not self.temperature:
+            raise ValueError(
+                f"samples={self.samples} at temperature 0 would all be the same. Set a temperature above 0, such as "
+                "0.6, or take one sample."
+            )
+
+    def for_exam(self, exam: Exam, sampler: Sampler) -> Decoding:
+        """With the length that this exam's answers get from this sampler."""
+        length = self.max_completion_length or exam.max_completion_length or sampler.max_completion_length
+        return replace(self, max_completion_length=length)
+
+
+@dataclass(frozen=True)
+class ExamRun:
+    """One team's graded answers to one exam.
+
+    Args:
+        result ([`ExamResult`]): Answers and grades.
+        decoding ([`Decoding`]): How they were drawn.
+        generation, grading (`float`): Seconds that each took.
+        file ([`AnswerFile`]): Where the answers are until `close` removes it.
+    """
+
+    result: ExamResult
+    decoding: Decoding
+    generation: float
+    grading: float
+    file: AnswerFile
+
+
+def take_exam(
+    exam: Exam,
+    members: Sequence[str],
+    sampler: Sampler,
+    run: Run,
+    *,
+    folder: str,
+    decoding: Decoding = Decoding(),
+    base: bool = True,
+    identity: Mapping[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ExamRun:
+    """Lets a team take an exam, or go on with it, and grades the answers.
+
+    Args:
+        exam ([`Exam`]): The questions.
+        members (`Sequence[str]`): Members of the sampler's population.
+        sampler ([`Sampler`]): Draws the answers.
+        run (`Run`): Runs programs in the sandbox.
+        folder (`str`): Where the answers are kept meanwhile.
+        decoding ([`Decoding`], *optional*): How to draw them.
+        base (`bool`, *optional*, defaults to `True`): Ask the base too.
+        identity (`Mapping`, *optional*): What else determines the answers: [`fingerprints`] and versions.
+        on_progress (`Callable`, *optional*): Called with the number of answers there are, and of all.
+    """
+    decoding = decoding.for_exam(exam, sampler)
+    header = {
+        "exam": exam.name,
+        "version": exam.version,
+        "players": [*members, *([BASE] if base else [])],
+        "decoding": {name: getattr(decoding, name) for name in Decoding.__dataclass_fields__},
+        "template": sampler.template,
+        **(identity or {}),
+    }
+    file = AnswerFile(folder, file_stem(exam), header)
+    total = len(header["players"]) * len(exam.questions) * decoding.samples
+    done, clock = len(file.answered), time.monotonic()
+    tell = on_progress or (lambda done, total: None)
+    tell(done, total)
+
+    def keep(new: list[Sample]) -> None:
+        nonlocal done, clock
+        now = time.monotonic()
+        file.add(new, now - clock)
+        done, clock = done + len(new), now
+        tell(done, total)
+
+    with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
+        answers = ask(
+            exam,
+            members,
+            sampler,
+            base=base,
+            samples=decoding.samples,
+            seed=decoding.seed,
+            rows_per_call=decoding.rows_per_call,
+            answered=file.answered,
+            on_answers=keep,
+        )
+    started = time.monotonic()
+    graded = grade(exam, answers, exam.grader(run))
+    return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, file)
+
+
+def file_stem(exam: Exam) -> str:
+    """The exam's name as a file name: `"gsm8k[:50]"` -> `"gsm8k_50"`; otherwise changed ones get a hash."""
+    plain = re.sub(r"\[:(\d+)\]$", r"_\1", exam.name)
+    stem = re.sub(r"[^\w.-]+", "_", plain).strip("_.")
+    return stem if stem == plain else f"{stem[-60:]}-{sha256(exam.name.encode()).hexdigest()[:6]}"
+
+
+def fingerprints(sampler: Sampler, members: Sequence[str]) -> dict[str, str]:
+    """A hash of the base's weights under `"base"`, and of every member's, 16 hexadecimal digits each.
+
+    Values are hashed as float32: the same weights have the same fingerprint in bfloat16 and in float32.
+    """
+    population = sampler.population
+    weights = population.base_model.state_dict()
+    base = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
+    found = {BASE: _hash(base)}
+    for name in members:
+        found[name] = _hash(
+            {
+                f"{path}.{part}": value
+                for path, factor in population.factors(name).items()
+                for part, value in (("A", factor.A), ("B", factor.B), ("scaling", torch.tensor(factor.scaling)))
+            }
+        )
+    return found
+
+
+def _hash(tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().to(device="cpu", dtype=torch.float32).contiguous().numpy())
+    return digest.hexdigest()[:16]
