@@ -1,4 +1,4 @@
-"""What the commands that look at runs make of them: members on their base, task types, sandbox, and what runs share."""
+"""What the commands that look at runs make of them: members on their base, task types, sandbox; what runs share."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = 
     for run in runs[1:]:
         if run.settings[name] != runs[0].settings[name]:
             raise ValueError(
-                f"{name} is {runs[0].settings[name]!r} in {runs[0].folder} and {run.settings[name]!r} in {run.folder}. "
-                f"Say with {option} what all are asked with, or evaluate them apart."
+                f"{name} is {runs[0].settings[name]!r} in {runs[0].folder} and {run.settings[name]!r} in "
+                f"{run.folder}. Say with {option} what all are asked with, or evaluate them apart."
             )
     return runs[0].settings[name]
 

@@ -22,6 +22,10 @@ from .exam import Exam
 from .results import ExamResult
 
 
+class GradingError(ValueError):
+    """Answers were written and kept, but could not be graded."""
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How answers are drawn.
@@ -69,14 +73,14 @@ class ExamRun:
         result ([`ExamResult`]): Answers and grades.
         decoding ([`Decoding`]): How they were drawn.
         generation, grading (`float`): Seconds that each took.
-        file ([`AnswerFile`]): Where the answers are until `close` removes it.
+        files (`tuple[AnswerFile, ...]`): Where the answers are kept until they are in a table.
     """
 
     result: ExamResult
     decoding: Decoding
     generation: float
     grading: float
-    file: AnswerFile
+    files: tuple[AnswerFile, ...]
 
 
 def take_exam(
@@ -103,6 +107,9 @@ def take_exam(
         base (`bool`, *optional*, defaults to `True`): Ask the base too.
         identity (`Mapping`, *optional*): What else determines the answers: [`fingerprints`] and versions.
         on_progress (`Callable`, *optional*): Called with the number of answers there are, and of all.
+
+    Raises:
+        GradingError: If the grader fails on every answer. The answers stay in their file.
     """
     decoding = decoding.for_exam(exam, sampler)
     header = {
@@ -139,8 +146,33 @@ def take_exam(
             on_answers=keep,
         )
     started = time.monotonic()
-    graded = grade(exam, answers, exam.grader(run))
-    return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, file)
+    try:
+        graded = grade(exam, answers, exam.grader(run))
+    except ValueError as error:
+        raise GradingError(f"{exam.name}: {error}. The answers are kept in {file.path}.") from error
+    return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
+
+
+def merged(runs: Mapping[str, ExamRun], *, named: bool) -> ExamRun:
+    """Several teams' answers to one exam as one, the base's last.
+
+    Args:
+        runs (`Mapping[str, ExamRun]`): By name of the team; one of them alone was asked with the base.
+        named (`bool`): Call player `"student_0"` of team `"run"` `"run/student_0"`.
+    """
+    samples = [
+        replace(one, player=f"{team}/{one.player}" if named and one.player != BASE else one.player)
+        for team, run in runs.items()
+        for one in run.result.samples
+    ]
+    first = next(iter(runs.values()))
+    return ExamRun(
+        ExamResult(first.result.exam, sorted(samples, key=lambda one: one.player == BASE)),
+        first.decoding,
+        sum(run.generation for run in runs.values()),
+        sum(run.grading for run in runs.values()),
+        tuple(file for run in runs.values() for file in run.files),
+    )
 
 
 def file_stem(exam: Exam) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import datasets
@@ -83,15 +84,40 @@ class Grader(evaluate.Metric):
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:
         """Judges `completions[i]` by `references[i]`. Programs that the sandbox failed to run are run once more.
 
+        Where `judge` raises for some answers, these are `"failed"`.
+
         Raises:
-            ValueError: If lengths differ.
+            ValueError: If lengths differ, or if `judge` raises for every answer: then the grader is at fault.
         """
         if len(completions) != len(references):
             raise ValueError(f"{len(completions)} completions and {len(references)} references: give one for each.")
         if not completions:
             return []
         with self._runner() as run:
-            return self.judge(completions, references, _with_second_try(run))
+            judge = partial(self.judge, run=_with_second_try(run))
+            try:
+                return _one_each(judge(completions, references), completions)
+            except Exception as error:
+                return self._one_by_one(completions, references, judge, error)
+
+    def _one_by_one(
+        self,
+        completions: Sequence[str],
+        references: Sequence[str],
+        judge: Callable[..., list[Grade]],
+        cause: Exception,
+    ) -> list[Grade]:
+        """The grades of answers of which some break the judge."""
+        grades, broken = [], 0
+        for completion, reference in zip(completions, references, strict=True):
+            try:
+                grades += _one_each(judge([completion], [reference]), [completion])
+            except Exception as error:
+                grades.append(Grade("failed", detail=f"the grader raised {_told(error)}"))
+                broken += 1
+        if broken == len(grades):
+            raise ValueError(f"{type(self).__name__} raised for every answer: {_told(cause)}") from cause
+        return grades
 
     @abstractmethod
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
@@ -126,6 +152,16 @@ def summarise(grades: Sequence[Grade]) -> dict[str, float | int]:
         "well_formed": (len(grades) - counts["spared"] - counts["refused"]) / judged,
         "spared": counts["spared"],
     }
+
+
+def _one_each(grades: list[Grade], completions: Sequence[str]) -> list[Grade]:
+    if len(grades) != len(completions):
+        raise ValueError(f"judge gave {len(grades)} grades for {len(completions)} completions")
+    return grades
+
+
+def _told(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(": ")
 
 
 def _with_second_try(run: Run) -> Run:

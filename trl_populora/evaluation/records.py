@@ -77,6 +77,6 @@ def save_evaluation(folder: str, runs: Sequence[ExamRun], about: Mapping[str, An
         write_table(os.path.join(folder, f"{file_stem(run.result.exam)}.parquet"), run.result.rows(), COLUMNS)
     record = {"format": RECORD_FORMAT, **about, "exams": [exam_record(run) for run in runs]}
     write_json(os.path.join(folder, EVALUATION_FILE), record)
-    for run in runs:
-        run.file.remove()
+    for file in (file for run in runs for file in run.files):
+        file.remove()
     return record
