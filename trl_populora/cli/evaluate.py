@@ -97,9 +97,8 @@ def run(options: argparse.Namespace) -> int:
             return 130
         about |= {"weights": weights, "versions": versions()}
         complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
-        record = save_evaluation(output, complete, about)
-        for one in record["exams"]:
-            view.table(one)
+        record = save_evaluation(output, complete, compared(teams), about)
+        view.tables(record)
         view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
     return 1 if problems else 0
 
@@ -197,6 +196,16 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
         population = Population(model, lora, num_teachers=1, num_students=1)
     rows = options.batch_size or one.setting("generation_rows", 64)
     return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
+
+
+def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]:
+    """Players of each run of which mean, best and weakest are told: its students, or whoever was asked."""
+    named = {}
+    for label, (_, members) in teams.items():
+        own = [name for name in members if not name.startswith("teacher")] or members
+        if own:
+            named[label if len(teams) > 1 else ""] = [f"{label}/{name}" if len(teams) > 1 else name for name in own]
+    return named
 
 
 def opening(teams: Mapping[str, tuple[Run, list[str]]], exams: Sequence[Exam], base: str | None) -> str:

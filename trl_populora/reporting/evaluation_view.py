@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from .live import PLAIN_WIDTH
-from .tables import new_table
+from .tables import NOTHING, new_table
+
+
+BASE = "base"
 
 
 class EvaluationView:
@@ -68,31 +73,120 @@ class EvaluationView:
             self.note(f"{self._name}: {done:,} of {total:,} answers, {_duration(left)} left")
             self._spoken = now
 
-    def table(self, record: Mapping[str, Any]) -> None:
-        """The scores of one exam, an entry of `exams` in `evaluation.json`."""
-        limit = record["decoding"]["max_completion_length"]
-        kinds = record["groups"] if 1 < len(record["groups"]) <= 6 else []
-        headings = ("accuracy", "95% interval", "read", "tokens", *kinds)
-        table = new_table(record["exam"], *headings, plain=self._bar is None)
-        for player, score in record["scores"].items():
-            interval = f"{100 * score['low']:.1f} - {100 * score['high']:.1f}"
-            cells = [_percent(score["accuracy"]), interval, _percent(score["well_formed"]), f"{score['tokens']:.0f}"]
-            table.add_row(player, *cells, *(_percent(score["groups"][kind]) for kind in kinds))
-        self.console.print(table)
-        generation, grading = (_duration(record["seconds"][part]) for part in ("generation", "grading"))
-        self.note(
-            f"{record['questions']} questions, at most {limit} tokens each; generation {generation}, grading {grading}"
-        )
-        for player, score in record["scores"].items():
-            if score["spared"]:
-                self.note(
-                    f"{player}: {score['spared']} answers are in no share: the executor failed on them, twice. See "
-                    "`populora doctor`."
-                )
+    def tables(self, record: Mapping[str, Any]) -> None:
+        """Everything that `evaluation.json` says, for people."""
+        for exam in record["exams"]:
+            self.console.print()
+            self.console.print(scores_table(exam, width=self.console.width, plain=self._bar is None))
+            for line in remarks(exam):
+                self.note(line)
+        if record["comparisons"]:
+            self.note(f"\n{stars(record)}")
 
 
-def _percent(value: float) -> str:
-    return "-" if value is None or value != value else f"{100 * value:.1f}%"
+def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bool = False) -> Table:
+    """The scores of one exam: players, then what is said of all members together, then the base.
+
+    Columns that a narrow terminal has no place for are left out; `evaluation.json` has them.
+    """
+    members = {name: one for name, one in exam["scores"].items() if name != BASE}
+    rows = members | exam["summaries"] | {name: exam["scores"][name] for name in (BASE,) if name in exam["scores"]}
+    names = {name: f"{name} elsewhere" if name.endswith(("best", "weakest")) else name for name in rows}
+    cells = {heading: [cell(name, one) for name, one in rows.items()] for heading, cell in _columns(exam).items()}
+    left = width - max(map(len, [exam["exam"], *names.values()]))
+    shown = []
+    for heading, column in cells.items():
+        left -= 2 + max(map(len, [heading, *column]))
+        if left >= 0 or not shown:
+            shown.append(heading)
+    table = new_table(exam["exam"], *shown, plain=plain)
+    for i, name in enumerate(rows):
+        if name not in members and (i == len(members) or name == BASE):
+            table.add_section()
+        table.add_row(names[name], *(cells[heading][i] for heading in shown))
+    return table
+
+
+def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, Any]], str]]:
+    """Heading -> cell of a row, by its name and its part of the record; the most important first."""
+    against = {one["of"]: one for one in exam["differences"] if one["to"] == BASE}
+    several = str(exam["decoding"]["samples"])
+    columns = {
+        "accuracy": lambda name, one: _percent(one["accuracy"]),
+        "95% interval": lambda name, one: _range(one["low"], one["high"]),
+        "minus base": lambda name, one: _difference(against.get(name)),
+        f"pass@{several}": lambda name, one: _percent(one.get("pass_at_k", {}).get(several, {}).get("accuracy")),
+        "read": lambda name, one: _percent(one.get("well_formed")),
+        "tokens": lambda name, one: f"{one['tokens']:.0f}" if "tokens" in one else NOTHING,
+        "cut": lambda name, one: _percent(one.get("cut")),
+    }
+    if not against:
+        del columns["minus base"]
+    if several == "1":
+        del columns["pass@1"]
+    kinds = exam["groups"] if len(exam["groups"]) > 1 else []
+    return columns | {kind: partial(_of_group, kind) for kind in kinds}
+
+
+def _of_group(kind: str, name: str, one: Mapping[str, Any]) -> str:
+    return _percent(one.get("groups", {}).get(kind))
+
+
+def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
+    """What an exam's table does not hold: its limits, its time, other comparisons, answers without a grade."""
+    decoding, seconds = exam["decoding"], exam["seconds"]
+    drawn = "greedy"
+    if decoding["temperature"]:
+        drawn = f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+    answers = sum(sum(one["verdicts"].values()) for one in exam["scores"].values())
+    each, longer = 1000 * sum(seconds.values()) / max(answers, 1), max(seconds, key=seconds.get)
+    yield (
+        f"{exam['questions']} questions (version {exam['version']}), {drawn}, at most "
+        f"{decoding['max_completion_length']} tokens an answer."
+    )
+    yield (
+        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {_duration(seconds['generation'])}, grading "
+        f"{_duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
+    )
+    for one in exam["differences"]:
+        if one["to"] != BASE:
+            yield f"{one['of']} minus {one['to']}: {_difference(one)}"
+    for name, score in exam["scores"].items():
+        if spared := score["verdicts"].get("spared"):
+            yield (
+                f"{name}: {_plural(spared, 'answer')} in no share: the executor failed, twice. See `populora doctor`."
+            )
+        if failed := score["verdicts"].get("failed"):
+            yield f"{name}: {_plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
+
+
+def stars(record: Mapping[str, Any]) -> str:
+    """What a star means, with the number of comparisons."""
+    count = record["comparisons"]
+    strict = 100 - (100 - 100 * record["level"]) / count
+    return (
+        f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
+        f"the {strict:.4g}% interval excludes 0."
+    )
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return NOTHING if low is None or high is None else f"{100 * low:.1f} - {100 * high:.1f}"
+
+
+def _difference(one: Mapping[str, Any] | None) -> str:
+    if one is None or one["difference"] is None:
+        return NOTHING
+    star = "*" if one["significant"] else " "
+    return f"{100 * one['difference']:+.1f} ({100 * one['low']:+.1f}, {100 * one['high']:+.1f}){star}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
 def _duration(seconds: float) -> str:
