@@ -53,10 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..evaluation.evaluating import GradingError, fingerprints, merged, take_exam
+    from ..evaluation.asking import BASE
+    from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
+    from ..run_files.run import adapter_fingerprint
     from .runs import labels, make_executor
 
     runs = open_runs(options)
@@ -72,9 +74,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             for label, (one, members) in teams.items():
                 sampler = prepare(one, options, runs)
-                weights[label] = fingerprints(sampler, members)
-                about["template"], about["dtype"] = sampler.template, str(sampler.population.base_model.dtype)
-                identity = {"weights": weights[label], "versions": versions(), "dtype": about["dtype"]}
+                own = {name: adapter_fingerprint(one.folder, name) for name in members}
+                about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
+                weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
+                identity = {"weights": own | {BASE: weights[BASE]}, "versions": versions(), "dtype": about["dtype"]}
                 for exam, decoding, taken in zip(exams, decodings, found, strict=True):
                     view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
                     try:
@@ -204,8 +207,13 @@ def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]
     for label, (_, members) in teams.items():
         own = [name for name in members if not name.startswith("teacher")] or members
         if own:
-            named[label if len(teams) > 1 else ""] = [f"{label}/{name}" if len(teams) > 1 else name for name in own]
+            named[label if len(teams) > 1 else ""] = [player(teams, label, name) for name in own]
     return named
+
+
+def player(teams: Mapping[str, object], label: str, member: str) -> str:
+    """Name of a member in the results: with its run's, where there are several."""
+    return f"{label}/{member}" if len(teams) > 1 else member
 
 
 def opening(teams: Mapping[str, tuple[Run, list[str]]], exams: Sequence[Exam], base: str | None) -> str:

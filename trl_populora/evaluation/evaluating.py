@@ -105,7 +105,7 @@ def take_exam(
         folder (`str`): Where the answers are kept meanwhile.
         decoding ([`Decoding`], *optional*): How to draw them.
         base (`bool`, *optional*, defaults to `True`): Ask the base too.
-        identity (`Mapping`, *optional*): What else determines the answers: [`fingerprints`] and versions.
+        identity (`Mapping`, *optional*): What else determines the answers: the weights' fingerprints and versions.
         on_progress (`Callable`, *optional*): Called with the number of answers there are, and of all.
 
     Raises:
@@ -146,10 +146,12 @@ def take_exam(
             on_answers=keep,
         )
     started = time.monotonic()
-    try:
-        graded = grade(exam, answers, exam.grader(run))
-    except ValueError as error:
-        raise GradingError(f"{exam.name}: {error}. The answers are kept in {file.path}.") from error
+    graded = grade(exam, answers, exam.grader(run))
+    if all(one.grade.broke_the_grader for one in graded):
+        raise GradingError(
+            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; the same "
+            "command grades them once that is mended."
+        )
     return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
 
 
@@ -182,29 +184,12 @@ def file_stem(exam: Exam) -> str:
     return stem if stem == plain else f"{stem[-60:]}-{sha256(exam.name.encode()).hexdigest()[:6]}"
 
 
-def fingerprints(sampler: Sampler, members: Sequence[str]) -> dict[str, str]:
-    """A hash of the base's weights under `"base"`, and of every member's, 16 hexadecimal digits each.
-
-    Values are hashed as float32: the same weights have the same fingerprint in bfloat16 and in float32.
-    """
-    population = sampler.population
-    weights = population.base_model.state_dict()
-    base = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
-    found = {BASE: _hash(base)}
-    for name in members:
-        found[name] = _hash(
-            {
-                f"{path}.{part}": value
-                for path, factor in population.factors(name).items()
-                for part, value in (("A", factor.A), ("B", factor.B), ("scaling", torch.tensor(factor.scaling)))
-            }
-        )
-    return found
-
-
-def _hash(tensors: Mapping[str, torch.Tensor]) -> str:
-    digest = sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().to(device="cpu", dtype=torch.float32).contiguous().numpy())
+def base_fingerprint(sampler: Sampler) -> str:
+    """A hash of the base's weights as float32, 16 hexadecimal digits: the same in whatever precision they are kept."""
+    weights, digest = sampler.population.base_model.state_dict(), sha256()
+    for name in sorted(weights):
+        if ".lora_" not in name:
+            tensor = weights[name].detach().to(device="cpu", dtype=torch.float32).contiguous()
+            digest.update(f"{name.replace('.base_layer.', '.')}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy())
     return digest.hexdigest()[:16]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..run_files.files import write_json, write_table
-from ..run_files.layout import EVALUATION_FILE
+from ..run_files.layout import EVALUATION_FILE, answers_file
 from .asking import BASE
 from .evaluating import ExamRun, file_stem
 from .results import COLUMNS, per_question
@@ -45,7 +45,7 @@ def save_evaluation(
         `dict`: The record.
     """
     for run in runs:
-        write_table(os.path.join(folder, f"{file_stem(run.result.exam)}.parquet"), run.result.rows(), COLUMNS)
+        write_table(answers_file(folder, file_stem(run.result.exam)), run.result.rows(), COLUMNS)
     record = make_record(runs, teams, about)
     write_json(os.path.join(folder, EVALUATION_FILE), record)
     for file in chain.from_iterable(run.files for run in runs):

@@ -62,7 +62,7 @@ def checkpoints(output_dir: str) -> list[str]:
 
 def left_by_a_run(output_dir: str) -> list[str]:
     """Paths of what a run has left in a folder, and a new one there would overwrite or mix with its own."""
-    record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PLOTS_FOLDER)
+    record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PLOTS_FOLDER, EVALUATION_FOLDER)
     state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, STAGING_FOLDER)
     paths = (os.path.join(output_dir, name) for name in record + state)
     return [path for path in paths if os.path.exists(path)] + checkpoints(output_dir)
@@ -71,6 +71,11 @@ def left_by_a_run(output_dir: str) -> list[str]:
 def round_file(output_dir: str, round: int) -> str:
     """The table of a round; names sort as rounds do."""
     return os.path.join(output_dir, ROUNDS_FOLDER, f"round_{round:06d}.parquet")
+
+
+def answers_file(folder: str, exam: str) -> str:
+    """The table of answers to an exam, whose name is one for files."""
+    return os.path.join(folder, f"{exam}.parquet")
 
 
 def champion_file(champion: Mapping) -> str:
