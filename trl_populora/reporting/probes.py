@@ -47,7 +47,7 @@ def probe_line(record: Record) -> str:
         kinds = {"solved": "students", "unsolved": "teachers", "valid": "teachers"}
         means = {kind: _mean(one[kind] for one in record["founders"][role].values()) for kind, role in kinds.items()}
         parts.append("against founders " + ", ".join(f"{kind} {percent(means[kind])}" for kind in kinds))
-    parts.append(f"{record['seconds']:.1f} s, probes {percent(_cost(record))} of the run")
+    parts.append(f"{record['seconds']:.1f} s, probes {_cost(record)} of the run")
     return "  ".join(parts)
 
 
@@ -61,7 +61,7 @@ def probes_summary(records: Sequence[Record]) -> list[str]:
         began, base = first["exams"].get(name, exam)["mean"], exam["players"][BASE]["accuracy"]
         steps = f"step {first['step']} to {last['step']}"
         lines.append(f"  {name}: {percent(began)} to {percent(exam['mean'])}, {steps}; base {percent(base)}")
-    lines.append(f"  {last['probing']:.0f} s in {len(records)} evaluations, {percent(_cost(last))} of the run")
+    lines.append(f"  {last['probing']:.0f} s in {len(records)} evaluations, {_cost(last)} of the run")
     return lines
 
 
@@ -128,6 +128,6 @@ def _mean(shares: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _cost(record: Record) -> float | None:
+def _cost(record: Record) -> str:
     """Share of the run's seconds so far that went into evaluations."""
-    return record["probing"] / record["elapsed"] if record["elapsed"] else None
+    return f"{100 * record['probing'] / max(record['elapsed'], 1e-9):.1f}%"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -229,7 +230,7 @@ def metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a record under their names in trackers, without those that are not known."""
     found: dict[str, float | None] = {}
     for name, exam in record["exams"].items():
-        place = "".join(c if c.isalnum() or c in "_-./" else "_" for c in name).strip("_")  # trackers take no others
+        place = re.sub(r"[^\w./-]+", "_", name).strip("_")  # some trackers take no other characters
         found |= {f"{place}/{player}": scores["accuracy"] for player, scores in exam["players"].items()}
         found |= {f"{place}/{group}/mean": mean for group, mean in exam["groups"].items()}
         found[f"{place}/mean"] = exam["mean"]
