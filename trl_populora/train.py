@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
-from .run_files.files import write_file, write_json
-from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+from .run_files.files import write_file
+from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
 
 
 if TYPE_CHECKING:
@@ -127,13 +127,15 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         args,
         train_dataset=prompts,
         on_round=view.on_round,
+        on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
     trainer.base_model_name = run.model_name_or_path
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
-    if trainer.accelerator.is_main_process:
-        write_run_file(run, args, trainer)
+    if run.warm_start_steps:
+        names = ("warm_start_steps", "warm_start_rows", "warm_start_learning_rate")
+        trainer.warm_start = {name.removeprefix("warm_start_"): getattr(run, name) for name in names}
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
@@ -170,6 +172,7 @@ def warm_up(
         learning_rate=run.warm_start_learning_rate,
         template=args.prompt_template,
         seed=args.seed,
+        reserved=trainer.source.buffer.reserved,
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
     )
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
@@ -184,35 +187,22 @@ def finish(
     run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
 ) -> None:
     """Save the adapters, the plots and the model card, and say what to do next."""
-    from .reporting import read_history, run_summary, save_plots
+    from .reporting import read_history, read_probes, run_summary, save_plots
 
     trainer.save_model()
     trainer.create_model_card()
     if trainer.accelerator.is_main_process:
-        history = read_history(args.output_dir)
+        history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
             try:
-                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER))
+                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER), probes=probes)
             except ValueError as error:
                 view.note(f"No plots: {error}.")
-        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
+        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
     if args.push_to_hub:
         trainer.push_to_hub()
     trainer.close()
     trainer.accelerator.end_training()
-
-
-def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> None:
-    """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
-    from .reporting.model_card import versions
-
-    data = {
-        "model": run.model_name_or_path,
-        "settings": args.settings(),
-        "versions": versions(),
-        "isolation": trainer.source.executor.isolation if args.num_teachers else None,
-    }
-    write_json(os.path.join(args.output_dir, RUN_FILE), data)
 
 
 if __name__ == "__main__":
