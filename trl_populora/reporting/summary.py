@@ -42,7 +42,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     if last.teachers:
         lines += [
             f"  populora play {folder}        one task proposed, verified and solved, to read",
-            f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
+            f"  populora evaluate {folder}    what every member and the base score on held-out tasks, or benchmarks",
         ]
     return "\n".join(lines)
 
