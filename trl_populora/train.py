@@ -221,8 +221,9 @@ def finish(
     if exams:
         try:
             take_final_exams(exams, args, trainer)
-        except (OSError, KeyboardInterrupt) as error:
-            view.note(f"The final exams ended early ({error or 'stopped'}); `populora evaluate` goes on with them.")
+        except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            view.note(f"The final exams ended early ({told}). `populora evaluate` goes on with them.")
     trainer.create_model_card()
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)

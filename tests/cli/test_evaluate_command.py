@@ -11,7 +11,8 @@ from tests import tiny
 from tests.cli.conftest import write_recipe
 from tests.evaluation import letters
 from trl_populora import cli, train
-from trl_populora.reporting import evaluation_view, model_card
+from trl_populora.reporting import evaluation_view
+from trl_populora.reporting.model_card import model_card, read_evaluation
 
 
 LETTERS = "tests.evaluation.letters:LETTERS"
@@ -74,8 +75,8 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     shutil.copytree(run_folder, run)
     assert evaluate(str(run), "--exams", LETTERS, "--data", data) == 0
     table = json.loads((run / "population.json").read_text())
-    found = model_card.read_evaluation(str(run))
-    text = model_card.model_card(table, base_model="org/base", repo_id="me/run", evaluation=found)
+    found = read_evaluation(str(run))
+    text = model_card(table, base_model="org/base", repo_id="me/run", evaluation=found)
     (index,) = yaml.safe_load(text.split("---")[1])["model-index"]
     metrics = [metric for result in index["results"] for metric in result["metrics"]]
     assert index["name"] == "run" and index["results"][0]["dataset"]["type"] == "letters"
@@ -83,7 +84,7 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     assert "## Evaluation" in text and "| base |" in text
     shutil.copy(run / "student_0" / "adapter_model.safetensors", run / "student_1" / "adapter_model.safetensors")
     (run / "student_0" / "adapter_model.safetensors").unlink()
-    assert model_card.read_evaluation(str(run)) is None and "is of other weights" in caplog.text
+    assert read_evaluation(str(run)) is None and "is of other weights" in caplog.text
 
 
 def test_a_base_without_a_run(tiny_model, data, tmp_path):

@@ -133,7 +133,9 @@ def shared_task_types(runs: Sequence[Run], *, style: str | None = None) -> dict[
         if style is None and "task_types" not in run.source:
             shared_setting([run], "prompt_style", "--style")
     types = [make_task_types(run, style=style) for run in runs]
-    first, *others = [dict(zip(own, recorded(list(own.values()))[1].values(), strict=True)) for own in types]
+    first, *others = [recorded(list(own.values()))[1] for own in types]
+    for settings in filter(None, (settings for own in (first, *others) for settings in own.values())):
+        settings.pop("num_references", None)  # of what teachers are shown
     for run, other in zip(runs[1:], others, strict=True):
         here, there = f"in {runs[0].folder}", f"in {run.folder}"
         if first.keys() != other.keys():
