@@ -54,7 +54,8 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
         "disable_tqdm": True,
         "executor_kwargs": {"workers": 1},
     }
-    run, args = parse(["--config", config, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
+    texts = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in forced.items()}
+    run, args = parse(["--config", config, *(text for k, v in texts.items() for text in (f"--{k}", v))])
     os.makedirs(folder, exist_ok=True)
     start, rows = time.process_time(), []
     trainer = PopulationSelfPlayTrainer(resolve_base(run.model_name_or_path), args=args)

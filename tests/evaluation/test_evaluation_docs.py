@@ -44,6 +44,6 @@ def test_the_docs_name_every_option_exam_column_and_verdict():
     commands = next(one for one in build_parser()._actions if one.dest == "command").choices
     options = {name for one in commands["evaluate"]._actions for name in one.option_strings if name.startswith("--")}
     listed = {*LEVELS, *BUILT_IN, *COLUMNS, *VERDICTS, "tasks:PATH", "module:Name"}
-    for name in (options - {"--help", "--seed"}) | listed:
+    for name in (options - {"--help"}) | listed:
         assert re.search(rf"`[^`\n]*(?<![\w-]){re.escape(name)}(?![\w-])[^`\n]*`", TEXT), name
     assert EVALUATION_FILE in TEXT and PARTIAL_SUFFIX in TEXT

@@ -79,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
                 weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
                 identity = {"weights": own | {BASE: weights[BASE]}, "versions": versions(), "dtype": about["dtype"]}
                 for exam, decoding, taken in zip(exams, decodings, found, strict=True):
+                    if told := too_long(exam, decoding, sampler):
+                        view.note(told)
                     view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
                     try:
                         taken[label] = take_exam(
@@ -199,6 +201,19 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
         population = Population(model, lora, num_teachers=1, num_students=1)
     rows = options.batch_size or one.setting("generation_rows", 64)
     return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
+
+
+def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> str | None:
+    """What to say of questions whose answers may pass the length that the base was made for, if there are any."""
+    places = getattr(sampler.population.base_model.config, "max_position_embeddings", None)
+    lengths = [sampler.count_tokens(question.prompt) + decoding.max_completion_length for question in exam.questions]
+    count = sum(length > places for length in lengths) if places else 0
+    if not count:
+        return None
+    return (
+        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base is made for "
+        f"{places}: what it writes beyond may be worse. --max-completion-length lowers the limit."
+    )
 
 
 def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]:
