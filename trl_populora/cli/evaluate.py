@@ -97,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
                     except GradingError as error:
                         problems.append(str(error))
                         view.note(str(error))
+                del sampler  # one model at a time
         except KeyboardInterrupt:
             view.note(f"Stopped. The answers so far are in {output}; the same command goes on from there.")
             return 130
