@@ -52,10 +52,9 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
         "overwrite_output_dir": True,
         "seed": seed,
         "disable_tqdm": True,
-        "executor_kwargs": {"workers": 1},
+        "executor_kwargs": '{"workers": 1}',
     }
-    texts = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in forced.items()}
-    run, args = parse(["--config", config, *(text for k, v in texts.items() for text in (f"--{k}", v))])
+    run, args = parse(["--config", config, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
     os.makedirs(folder, exist_ok=True)
     start, rows = time.process_time(), []
     trainer = PopulationSelfPlayTrainer(resolve_base(run.model_name_or_path), args=args)
