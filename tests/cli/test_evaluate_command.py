@@ -225,11 +225,11 @@ def test_a_tokenizer_without_a_chat_template(tmp_path, data, capsys):
 def test_questions_that_do_not_fit_are_told(data, tmp_path, capsys):
     base = tmp_path / "base"
     tiny.tiny_tokenizer().save_pretrained(base)
-    tiny.tiny_model(max_position_embeddings=64).save_pretrained(base)
+    tiny.tiny_model(max_position_embeddings=32).save_pretrained(base)
     options = ["--base", str(base), "--exams", LETTERS, "--data", data, "--limit", "2"]
     assert evaluate(*options, "--output", str(tmp_path / "out")) == 0
     printed = capsys.readouterr().out
-    assert "letters[:2]: 2 prompts and answers may have up to" in printed and "the base is made for 64" in printed
+    assert "letters[:2]: 2 prompts and answers may have up to" in printed and "the base is made for 32" in printed
 
 
 def test_published_settings_are_taken_on_request(tiny_model, data, tmp_path):
