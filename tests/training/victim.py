@@ -65,8 +65,8 @@ def plausible(drawn, members):
     """Texts that make tasks and sometimes solve them, so that buffer and ratings have something to lose."""
 
     def text(completion, member):
-        a, b = completion.ids[0] % 3, completion.ids[1] % 3
-        if member.startswith("teacher"):
+        a, b = completion.ids[0] % 3, completion.ids[-1] % 3
+        if member is not None and member.startswith("teacher"):
             return f"```python\ndef f(x, new={completion.ids}):\n    return [x, {a}]\n```\n```input\n{b}\n```"
         return f"```output\n[{a}, {b}]\n```\n```input\n{a}\n```"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -84,4 +85,5 @@ class Exam:
             raise ValueError(f"{self.name}[:{count}]: an exam needs at least one question.")
         if count >= len(self.questions):
             return self
-        return replace(self, name=f"{self.name}[:{count}]", questions=self.questions[:count])
+        whole = re.sub(r"\[:\d+\]$", "", self.name)
+        return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])

@@ -30,8 +30,11 @@ from .scored_rows import ScoredRows
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import RewardFunc
 
+    from ..executor import Executor
     from ..generation import Sampler
     from ..self_play import Completion, Ratings
+    from ..tasks import TaskType
+    from .founders import Founders
     from .trainer import PopulationSelfPlayTrainer
 
 
@@ -64,6 +67,8 @@ class RowSource(ABC):
         ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
             cannot be compared yet.
         columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
+        task_types (`Mapping[str, TaskType]`): Task types in play, if there are any.
+        executor ([`Executor`] or `None`): Sandbox of the run, where the source needs one.
 
     Example:
         ```python
@@ -80,6 +85,8 @@ class RowSource(ABC):
     """
 
     columns: Mapping[str, type] = {}
+    task_types: "Mapping[str, TaskType]" = {}
+    executor: "Executor | None" = None
     args: PopulationSelfPlayConfig
     population: Population
     sampler: "Sampler"
@@ -221,6 +228,14 @@ class RowSource(ABC):
 
     def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
         """Called before weak members are replaced."""
+
+    def make_founders(self, prompts: int) -> "Founders | None":
+        """Who plays against today's members from the start of the run, in its probes; nobody by default.
+
+        Args:
+            prompts (`int`): Proposal prompts per task type.
+        """
+        return None
 
     # Files -------------------------------------------------------------------------------------------------------
 
