@@ -27,6 +27,7 @@ from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTr
 
 
 PROBED = dict(eval_strategy="steps", eval_steps=2, probe_kwargs={"exams": ["held_out[:4]"], "founders": 1})
+ONE_TYPE = {**PROBED, "task_types": ["code_o"]}  # for whole runs: three types take three times as long
 PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six".split()]})
 
 
@@ -40,8 +41,8 @@ class Lengths(Grader):
             Job(f"def f(x):\n    return {len(text)} >= x", ((int(least),),))
             for text, least in zip(completions, references)
         ]
-        told = [one.values[0].value if one.status is Status.OK else "False" for one in run(jobs)]
-        return [Grade("solved" if value == "True" else "wrong", text) for value, text in zip(told, completions)]
+        told = [one.status is Status.OK and one.values[0].value for one in run(jobs)]
+        return [Grade("solved" if right else "wrong", text) for right, text in zip(told, completions)]
 
 
 LONG = Benchmark(
@@ -113,7 +114,7 @@ def engine(folder):
 def test_probing_changes_nothing(make_trainer, extra):
     def run(probed):
         extras = {k: v for k, v in extra.items() if probed or k != "eval_steps"}
-        trainer = play_plausibly(make_trainer(**(PROBED if probed else {}) | extras))
+        trainer = play_plausibly(make_trainer(**(ONE_TYPE if probed else {"task_types": ["code_o"]}) | extras))
         trainer.train()
         told = outcome(trainer)
         told["logs"] = [log for log in told["logs"] if not any(name.startswith("eval_") for name in log)]
@@ -216,11 +217,11 @@ def test_it_waits_for_what_is_logged_of_training(make_trainer):
     """An evaluation between two logs does not cut the first one short."""
 
     def logs(**extra):
-        trainer = make_trainer(max_steps=4, logging_steps=4, **extra)
+        trainer = make_trainer(max_steps=4, logging_steps=4, task_types=["code_o"], **extra)
         trainer.train()
         return [log for log in timeless(trainer.state.log_history) if "loss" in log]
 
-    assert logs(**PROBED) == logs()
+    assert logs(eval_strategy="steps", eval_steps=2, probe_kwargs=PROBED["probe_kwargs"]) == logs()
 
 
 # Resuming ---------------------------------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ def test_it_waits_for_what_is_logged_of_training(make_trainer):
 
 @pytest.mark.parametrize("extra", [{}, {"num_iterations": 2, "max_steps": 8, "save_steps": 4, "eval_steps": 4}])
 def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):
-    settings = PROBED | dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1) | extra
+    settings = ONE_TYPE | dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1) | extra
     whole = play_plausibly(make_trainer(**settings))
     whole.train()
     folder = whole.args.output_dir
@@ -251,17 +252,17 @@ def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):
 
 
 def test_a_run_begun_again_keeps_nothing_of_the_old_one(make_trainer):
-    trainer = make_trainer(**PROBED)
+    trainer = make_trainer(**ONE_TYPE)
     trainer.train()
-    again = make_trainer(**PROBED, overwrite_output_dir=True)
+    again = make_trainer(**ONE_TYPE, overwrite_output_dir=True)
     again.train()
     assert [one["step"] for one in lines(again.args.output_dir)] == [0, 2]
 
 
 def test_probes_may_begin_at_a_resume(make_trainer):
-    trainer = make_trainer(save_strategy="steps", save_steps=2)
+    trainer = make_trainer(save_strategy="steps", save_steps=2, task_types=["code_o"])
     trainer.train()
-    again = make_trainer(max_steps=4, **PROBED)
+    again = make_trainer(max_steps=4, **ONE_TYPE)
     again.train(resume_from_checkpoint="auto")
     (record,) = lines(again.args.output_dir)
     assert record["step"] == 4 and record["founders"] is None

@@ -61,8 +61,8 @@ class Probes:
                 self.founders = source.make_founders(self.settings.founders)
             if args.num_teachers and not (self.exams or self.founders):
                 raise ValueError(
-                    f"eval_strategy={str(args.eval_strategy)!r} asks nothing of anybody: name exams in probe_kwargs, "
-                    "or set eval_strategy to 'no'."
+                    "eval_strategy is set and probe_kwargs asks nothing of anybody: name exams there, or set "
+                    "eval_strategy to 'no'."
                 )
 
     @property
