@@ -338,7 +338,7 @@ def test_settings_that_make_no_probe(config, settings, message):
         ({"exams": ["held_in"]}, "probe_kwargs.exams: exam 'held_in' is unknown"),
         ({"exams": ["gsm8k"], "data": "/nowhere"}, "probe_kwargs.exams: gsm8k: /nowhere/gsm8k.jsonl cannot be read"),
         ({"exams": ["tasks:/nowhere"]}, "probe_kwargs.exams: the tasks in /nowhere cannot be read"),
-        ({"exams": [], "founders": 0}, "asks nothing of anybody"),
+        ({"exams": [], "founders": 0}, "there is nothing to evaluate by"),
     ],
 )
 def test_exams_that_cannot_be_asked(make_trainer, probes, message):
