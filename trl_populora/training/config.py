@@ -239,8 +239,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         check_choices(self)
         check_population(self)
         derive_batch(self)
-        if self.num_teachers and self.num_generations_eval is None:
-            self.num_generations_eval = 1  # nothing is sampled in groups, and none has to fit into a batch
+        if self.num_teachers and self.is_probed and self.num_generations_eval is None:
+            self.num_generations_eval = 1  # exams are answered without groups, of which none has to fit into a batch
         super().__post_init__()
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members

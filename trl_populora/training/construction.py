@@ -137,7 +137,7 @@ def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets
     can be evaluated by exams instead.
     """
     own = {"beta": 0.0, "use_vllm": False}
-    if eval_dataset is None and (args.num_teachers or args.probes.exams):
+    if eval_dataset is None:
         own["eval_strategy"] = "no"
     given = {name: getattr(args, name) for name in own}
     vars(args).update(own)

@@ -36,6 +36,7 @@ class Probes:
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
         source ([`RowSource`]): Set up already.
+        has_dataset (`bool`, *optional*, defaults to `False`): Members are evaluated on a dataset too, by TRL.
 
     Attributes:
         exams (`list[Exam]` or `None`): What is asked; `None` before [`Probes.prepare`].
@@ -43,10 +44,10 @@ class Probes:
         last (`dict` or `None`): The newest record.
 
     Raises:
-        ValueError: If the run is to be probed, and an exam cannot be asked.
+        ValueError: If the run is to be evaluated, and an exam cannot be asked, or there is nothing to evaluate by.
     """
 
-    def __init__(self, args: PopulationSelfPlayConfig, source: RowSource) -> None:
+    def __init__(self, args: PopulationSelfPlayConfig, source: RowSource, *, has_dataset: bool = False) -> None:
         self.settings, self.source = args.probes, source
         self.examiner = Examiner(source)
         self.exams: list[Exam] | None = None
@@ -59,10 +60,10 @@ class Probes:
             self.prepare()
             if self.settings.founders:
                 self.founders = source.make_founders(self.settings.founders)
-            if args.num_teachers and not (self.exams or self.founders):
+            if not (self.asks or has_dataset):
                 raise ValueError(
-                    f"eval_strategy={str(args.eval_strategy)!r} asks nothing of anybody: name exams in probe_kwargs, "
-                    "or set eval_strategy to 'no'."
+                    "eval_strategy is set, and there is nothing to evaluate by: name exams in probe_kwargs, pass an "
+                    "eval_dataset if num_teachers=0, or set eval_strategy to 'no'."
                 )
 
     @property

@@ -67,8 +67,7 @@ class RowSource(ABC):
         ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
             cannot be compared yet.
         columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
-        task_types (`Mapping[str, TaskType]`): Task types in play, if there are any.
-        executor ([`Executor`] or `None`): Sandbox of the run, where the source needs one.
+        task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Types in play and sandbox, if there are any.
 
     Example:
         ```python
@@ -230,11 +229,7 @@ class RowSource(ABC):
         """Called before weak members are replaced."""
 
     def make_founders(self, prompts: int) -> "Founders | None":
-        """Who plays against today's members from the start of the run, in its probes; nobody by default.
-
-        Args:
-            prompts (`int`): Proposal prompts per task type.
-        """
+        """Who plays against today's members in probes, with so many prompts per task type; nobody by default."""
         return None
 
     # Files -------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
     yield T and args.chat_template_kwargs, f"chat_template_kwargs={args.chat_template_kwargs}"
     yield (
         T and args.eval_strategy == "epoch",
-        f"eval_strategy={str(args.eval_strategy)!r} without a dataset (use 'steps')",
+        "eval_strategy='epoch' without a dataset (use 'steps')",
     )
     yield not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play"
     yield (

@@ -169,7 +169,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.updates = MemberUpdates(
             population, self.guard, max_grad_norm=args.max_grad_norm, by_token=args.loss_type in TOKEN_LOSSES
         )
-        self.probes = Probes(args, source)
+        self.probes = Probes(args, source, has_dataset=self.eval_dataset is not None)
         self.folder = RunFolder(args.output_dir, source.columns)
         self.given_sampler, self.warm_start = sampler, None
         self.row_members: list[str] = []
