@@ -114,7 +114,7 @@ def take_exam(
     decoding = decoding.for_exam(exam, sampler)
     header = {
         "exam": exam.name,
-        "version": exam.version,
+        "prompts": exam.prompts,
         "players": [*members, *([BASE] if base else [])],
         "decoding": {name: getattr(decoding, name) for name in Decoding.__dataclass_fields__},
         "template": sampler.template,

@@ -76,8 +76,12 @@ class Exam:
     def version(self) -> str:
         """12 hexadecimal digits that stand for all questions: ids, prompts and references. Scores of different
         versions are not comparable."""
-        content = [[one.id, one.prompt, one.reference] for one in self.questions]
-        return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]
+        return _digest([[one.id, one.prompt, one.reference] for one in self.questions])
+
+    @property
+    def prompts(self) -> str:
+        """As `version`, of ids and prompts alone: what answers depend on, however they are graded."""
+        return _digest([[one.id, one.prompt] for one in self.questions])
 
     def first(self, count: int) -> Exam:
         """The first `count` questions, as an exam of its own: `"name[:count]"`; itself if there are no more."""
@@ -87,3 +91,7 @@ class Exam:
             return self
         whole = re.sub(r"\[:\d+\]$", "", self.name)
         return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])
+
+
+def _digest(content: list) -> str:
+    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]
