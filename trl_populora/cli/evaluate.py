@@ -48,6 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--template", choices=("chat", "base", "plain"), help="of the prompts; the run's if unset")
     parser.add_argument("--style", choices=("full", "compact"), help="of prompts of tasks; the run's if unset")
     parser.add_argument("--types", nargs="+", metavar="NAME", help="task types of held-out tasks; the run's if unset")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), help="of the base; bfloat16 on a GPU, float32 on a CPU if unset"
+    )
     parser.add_argument("--batch-size", type=int, metavar="N", help="answers written at once; the run's if unset")
     parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
@@ -192,7 +195,7 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     from .runs import load_base, make_sampler, shared_setting
 
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
-    model, tokenizer = load_base(one.base)
+    model, tokenizer = load_base(one.base, dtype=options.dtype)
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: name another with --template base.")
     if one.members:

@@ -26,8 +26,13 @@ def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
     return Population.from_pretrained(run.folder, model), tokenizer
 
 
-def load_base(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A base model by its name in recipes, in bfloat16 on a GPU if there is one, and its tokenizer."""
+def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A base model by its name in recipes, and its tokenizer.
+
+    Args:
+        name (`str`): Hub id, folder or `"tiny"`.
+        dtype (`str`, *optional*): `"float32"` or `"bfloat16"`; bfloat16 on a GPU, float32 on a CPU if unset.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -37,8 +42,8 @@ def load_base(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     hush()
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).to(device)
+    chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen).to(device)
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
