@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """What members are asked along a run, and nobody learns from (docs/evaluation.md).
+    """What members are asked along a run, and nobody learns from (docs/probes.md).
 
     Args:
         exams (`list[str]`, *optional*): Exams by name, as [`make_exams`] takes them, such as `["held_out",
