@@ -48,16 +48,24 @@ def read_ours(path: Path, player: str) -> tuple[str, dict[str, Answer]]:
     return own[0]["exam"], answers
 
 
-def read_theirs(path: Path) -> dict[str, dict[str, Answer]]:
-    """Their answers by question, for each `metric` or `metric, filter`, from a file that `--log_samples` wrote."""
+def read_theirs(path: Path, wanted: str | None = None) -> dict[str, dict[str, Answer]]:
+    """Their answers by question, for each `metric` or `metric, filter`, from a file that `--log_samples` wrote.
+
+    Raises:
+        ValueError: If the wanted metric is not in it.
+    """
     graders: dict[str, dict[str, Answer]] = {}
+    known = set()
     with open(path, encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
-            for metric in row["metrics"]:
+            known |= set(row["metrics"])
+            for metric in row["metrics"] if wanted is None else {wanted} & set(row["metrics"]):
                 name = metric if row["filter"] == "none" else f"{metric}, {row['filter']}"
                 answer = Answer(row["resps"][0][0], row[metric] == 1, row["filtered_resps"][0])
                 graders.setdefault(name, {})[row["doc"]["id"]] = answer
+    if not graders:
+        raise ValueError(f"{path} has no metric {wanted!r}; it has {sorted(known)}.")
     return graders
 
 
@@ -142,10 +150,11 @@ def main() -> None:
     parser.add_argument("--ours", type=Path, required=True, help="table of answers of populora evaluate")
     parser.add_argument("--theirs", type=Path, required=True, help="samples_*.jsonl of lm-eval --log_samples")
     parser.add_argument("--player", default="base")
+    parser.add_argument("--metric", help="of the task; all if unset")
     parser.add_argument("--data", help="folder with the data files, to grade their completions by our grader too")
     options = parser.parse_args()
     exam, ours = read_ours(options.ours, options.player)
-    graders = read_theirs(options.theirs)
+    graders = read_theirs(options.theirs, options.metric)
     texts = next(iter(graders.values()))
     regraded = regrade(exam, options.data, texts) if options.data else None
     found = {

@@ -5,7 +5,8 @@ python benchmarks/lm_eval/known_answers.py --data DATA --output KNOWN gsm8k math
 ```
 
 Its players: `gold` gives the right answer, `solution` the whole solution that comes with it, `next` the answer to the
-next question. `replay.py` hands them to lm-evaluation-harness, and `compare.py` compares the two graders.
+next question, and `reworded` the right answer in `FORMS` that the prompt did not ask for, in turn. `replay.py` hands
+them to lm-evaluation-harness, and `compare.py` compares the two graders.
 """
 
 import argparse
@@ -17,15 +18,29 @@ from trl_populora.evaluation.results import COLUMNS, ExamResult
 from trl_populora.run_files.files import write_table
 
 
+FORMS = {
+    "gsm8k": ("#### $<answer>", "#### <answer>.00", "#### <answer> in all", "The answer is <answer>."),
+    "math_500": (
+        "The answer is $<answer>$.",
+        "Is it $\\boxed{-1}$? No, it is $\\boxed{<answer>}$.",
+        "First $n = -1$, then it is \\boxed{<answer>}, as was to be shown.",
+    ),
+}
+
+
 def result(name: str, data: str | None) -> ExamResult:
     """The made-up players' graded answers to all questions of a benchmark."""
     source = benchmark(name)
     records, _ = source.records(data)
-    gold = [source.gold(record) for record in records]
+    gold, forms = [source.gold(record) for record in records], FORMS[name]
     texts = {
         "gold": gold,
         "solution": [record.get("solution", record["answer"]) for record in records],
         "next": [*gold[1:], gold[0]],
+        "reworded": [
+            forms[place % len(forms)].replace("<answer>", record["answer"].rpartition("####")[2].strip())
+            for place, record in enumerate(records)
+        ],
     }
     exam = source.exam(data)
     samples = [
@@ -38,7 +53,7 @@ def result(name: str, data: str | None) -> ExamResult:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("benchmarks", nargs="+", metavar="NAME", help="gsm8k or math_500")
+    parser.add_argument("benchmarks", nargs="+", choices=list(FORMS))
     parser.add_argument("--data", help="folder with the data files; the Hub if unset")
     parser.add_argument("--output", required=True, type=Path, help="folder for the tables")
     options = parser.parse_args()

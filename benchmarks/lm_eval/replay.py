@@ -4,7 +4,8 @@
 python benchmarks/lm_eval/replay.py --questions QUESTIONS/gsm8k.jsonl --answers EVALUATION/gsm8k_100.parquet --port 8012
 ```
 
-It speaks the part of OpenAI's chat completions that `local-chat-completions` asks for. `model` names the player.
+It speaks the part of OpenAI's chat completions that `local-chat-completions` asks for. `model` names the player. Several
+exams need as many files of answers as of questions, in the same order.
 """
 
 import argparse
@@ -47,11 +48,14 @@ def make_server(completions: dict[tuple[str, str], str], port: int = 0) -> Threa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--questions", type=Path, required=True, help="what questions.py wrote")
-    parser.add_argument("--answers", type=Path, required=True, help="table of answers of populora evaluate")
+    parser.add_argument("--questions", type=Path, nargs="+", required=True, help="what questions.py wrote")
+    parser.add_argument("--answers", type=Path, nargs="+", required=True, help="tables of answers of populora evaluate")
     parser.add_argument("--port", type=int, default=8012)
     options = parser.parse_args()
-    make_server(answers_by_prompt(options.questions, options.answers), options.port).serve_forever()
+    completions = {}
+    for files in zip(options.questions, options.answers, strict=True):
+        completions |= answers_by_prompt(*files)
+    make_server(completions, options.port).serve_forever()
 
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ def test_our_grader_on_their_texts_tells_texts_from_grading(ours, theirs):
 def test_other_questions_and_players_are_refused(ours, theirs):
     with pytest.raises(ValueError, match=r"'base', 'student_0'"):
         compare.read_ours(ours, "teacher_0")
+    with pytest.raises(ValueError, match=r"no metric 'math_verify'; it has \['exact_match'\]"):
+        compare.read_theirs(theirs, "math_verify")
     _, mine = compare.read_ours(ours, "base")
     graders = compare.read_theirs(theirs)["exact_match, strict-match"]
     with pytest.raises(ValueError, match=r"ours are 3 questions, theirs 4; only one side has \['3'\]"):
