@@ -48,7 +48,7 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
         "overwrite_output_dir": True,
         "seed": seed,
         "disable_tqdm": True,
-        "executor_kwargs": {"workers": 1},
+        "executor_kwargs": '{"workers": 1}',
     }
     run, args = parse(["--config", config, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
     os.makedirs(folder, exist_ok=True)
@@ -75,13 +75,7 @@ def held_out(trainer, args, count: int) -> list:
     from trl_populora.evaluation import held_out_tasks
 
     known = {task.id for kind in args.task_types for task in trainer.source.buffer.tasks(kind)}
-    return held_out_tasks(
-        args.task_types,
-        count,
-        families=args.seed_families,
-        num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
-        exclude=known,
-    )
+    return held_out_tasks(trainer.source.task_types, count, families=args.seed_families, exclude=known)
 
 
 def ask(trainer, args, exam: list) -> dict:
