@@ -1,11 +1,12 @@
 """A server that answers prompts with completions that are there already, so that lm-evaluation-harness grades them.
 
 ```
-python benchmarks/lm_eval/replay.py --questions QUESTIONS/gsm8k.jsonl --answers EVALUATION/gsm8k_100.parquet --port 8012
+python benchmarks/lm_eval/replay.py --port 8012 \\
+    --questions QUESTIONS/gsm8k.jsonl --answers EVALUATION/gsm8k_100.parquet
 ```
 
-It speaks the part of OpenAI's chat completions that `local-chat-completions` asks for. `model` names the player. Several
-exams need as many files of answers as of questions, in the same order.
+It speaks the part of OpenAI's chat completions that `local-chat-completions` asks for. `model` names the player.
+Several exams need as many files of answers as of questions, in the same order.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def make_server(completions: dict[tuple[str, str], str], port: int = 0) -> Threa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--questions", type=Path, nargs="+", required=True, help="what questions.py wrote")
-    parser.add_argument("--answers", type=Path, nargs="+", required=True, help="tables of answers of populora evaluate")
+    parser.add_argument(
+        "--answers", type=Path, nargs="+", required=True, help="tables of answers of populora evaluate"
+    )
     parser.add_argument("--port", type=int, default=8012)
     options = parser.parse_args()
     completions = {}
