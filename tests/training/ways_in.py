@@ -50,6 +50,7 @@ VALUES = {
     "lora_target_modules": [["q_proj", "v_proj"], ["q_proj"], "q_proj", "all-linear", ["all-linear"]],
     "evolution_kwargs": [{"fraction": 0.5, "operators": ["gaussian"]}],
     "executor_kwargs": [{"workers": 3}],
+    "probe_kwargs": [{"founders": 4, "exams": ["held_out"]}],
     "reward_kwargs": [{"wrong": 0}],
     "task_types": [["code_o", "code_i"], ["code_o"], "code_f"],
     "task_kwargs": [{"code_f": {"num_inputs": 4}, "code_o": {"max_float_digits": 0}}],

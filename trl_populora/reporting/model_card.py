@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCardData
+
 from ..diagnostics import RoundSummary
-from ..run_files.files import write_file
-from ..run_files.layout import CARD_FILE, HISTORY_FILE
+from ..run_files.files import read_json, write_file
+from ..run_files.layout import CARD_FILE, EVALUATION_FILE, EVALUATION_FOLDER, HISTORY_FILE
+from ..run_files.run import adapter_fingerprint
 from .history import read_history
 from .tables import NOTHING, fill_ins, percent, signed, strongest
 
@@ -42,6 +45,7 @@ def model_card(
     history: Sequence[RoundSummary] = (),
     settings: Mapping[str, object] | None = None,
     versions: Mapping[str, str] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """Text of the card.
 
@@ -52,12 +56,15 @@ def model_card(
         history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
         settings (`Mapping`, *optional*): Settings worth telling, by name; two of them word the first lines.
         versions (`Mapping`, *optional*): Package -> version.
+        evaluation (`Mapping`, *optional*): Contents of `evaluation.json`.
     """
     members = table["members"]
-    sections = [_header(base_model), _introduction(table, base_model, settings or {})]
+    sections = [_header(base_model, repo_id, evaluation), _introduction(table, base_model, settings or {})]
     sections.append(_usage(repo_id, base_model, members, history))
     if history:
         sections.append(_results(history))
+    if evaluation:
+        sections.append(_evaluation(evaluation))
     sections.append(_members(members))
     if settings:
         rows = [(f"`{name}`", _code(value)) for name, value in _flat(settings)]
@@ -71,19 +78,98 @@ def model_card(
 def write_card(folder: str, table: Mapping, **about: Any) -> None:
     """Write a run's card, with the results so far; `about` as in [`model_card`]. Warns if it cannot."""
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
-    text = model_card(table, history=history, versions=versions(), **about)
+    evaluation = read_evaluation(folder)
+    text = model_card(table, history=history, versions=versions(), evaluation=evaluation, **about)
     try:
         write_file(os.path.join(folder, CARD_FILE), text)
     except OSError as error:
         logger.warning(f"The model card in {folder} was not written: {error}.")
 
 
-def _header(base_model: str) -> str:
+def read_evaluation(folder: str) -> dict[str, Any] | None:
+    """What `populora evaluate` has left in a run's folder, if it is of the weights that are there now."""
+    path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    if not os.path.isfile(path):
+        return None
+    record = read_json(path, missing="")
+    weights = {name: value for name, value in record["weights"].items() if name != "base"}
+    if weights != {name: adapter_fingerprint(folder, name) for name in weights}:
+        logger.warning(f"{path} is of other weights than those in {folder}; the model card leaves it out.")
+        return None
+    return record
+
+
+def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
+    """What members scored, and all of them together, in the Hub's form."""
+    results = []
+    for exam in evaluation["exams"]:
+        drawn = exam["decoding"]
+        for name, one in (exam["scores"] | exam["summaries"]).items():
+            if name == "base" or one["accuracy"] is None:
+                continue
+            results.append(
+                EvalResult(
+                    task_type="text-generation",
+                    dataset_type=exam["source"].get("hub") or exam["exam"].partition("[")[0],
+                    dataset_name=exam["exam"],
+                    dataset_revision=exam["source"].get("revision"),
+                    dataset_args={"version": exam["version"], "questions": exam["questions"]},
+                    metric_type="accuracy",
+                    metric_name=f"accuracy of {_title(name)}, {_drawn(drawn)}",
+                    metric_value=round(one["accuracy"], 4),
+                )
+            )
+    return results
+
+
+def _header(base_model: str, repo_id: str, evaluation: Mapping[str, Any] | None) -> str:
     # A local path is no Hub id, and the Hub refuses a card that names it as one.
-    base = [] if os.path.sep in base_model.strip("/") and os.path.exists(base_model) else [f"base_model: {base_model}"]
-    tags = [f"- {tag}" for tag in ("trl", "grpo", "populora", "self-play", "lora", "population-based-training")]
-    lines = ["---", *base, "library_name: peft", "pipeline_tag: text-generation", "tags:", *tags, "---"]
-    return "\n".join(lines)
+    local = os.path.sep in base_model.strip("/") and os.path.exists(base_model)
+    data = ModelCardData(
+        base_model=None if local else base_model,
+        library_name="peft",
+        pipeline_tag="text-generation",
+        tags=["trl", "grpo", "populora", "self-play", "lora", "population-based-training"],
+        model_name=repo_id.rpartition("/")[2].strip("<>") if evaluation else None,
+        eval_results=eval_results(evaluation) if evaluation else None,
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> str:
+    """A section with a table: exams across, players down."""
+    exams = evaluation["exams"]
+    names = dict.fromkeys(name for exam in exams for name in exam["scores"] | exam["summaries"] if name != "base")
+    cells = []
+    for name in [*names, *(["base"] if any("base" in exam["scores"] for exam in exams) else [])]:
+        own = [(exam["scores"] | exam["summaries"]).get(name) for exam in exams]
+        cells.append((_title(name), *(NOTHING if one is None else _estimate(one) for one in own)))
+    told = [
+        f"- `{exam['exam']}`: {exam['questions']} questions, version {exam['version']}, {_drawn(exam['decoding'])}, "
+        f"at most {exam['decoding']['max_completion_length']} tokens"
+        for exam in exams
+    ]
+    table = _table("Evaluation", ("", *(f"`{exam['exam']}`" for exam in exams)), cells)
+    return (
+        f"{table}\n\nShares of right answers with 95 % intervals over questions. The best and the weakest are chosen "
+        "on other questions than those they are scored on.\n\n" + "\n".join(told)
+    )
+
+
+def _title(name: str) -> str:
+    return {"mean": "the mean", "best": "the best elsewhere", "weakest": "the weakest elsewhere"}.get(name, name)
+
+
+def _drawn(decoding: Mapping[str, Any]) -> str:
+    if not decoding["temperature"]:
+        return "greedy"
+    return f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+
+
+def _estimate(one: Mapping[str, float]) -> str:
+    if one["accuracy"] is None:
+        return NOTHING
+    return f"{100 * one['accuracy']:.1f}% ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
 
 
 def _introduction(table: Mapping, base_model: str, settings: Mapping) -> str:

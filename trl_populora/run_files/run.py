@@ -1,11 +1,12 @@
 """Opening what a run has left: the table of its members, its base model, its settings."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .files import read_json
-from .layout import ADAPTER_CONFIG_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
+from .layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
 
 
 TABLE_VERSION = 1
@@ -52,6 +53,18 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     if not base:
         raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
     return Run(folder, base, members, record.get("settings", {}))
+
+
+def adapter_fingerprint(folder: str, member: str) -> str:
+    """A hash of a saved member's weights and their scaling, 16 hexadecimal digits; empty if they are not there."""
+    path = os.path.join(folder, member, ADAPTER_FILE)
+    if not os.path.isfile(path):
+        return ""
+    config = _known(os.path.join(folder, member, ADAPTER_CONFIG_FILE))
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(repr([config.get(name) for name in ("r", "lora_alpha", "use_rslora")]).encode())
+    return digest.hexdigest()[:16]
 
 
 def read_table(folder: str | os.PathLike) -> dict:

@@ -93,7 +93,7 @@ def make_population(
             learning_rate=args.player_learning_rates,
             seed=args.seed,
             shared_init=args.shared_init,
-            num_guests=2 if args.hall_of_fame_probability else 0,
+            num_guests=args.num_guests,
         )
 
     population = load_sharded(load, args.device) if args.shard_base else load()
@@ -129,15 +129,19 @@ def make_rewards_and_datasets(
 
 
 @contextmanager
-def plain_settings(args: PopulationSelfPlayConfig) -> Iterator[None]:
+def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets) -> Iterator[None]:
     """Settings under which GRPOTrainer's constructor builds nothing that a population brings itself.
 
     For `beta > 0` it would add a "ref" adapter copied from "default"; the reference here is the base. For `use_vllm`
-    it would start an engine that serves one merged model.
+    it would start an engine that serves one merged model. With `eval_strategy` it would ask for a dataset, and members
+    can be evaluated by exams instead.
     """
-    beta, use_vllm = args.beta, args.use_vllm
-    args.beta, args.use_vllm = 0.0, False
+    own = {"beta": 0.0, "use_vllm": False}
+    if eval_dataset is None:
+        own["eval_strategy"] = "no"
+    given = {name: getattr(args, name) for name in own}
+    vars(args).update(own)
     try:
         yield
     finally:
-        args.beta, args.use_vllm = beta, use_vllm
+        vars(args).update(given)

@@ -120,8 +120,11 @@ def _leaves_work(right: _Value | str, reading: _Value | str) -> bool:
     where the right one is an equation such as `y' + ky = 0`, of which math-verify would compare the 0."""
     if isinstance(right, str) or isinstance(reading, str):
         return False
-    if isinstance(right, Equality) and right.lhs.is_Add and not isinstance(reading, (Relational, And)):
+    relation = isinstance(reading, (Relational, And))
+    if isinstance(right, Equality) and right.lhs.is_Add and not relation:
         return True
+    if isinstance(right, Equality) and relation and reading.free_symbols != right.free_symbols:
+        return True  # 0=1, which math-verify takes for N=n
     kinds = _WORK if right.free_symbols else (*_WORK, Function)
     return bool(_kinds(reading, kinds) - _kinds(right, kinds))
 
