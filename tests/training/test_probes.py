@@ -332,6 +332,12 @@ def test_settings_that_make_no_probe(config, settings, message):
         config(**PROBED | settings)
 
 
+def test_a_probe_is_not_taken_every_round_unless_that_is_asked(config):
+    assert config(eval_strategy="steps").eval_steps == 20
+    assert config(eval_strategy="steps", num_iterations=2, save_steps=2).eval_steps == 40
+    assert config(eval_strategy="steps", eval_steps=1).eval_steps == 1
+
+
 @pytest.mark.parametrize(
     "probes, message",
     [

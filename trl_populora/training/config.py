@@ -179,6 +179,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
+    > - `eval_steps`: In self-play, defaults to 20 rounds instead of `logging_steps`.
     """
 
     learning_rate: float = 1e-5
@@ -239,8 +240,11 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         check_choices(self)
         check_population(self)
         derive_batch(self)
-        if self.num_teachers and self.is_probed and self.num_generations_eval is None:
-            self.num_generations_eval = 1  # exams are answered without groups, of which none has to fit into a batch
+        if self.num_teachers and self.is_probed:
+            if self.num_generations_eval is None:
+                self.num_generations_eval = 1  # exams are answered without groups: none has to fit into a batch
+            if self.eval_steps is None:
+                self.eval_steps = 20 * self.num_iterations  # Trainer's `logging_steps` would be every round
         super().__post_init__()
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
