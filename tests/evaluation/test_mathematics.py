@@ -189,7 +189,7 @@ def test_answers_and_hacks(run):
     "form, completion",
     [
         ("boxed", ""),
-        ("boxed", "The answer is 7."),
+        ("boxed", "It is 7."),
         ("boxed", r"\boxed{}"),
         ("boxed", r"\boxed{$ $}"),
         ("boxed", r"\boxed{7"),
@@ -285,3 +285,9 @@ def test_without_math_verify_the_grader_says_what_to_install(monkeypatch):
     monkeypatch.setattr(mathematics, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"trl-populora\[math\]"):
         MathAccuracy()
+
+
+def test_without_a_box_what_the_text_calls_its_answer_counts():
+    texts = ["The answer is 7.", "So the final answer is: $7$.", "The answer is 8.", "7"]
+    grades = MathAccuracy(nothing_runs).grade(texts, [math_reference(["7"])] * 4)
+    assert [grade.verdict for grade in grades] == ["solved", "solved", "wrong", "refused"]

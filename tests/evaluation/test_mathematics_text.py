@@ -6,6 +6,7 @@ import pytest
 
 from trl_populora.evaluation.graders.math_text import (
     MAX_ANSWER,
+    find_answer,
     find_boxed,
     find_number,
     nesting,
@@ -149,3 +150,31 @@ def test_lists_are_split(text, answers):
 
 def test_nesting():
     assert nesting("") == 0 and nesting("(a)[b]{c}") == 1 and nesting("((" + "{" * 5) == 7
+
+
+@pytest.mark.parametrize(
+    "completion, answer",
+    [
+        (r"The answer is 4, no: \boxed{5}", "5"),
+        ("The answer is 5.", "5"),
+        ("the final answer is: **$\\frac{1}{2}$**.", r"\frac{1}{2}"),
+        ("**Answer:** 3.5 cm\nAnd so on.", "3.5 cm"),
+        ("The answer is\n\\[x=2\\]", "x=2"),
+        (r"The answer is \(1, 2\). Or not.", "1, 2"),
+        ("The answer is 12. But no, the answer is 13", "13"),
+        ("The answer is 1.5. It is 2.", "1.5"),
+        (r"The answer is 3, \boxed{}", "3, \\boxed{}"),
+        ("The answer is", None),
+        ("The answer is $3", None),
+        ("The answers: 5", None),
+        ("It is 5.", None),
+        ("", None),
+    ],
+)
+def test_the_final_answer(completion, answer):
+    assert find_answer(completion) == answer
+
+
+@pytest.mark.parametrize("text", ["answer is ", "answer *", "answer:*", "answer is a. ", "answer is $"])
+def test_long_texts_of_answers_are_read(text):
+    assert len(find_answer(text * 10_000) or "") < 1_000

@@ -46,6 +46,9 @@ _TEXT_WORDS = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:and|or)\s*\}|(?
 _WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL)
 _TIDY = {"−": "-", "\\$": " ", "$": " ", "\\displaystyle": " ", "E_": "\\Xi_", "np.": "\\"}
 _OPEN, _CLOSE = "([{", ")]}"
+_STATED = re.compile(r"\banswer(?: is\b|(?=\s?\**:))[\s*:]*", re.IGNORECASE)
+_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,27 @@ class Number:
 def find_boxed(completion: str) -> str | None:
     """What stands in the last `\\boxed{...}`; braces nest. `None` if there is none, if it is empty or not closed."""
     return last_box(completion) or None
+
+
+def find_answer(completion: str) -> str | None:
+    """
+    The final answer of a completion: what stands in its last box. Without one, what follows the last "answer is" or
+    "answer:": the formula that begins there, or the rest of the sentence, as math-verify and lm-eval read it, too.
+
+    Returns:
+        `str`: The answer as it was written. `None` if there is neither.
+    """
+    if (box := find_boxed(completion)) is not None:
+        return box
+    *_, stated = (None, *_STATED.finditer(completion))
+    if stated is None:
+        return None
+    rest = completion[stated.end() :]
+    for begin, end in _DELIMITERS:
+        if rest.startswith(begin):
+            inside, closed, _ = rest.removeprefix(begin).partition(end)
+            return inside.strip() or None if closed else None
+    return _SENTENCE_END.split(rest, maxsplit=1)[0].strip("* ") or None
 
 
 def find_number(completion: str) -> str | None:

@@ -18,7 +18,7 @@ from .math_text import (
     MAX_ANSWER,
     MAX_DEPTH,
     Number,
-    find_boxed,
+    find_answer,
     find_number,
     hedges,
     nesting,
@@ -55,7 +55,7 @@ def math_reference(
     Args:
         answers (`Sequence[str]`): Right answer, or answers, in LaTeX.
         form (`str`, *optional*, defaults to `"boxed"`): Where a completion has its answer: `"boxed"`, in its last
-            `\\boxed{...}`; `"number"`, after its last `####`, see [`find_number`].
+            `\\boxed{...}`, see [`find_answer`]; `"number"`, after its last `####`, see [`find_number`].
         kind (`str`, *optional*): `"Numerical"`, `"Expression"`, `"Equation"`, `"Interval"` or `"Tuple"`: for people.
         several (`bool`, *optional*, defaults to `False`): Several answers are wanted, in any order.
         atol (`Sequence[float]`, *optional*): Absolute error that a number may have; one for all or one for each.
@@ -78,11 +78,13 @@ def math_reference(
 class MathAccuracy(Grader):
     """Share of completions with the right answer. References are made by [`math_reference`].
 
-    The answer is what stands in the last `\\boxed{...}`, or for GSM8K after the last `####`. Numbers are compared
-    here, exactly or within the error that the reference allows. Anything else is math-verify's to say, in the sandbox.
+    The answer is what stands in the last `\\boxed{...}`, else what the text calls its answer; for GSM8K what stands
+    after the last `####`. Numbers are compared here, exactly or within the error that the reference allows. Anything
+    else is math-verify's to say, in the sandbox.
 
     It says the same as math-verify, except for the better:
-    - one box counts, the last; math-verify joins boxes that stand near each other. Nothing but a box is read;
+    - one box counts, the last; math-verify joins boxes that stand near each other. Without a box, a formula or number
+      somewhere in the text is no answer;
     - a number must be worked out: `3+4`, `3!` or `\\sqrt{49}` is no 7. An answer has no sums, products, integrals,
       limits or derivatives that the right one has not, and if that is a constant, no other functions either;
     - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that
@@ -162,12 +164,12 @@ def _is_right(entry: bool | Pair, known: Mapping[Pair, tuple[str, float]]) -> bo
 def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
     """The answer of a completion, beside the right ones; a grade if there is nothing to compare."""
     boxed = wanted.get("form", "boxed") == "boxed"
-    found = find_boxed(completion) if boxed else find_number(completion)
+    found = find_answer(completion) if boxed else find_number(completion)
     if found is not None and len(found) > MAX_ANSWER:
         return Grade("refused", found, f"more than {MAX_ANSWER} characters")
     answer = tidy(found or "")
     if not answer:
-        return Grade("refused", detail="no \\boxed{...} with an answer" if boxed else "no number, or several")
+        return Grade("refused", detail='no \\boxed{...}, and no "answer is"' if boxed else "no number, or several")
     if nesting(answer) > MAX_DEPTH:
         return Grade("failed", answer, f"brackets nest more than {MAX_DEPTH} deep")
     golds, given = [tidy(one) for one in wanted["answers"]], [answer]
