@@ -164,6 +164,7 @@ def test_nesting():
         ("The answer is 12. But no, the answer is 13", "13"),
         ("The answer is 1.5. It is 2.", "1.5"),
         (r"The answer is 3, \boxed{}", "3, \\boxed{}"),
+        (r"The answer is $\$18.90$.", r"\$18.90"),
         ("The answer is", None),
         ("The answer is $3", None),
         ("The answers: 5", None),

@@ -47,7 +47,7 @@ _WHERE = re.compile(r"(?:\\(?:text|mathrm|mbox)\s*\{\s*)?\bwhere\b.*", re.DOTALL
 _TIDY = {"−": "-", "\\$": " ", "$": " ", "\\displaystyle": " ", "E_": "\\Xi_", "np.": "\\"}
 _OPEN, _CLOSE = "([{", ")]}"
 _STATED = re.compile(r"\banswer(?: is\b|(?=\s?\**:))[\s*:]*", re.IGNORECASE)
-_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
+_DELIMITERS = (("$$", r"\$\$"), ("$", r"(?<!\\)\$"), (r"\(", r"\\\)"), (r"\[", r"\\\]"))  # as they are, as a pattern
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 
 
@@ -81,7 +81,7 @@ def find_answer(completion: str) -> str | None:
     rest = completion[stated.end() :]
     for begin, end in _DELIMITERS:
         if rest.startswith(begin):
-            inside, closed, _ = rest.removeprefix(begin).partition(end)
+            inside, *closed = re.split(end, rest.removeprefix(begin), maxsplit=1)
             return inside.strip() or None if closed else None
     return _SENTENCE_END.split(rest, maxsplit=1)[0].strip("* ") or None
 
