@@ -236,7 +236,7 @@ def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):
     steps = [0, settings["eval_steps"], settings["max_steps"]]
     wanted, tables = clockless(lines(folder)), [answers(folder, step) for step in steps]
     assert [one["step"] for one in wanted] == steps and wanted[0]["founders"]["tasks"] > 0
-    assert wanted[2]["founders"] != wanted[0]["founders"]
+    assert any(one["founders"] != wanted[0]["founders"] for one in wanted[1:])
 
     again = play_plausibly(make_trainer(noise=0.5, **settings))  # other weights: these are not the founders
     calls = asked(again)

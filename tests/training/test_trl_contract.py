@@ -69,6 +69,7 @@ def test_every_override_is_watched():
         "_get_output_dir",
         "_push_from_checkpoint",
         "train",
+        "evaluate",
     }
     assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
 
@@ -108,3 +109,10 @@ def test_rollout_function_replaces_generation():
 def test_reference_model_is_used_when_it_is_given():
     source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
     assert "if self.ref_model is not None" in source
+
+
+def test_evaluate_is_what_trainer_calls_at_eval_steps():
+    names = list(inspect.signature(GRPOTrainer.evaluate).parameters)
+    assert names == ["self", "eval_dataset", "ignore_keys", "metric_key_prefix"]
+    assert "self.evaluate(" in inspect.getsource(Trainer._evaluate)
+    assert "self._evaluate(" in inspect.getsource(Trainer._maybe_log_save_evaluate)
