@@ -279,7 +279,8 @@ def take_final_exams(
             except GradingError as error:
                 view.note(str(error))
         about = {"runs": {"": folder}, "base": trainer.base_model_name, "template": sampler.template} | identity
-        view.tables(save_evaluation(place, runs, {"": members}, about))
+        if runs:
+            view.tables(save_evaluation(place, runs, {"": members}, about))
 
 
 if __name__ == "__main__":

@@ -106,9 +106,9 @@ def run(options: argparse.Namespace) -> int:
             return 130
         about |= {"weights": weights, "versions": versions()}
         complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
-        record = save_evaluation(output, complete, compared(teams), about)
-        view.tables(record)
-        view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
+        if complete:  # else an earlier record stays
+            view.tables(save_evaluation(output, complete, compared(teams), about))
+            view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
     return 1 if problems else 0
 
 
