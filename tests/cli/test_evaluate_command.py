@@ -173,6 +173,10 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         (["--samples", "auto", "--temperature", "1"], "leave --temperature out"),
         (["--temperature", "-1"], "temperature=-1.0"),
         (["--batch-size", "-1"], "rows_per_call=-1"),
+        (["--batch-size", "0"], "rows_per_call=0"),
+        (["--output", "/proc/none"], "--output='/proc/none' cannot be written: No such file"),
+        (["--max-completion-length", "0"], "max_completion_length=0"),
+        (["--exams", "held_out[:2]", "held_out", "--limit", "2"], "with limit=2 ask only .*held_out.*each exam once"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, capsys, options, words):
@@ -187,6 +191,10 @@ def test_a_file_without_a_column_is_refused(run_folder, data, tmp_path, capsys):
     (tmp_path / "letters.jsonl").write_text('{"word": "sun", "sort": "short"}\n')
     assert evaluate(run_folder, "--exams", LETTERS, "--data", data) == 2
     assert "has no column 'kind'" in capsys.readouterr().err
+    (tmp_path / "letters.jsonl").write_text('{"word": "sun", "kind": "short"}\n{"word": 5, "kind": "short"}\n')
+    assert evaluate(run_folder, "--exams", LETTERS, "--data", data) == 2
+    told = capsys.readouterr().err
+    assert "record 2 of" in told and "cannot be made a question (TypeError: object of type 'int' has no len())" in told
 
 
 @pytest.mark.parametrize(
