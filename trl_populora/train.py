@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
-from .run_files.files import write_file
+from .run_files.files import check_writable
 from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
 
 
@@ -76,12 +76,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
     """
     folder, wanted = args.output_dir, args.resume_from_checkpoint
-    try:
-        probe = os.path.join(folder, f".writable-{os.getpid()}")
-        write_file(probe, b"")
-        os.remove(probe)
-    except OSError as error:
-        raise ValueError(f"output_dir={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+    check_writable(folder, option="output_dir")
     auto = wanted in ("auto", "true", "True", True)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
@@ -279,7 +274,8 @@ def take_final_exams(
             except GradingError as error:
                 view.note(str(error))
         about = {"runs": {"": folder}, "base": trainer.base_model_name, "template": sampler.template} | identity
-        view.tables(save_evaluation(place, runs, {"": members}, about))
+        if runs:
+            view.tables(save_evaluation(place, runs, {"": members}, about))
 
 
 if __name__ == "__main__":

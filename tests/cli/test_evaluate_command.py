@@ -87,13 +87,15 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     assert read_evaluation(str(run)) is None and "is of other weights" in caplog.text
 
 
-def test_a_base_without_a_run(tiny_model, data, tmp_path):
+def test_a_base_without_a_run(tiny_model, data, tmp_path, capsys):
     options = ["--base", tiny_model, "--data", data, "--output", str(tmp_path / "out")]
     assert evaluate(*options, "--exams", LETTERS) == 0
     record = read(tmp_path / "out")
     assert list(record["exams"][0]["scores"]) == ["base"] and record["comparisons"] == 0
     assert evaluate(*options, "--exams", "held_out", "--types", "code_o", "--max-completion-length", "4") == 0
     assert read(tmp_path / "out")["exams"][0]["groups"] == ["code_o"]
+    assert evaluate(*options, "--exams", "held_out", "--types", "code_o") == 2
+    assert f"{tiny_model} does not record its max_completion_length" in capsys.readouterr().err
 
 
 def test_several_runs_are_compared(run_folder, data, tmp_path):
@@ -171,6 +173,10 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         (["--samples", "auto", "--temperature", "1"], "leave --temperature out"),
         (["--temperature", "-1"], "temperature=-1.0"),
         (["--batch-size", "-1"], "rows_per_call=-1"),
+        (["--batch-size", "0"], "rows_per_call=0"),
+        (["--output", "/proc/none"], "--output='/proc/none' cannot be written: No such file"),
+        (["--max-completion-length", "0"], "max_completion_length=0"),
+        (["--exams", "held_out[:2]", "held_out", "--limit", "2"], "with limit=2 ask only .*held_out.*each exam once"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, capsys, options, words):
@@ -185,6 +191,10 @@ def test_a_file_without_a_column_is_refused(run_folder, data, tmp_path, capsys):
     (tmp_path / "letters.jsonl").write_text('{"word": "sun", "sort": "short"}\n')
     assert evaluate(run_folder, "--exams", LETTERS, "--data", data) == 2
     assert "has no column 'kind'" in capsys.readouterr().err
+    (tmp_path / "letters.jsonl").write_text('{"word": "sun", "kind": "short"}\n{"word": 5, "kind": "short"}\n')
+    assert evaluate(run_folder, "--exams", LETTERS, "--data", data) == 2
+    told = capsys.readouterr().err
+    assert "record 2 of" in told and "cannot be made a question (TypeError: object of type 'int' has no len())" in told
 
 
 @pytest.mark.parametrize(
@@ -275,6 +285,9 @@ def test_a_grader_that_fails_loses_neither_answers_nor_the_other_exams(tiny_mode
     assert "NotImplementedError, on every answer" in printed and "letters[:2]" in printed
     assert [exam["exam"] for exam in read(tmp_path / "out")["exams"]] == ["letters[:2]"]
     assert any(name.startswith("broken_2-") for name in os.listdir(tmp_path / "out"))
+    before = read(tmp_path / "out")
+    assert evaluate(*options, "--exams", "tests.evaluation.letters:BROKEN") == 1
+    assert "Scores:" not in capsys.readouterr().out and read(tmp_path / "out") == before  # nothing is no result
 
 
 def test_spared_answers_are_counted_and_said(run_folder, tmp_path, capsys, monkeypatch):

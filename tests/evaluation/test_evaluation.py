@@ -149,6 +149,7 @@ def test_round_and_evaluation_have_one_referee(executor, tasks):
         ("gsm8k", "must be a list"),
         (["held_out[:0]"], "at least one question"),
         (["nowhere:EXAM"], "cannot be imported"),
+        ([":EXAM"], "is unknown.*'module:Name'"),
         (["tests.evaluation.letters:NOTHING"], "has no 'NOTHING'"),
         (["tests.evaluation.letters:WORDS"], "not a trl_populora.evaluation.benchmarks.Benchmark"),
         (["tasks:/nowhere.jsonl"], "cannot be read"),

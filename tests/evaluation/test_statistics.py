@@ -64,11 +64,16 @@ def test_a_share_lies_in_its_interval(rates):
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
 
 
-@pytest.mark.parametrize("samples", [1, 4])
-def test_intervals_of_shares_cover_the_truth(samples):
+def test_few_equal_rates_are_no_certainty():
+    _, low, high = share(np.array([0.25, 0.25]))
+    assert low < 0.1 and high > 0.4
+
+
+@pytest.mark.parametrize("samples, count", [(1, 60), (4, 60), (4, 10), (16, 5)])
+def test_intervals_of_shares_cover_the_truth(samples, count):
     rng, covered, runs, truth = np.random.default_rng(0), 0, 2000, 0.3
     for _ in range(runs):
-        difficulty = rng.beta(0.6, 1.4, size=60)  # mean 0.3
+        difficulty = rng.beta(0.6, 1.4, size=count)  # mean 0.3
         rates = rng.binomial(samples, difficulty) / samples
         _, low, high = share(rates)
         covered += low <= truth <= high

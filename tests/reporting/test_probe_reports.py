@@ -38,6 +38,7 @@ def test_a_line_says_means_the_base_the_best_and_the_cost():
         "2.0 s, probes 18.3% of the run"
     )
     assert "founders" not in probe_line(record(0, 0.5, founders=False))
+    assert probe_line(RECORDS[0]).endswith("valid 50%  2.0 s")  # before the first round, probes are all there is
 
 
 def test_the_view_and_the_summary(rounds, tmp_path):

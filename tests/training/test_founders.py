@@ -50,6 +50,19 @@ def test_what_the_shares_mean(make_trainer):
         }  # fmt: skip
 
 
+def test_the_table_has_what_the_shares_are_made_of(make_trainer):
+    trainer = make_trainer(**PROBED)
+    scripted(trainer, lambda member: member == "student_0")
+    trainer.probes.begin(step=0)
+    record, rows = trainer.probes.measure(step=0, round=0)
+    games, answers = record["founders"], [row for row in rows if row["exam"] == "proposals"]
+    assert games["authors"]["teacher_1"] == []
+    assert sorted(games["authors"]["teacher_0"]) == sorted({row["question"] for row in answers})
+    for kind, then in (("unsolved", True), ("unsolved_now", False)):
+        lost = [row["verdict"] != "solved" for row in answers if row["player"].endswith("@0") == then]
+        assert games["teachers"]["teacher_0"][kind] == sum(lost) / len(lost)
+
+
 def test_equal_founders_play_as_one(make_trainer):
     """Fresh adapters do nothing, whatever their A; after a warm start all of a role have one's weights."""
     trainer = make_trainer(noise=0, **PROBED)

@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from ..evaluation.records import save_evaluation
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
+    from ..run_files.files import check_writable
     from ..run_files.run import adapter_fingerprint
     from .runs import labels, make_executor
 
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), ((one, chosen_members(one, options)) for one in runs), strict=True))
     exams = chosen_exams(options, runs)
     decodings = [read_decoding(options, runs, exam) for exam in exams]
+    check_writable(output, option="--output")
     about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
     found = [{} for _ in exams]
     weights, problems = {}, []
@@ -106,9 +108,9 @@ def run(options: argparse.Namespace) -> int:
             return 130
         about |= {"weights": weights, "versions": versions()}
         complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
-        record = save_evaluation(output, complete, compared(teams), about)
-        view.tables(record)
-        view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
+        if complete:  # else an earlier record stays
+            view.tables(save_evaluation(output, complete, compared(teams), about))
+            view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
     return 1 if problems else 0
 
 
@@ -177,14 +179,11 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
         samples, temperature = exam.samples, exam.temperature
     elif not samples.isdecimal():
         raise ValueError(f"--samples {samples} must be a whole number, or auto.")
-    length = options.max_completion_length or exam.max_completion_length
-    return Decoding(
-        int(samples),
-        temperature or 0.0,
-        length or shared_setting(runs, "max_completion_length", "--max-completion-length"),
-        options.seed,
-        options.batch_size or runs[0].setting("generation_rows", 64),
-    )
+    length, rows = options.max_completion_length, options.batch_size
+    if length is None:
+        length = exam.max_completion_length or shared_setting(runs, "max_completion_length", "--max-completion-length")
+    rows = runs[0].setting("generation_rows", 64) if rows is None else rows
+    return Decoding(int(samples), temperature or 0.0, length, options.seed, rows)
 
 
 def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> TransformersSampler:

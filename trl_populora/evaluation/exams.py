@@ -31,7 +31,12 @@ def make_exams(
     if isinstance(names, str) or len(set(names)) < len(names):
         raise ValueError(f"exams={names!r} must be a list of names, each once.")
     exams = [make_exam(name, types, data=data) for name in names]
-    return [exam if limit is None else exam.first(limit) for exam in exams]
+    exams = [exam if limit is None else exam.first(limit) for exam in exams]
+    asked = dict.fromkeys(exam.name for exam in exams)
+    if len(asked) < len(exams):
+        limited = "" if limit is None else f" with limit={limit}"
+        raise ValueError(f"{list(names)}{limited} ask only {list(asked)}: name each exam once.")
+    return exams
 
 
 def needs_task_types(name: str) -> bool:

@@ -47,14 +47,15 @@ def share(rates: np.ndarray) -> Estimate:
 
     For rates of 0 and 1 it is Wilson's interval itself (Wilson 1927). Rates between them, such as means over samples
     or members, vary less: their number counts as n / deff, with the design effect deff = variance / (p (1 - p)), as
-    is usual in surveys (Korn and Graubard 1998). It stays within [0, 1], and where nobody solves anything it is not
-    empty.
+    is usual in surveys (Korn and Graubard 1998). Few equal rates do not show that all would be equal: one more, of
+    deff = 1, is counted with them. The interval stays within [0, 1] and is never empty.
     """
     rates = rates[~np.isnan(rates)]
     if not rates.size:
         return Estimate(math.nan, math.nan, math.nan)
     p = float(rates.mean())
     effect = float(rates.var()) / (p * (1 - p)) if 0 < p < 1 else 1.0
+    effect = (rates.size * effect + 1) / (rates.size + 1)
     ratio = stats.norm.ppf((1 + LEVEL) / 2) ** 2 * effect / rates.size
     center, spread = (p + ratio / 2) / (1 + ratio), math.sqrt(ratio * (p * (1 - p) + ratio / 4)) / (1 + ratio)
     return Estimate(p, max(0.0, min(p, center - spread)), min(1.0, max(p, center + spread)))

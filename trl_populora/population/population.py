@@ -297,4 +297,7 @@ class Population(Mapping[str, Member]):
                     peft_model = get_peft_model(model, config, adapter_name=name)
                 else:
                     peft_model.add_adapter(name, config)
+        for config in peft_model.peft_config.values():
+            if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
+                config.target_modules = sorted(config.target_modules)
         return peft_model

@@ -47,7 +47,8 @@ def probe_line(record: Record) -> str:
         kinds = {"solved": "students", "unsolved": "teachers", "valid": "teachers"}
         means = {kind: _mean(one[kind] for one in record["founders"][role].values()) for kind, role in kinds.items()}
         parts.append("against founders " + ", ".join(f"{kind} {percent(means[kind])}" for kind in kinds))
-    parts.append(f"{record['seconds']:.1f} s, probes {_cost(record)} of the run")
+    cost = f", probes {_cost(record)} of the run" if record["step"] else ""  # at the start there is no run yet
+    parts.append(f"{record['seconds']:.1f} s{cost}")
     return "  ".join(parts)
 
 

@@ -71,6 +71,16 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
     _flush({folder, *map(os.path.dirname, targets)}, place=folder)
 
 
+def check_writable(folder: str, *, option: str) -> None:
+    """Raises a `ValueError` that names the option if a folder, which is made if missing, cannot be written into."""
+    probe = os.path.join(folder, f".writable-{os.getpid()}")
+    try:
+        write_file(probe, b"")
+        os.remove(probe)
+    except OSError as error:
+        raise ValueError(f"{option}={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+
+
 def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
     write_file(path, json.dumps(data, indent=indent) + "\n")
 

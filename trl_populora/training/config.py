@@ -4,6 +4,7 @@ Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the populat
 """
 
 from dataclasses import dataclass, field, fields
+from enum import Enum
 
 from transformers.trainer_utils import SchedulerType
 from trl import GRPOConfig
@@ -283,4 +284,5 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         own = [f.name for f in fields(self) if f.name not in shared]
         told = "seed max_steps learning_rate num_generations num_iterations max_completion_length temperature top_p "
         told = (told + "top_k min_p beta use_vllm eval_strategy eval_steps").split()
-        return {name: getattr(self, name) for name in (*own, *told)}
+        values = {name: getattr(self, name) for name in (*own, *told)}
+        return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

@@ -101,10 +101,11 @@ class Founders:
             now = examiner.examine(exam, population.students)
             then = replace(now, samples=self._founders_answer(exam, examiner))
             results += [replace(now, samples=[*then.samples, *now.samples])]
-        teachers = {}
+        teachers, authors = {}, {}
         for teacher in population.teachers:
             judged = [one for one in proposals if one.member == teacher and not is_spared(one.refusal)]
             own = {one.task.id for one in judged if one.valid}
+            authors[teacher] = sorted(own)
             teachers[teacher] = {
                 "proposals": len(judged),
                 "valid": _share(one.valid for one in judged),
@@ -118,6 +119,7 @@ class Founders:
             "founders": list(self.students),
             "students": {name: {"solved": solved.get(name)} for name in population.students},
             "teachers": teachers,
+            "authors": authors,
         }
         return record, results
 

@@ -78,11 +78,20 @@ class Benchmark:
         return rows, source
 
     def exam(self, data: str | None = None) -> Exam:
-        """All questions; `data` as in [`Benchmark.records`]."""
+        """All questions; arguments and errors as in [`Benchmark.records`], and a `ValueError` for a record that
+        `question` fails on."""
         rows, source = self.records(data)
-        questions = tuple(self.question(row, place) for place, row in enumerate(rows))
+        questions = []
+        for place, row in enumerate(rows):
+            try:
+                questions.append(self.question(row, place))
+            except Exception as error:  # of data, or of a benchmark of the user's
+                raise ValueError(
+                    f"{self.id}: record {place + 1} of {source.get('file') or source['hub']} cannot be made a "
+                    f"question ({type(error).__name__}: {' '.join(str(error).split())[:200]})."
+                ) from error
         return Exam(
-            self.id, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source
+            self.id, tuple(questions), self.grader, self.max_completion_length, self.samples, self.temperature, source
         )
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
