@@ -185,6 +185,11 @@ def test_answers_and_hacks(run):
     assert got == cases
 
 
+def test_a_list_that_is_too_long_is_told_by_its_length(run):
+    (grade,) = MathAccuracy(run).grade([r"\boxed{1, 2, 3}"], [math_reference(["1,2"], several=True)])
+    assert (grade.verdict, grade.detail) == ("wrong", "3 answers, and not 2")
+
+
 @pytest.mark.parametrize(
     "form, completion",
     [
