@@ -33,9 +33,9 @@ class Difference(NamedTuple):
 
     Attributes:
         difference, low, high (`float`): In [-1, 1]; NaN if nothing is known.
-        significant (`bool`): Whether the interval at level 1 - (1 - `LEVEL`) / comparisons excludes 0 (Bonferroni), and
-            so does a test by flips of the signs at that level. Where few questions differ, such an interval excludes 0
-            several times too often; the test is exact for two players who are equally good at every question.
+        significant (`bool`): Whether the interval at level 1 - (1 - `LEVEL`) / comparisons excludes 0 (Bonferroni)
+            and a test by flips of the signs agrees. Where few questions differ, the interval alone excludes 0 several
+            times too often; the test is exact for two players who are equally good at every question.
     """
 
     difference: float
