@@ -90,6 +90,13 @@ def test_bad_files_are_refused_by_name(name, tmp_path):
         benchmark(name).exam(data)
 
 
+@pytest.mark.parametrize("name, column", [("gsm8k", "answer"), ("amc23", "answer"), ("olympiadbench", "final_answer")])
+def test_a_record_without_a_value_is_named(name, column, tmp_path):
+    data = folder_with(tmp_path, name, RECORDS[name], {**RECORDS[name], "id": 2, column: None})
+    with pytest.raises(ValueError, match=f"{name}: record 2 is no question"):
+        benchmark(name).exam(data)
+
+
 def test_answers_of_examinations_are_numbers(tmp_path):
     halves = {**RECORDS["amc23"], "answer": 0.5}
     (question,) = benchmark("amc23").exam(folder_with(tmp_path, "amc23", halves)).questions
