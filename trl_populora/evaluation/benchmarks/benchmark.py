@@ -118,7 +118,7 @@ class Benchmark:
     def _from_hub(self) -> tuple[list[Record], dict[str, str]]:
         import datasets
 
-        source = {"hub": self.hub, "revision": self.revision}
+        source = {"hub": self.hub, "revision": self.revision} | ({"config": self.config} if self.config else {})
         try:
             rows = datasets.load_dataset(self.hub, self.config, split=self.split, revision=self.revision)
         except Exception as error:  # what it raises is not documented: connection, missing, gated, scripts
