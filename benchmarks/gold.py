@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             summary[one.id] = {
                 "gold": 1 - len(wrong) / len(grades),
                 "tasks": len(grades),
-                "seconds": round(time.perf_counter() - start, 1),
+                "seconds": round(time.perf_counter() - start, 3),
                 "dirty": dict(one.dirty),
             }
             surprising = sorted(wrong.keys() ^ one.dirty.keys())

@@ -107,3 +107,11 @@ def test_keys_of_an_exam_of_another_run(tmp_path):
     path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
     keys = task_keys(make_exam(f"tasks:{path}", types), types)
     assert keys == {types["countdown"].key(task.payload) for task in tasks}
+
+
+def test_types_of_the_same_record_keep_each_others_tasks():
+    types = make_task_types(["code_o", "code_i", "code_f"])
+    reserved = reserved_keys(types)
+    for task in held_out_tasks(types["code_o"], "held_out_easy"):
+        assert types["code_i"].key(task.payload) in reserved
+    assert reserved > reserved_keys({"code_o": types["code_o"]})

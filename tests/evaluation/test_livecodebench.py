@@ -190,8 +190,9 @@ def test_other_private_tests_are_refused(text, tmp_path, monkeypatch):
 
 
 def test_a_problem_without_tests_is_refused():
+    reference = program_reference(None, "[]", "[]")
     with pytest.raises(ValueError, match="no tests"):
-        ProgramTests(lambda jobs: []).grade(["```python\nx\n```"], [program_reference(None, "[]", "[]")])
+        ProgramTests(lambda jobs: []).compute(predictions=["```python\nx\n```"], references=[reference])
 
 
 def test_failures_of_the_sandbox_are_spared():

@@ -90,6 +90,13 @@ def test_bad_files_are_refused_by_name(name, tmp_path):
         benchmark(name).exam(data)
 
 
+@pytest.mark.parametrize("name, column", [("gsm8k", "answer"), ("amc23", "answer"), ("olympiadbench", "final_answer")])
+def test_a_record_without_a_value_is_named(name, column, tmp_path):
+    data = folder_with(tmp_path, name, RECORDS[name], {**RECORDS[name], "id": 2, column: None})
+    with pytest.raises(ValueError, match=f"{name}: record 2 is no question"):
+        benchmark(name).exam(data)
+
+
 def test_answers_of_examinations_are_numbers(tmp_path):
     halves = {**RECORDS["amc23"], "answer": 0.5}
     (question,) = benchmark("amc23").exam(folder_with(tmp_path, "amc23", halves)).questions
@@ -183,6 +190,11 @@ def test_answers_and_hacks(run):
     grades = MathAccuracy(run).grade([rf"So it is \boxed{{{text}}}." for _, _, text, _ in cases], references)
     got = [(gold, how, text, grade.verdict) for (gold, how, text, _), grade in zip(cases, grades, strict=True)]
     assert got == cases
+
+
+def test_a_list_that_is_too_long_is_told_by_its_length(run):
+    (grade,) = MathAccuracy(run).grade([r"\boxed{1, 2, 3}"], [math_reference(["1,2"], several=True)])
+    assert (grade.verdict, grade.detail) == ("wrong", "3 answers, and not 2")
 
 
 @pytest.mark.parametrize(

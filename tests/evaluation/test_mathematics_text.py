@@ -119,6 +119,13 @@ def test_anything_else_is_no_number(text):
     assert read_number(text) is None
 
 
+@pytest.mark.parametrize("unit", [r"^\circ ", r"^{\circ} ", r"\text{m} ^2 ", r"\ \, ", "m "])
+def test_many_units_take_no_time(unit):
+    """Degree signs with spaces between them were tried in 2^n ways, for hours."""
+    assert read_number(f"5 {unit * 50}".rstrip()) is not None
+    assert read_number(f"5 {unit * 50}!") is None
+
+
 def test_tidy_drops_what_is_for_the_eye():
     assert tidy("$ \\displaystyle 10\\,080$.") == "10080"
     assert tidy("11,\\! 111,\\! 100") == "11111100"

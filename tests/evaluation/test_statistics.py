@@ -64,16 +64,20 @@ def test_a_share_lies_in_its_interval(rates):
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
 
 
-def test_few_equal_rates_are_no_certainty():
-    _, low, high = share(np.array([0.25, 0.25]))
-    assert low < 0.1 and high > 0.4
+@pytest.mark.parametrize("samples, questions", [(2, 1), (4, 2), (32, 3), (4, 5)])
+def test_intervals_of_few_questions_with_many_samples_cover_the_truth(samples, questions):
+    """Rates such as 1/2, 1/2 are no certainty; alike questions vary least."""
+    rng, truth = np.random.default_rng(6), 0.3
+    found = [share(rng.binomial(samples, truth, size=questions) / samples) for _ in range(1000)]
+    assert np.mean([low <= truth <= high for _, low, high in found]) > 0.95
+    assert all(low < high for _, low, high in found)
 
 
-@pytest.mark.parametrize("samples, count", [(1, 60), (4, 60), (4, 10), (16, 5)])
-def test_intervals_of_shares_cover_the_truth(samples, count):
+@pytest.mark.parametrize("samples", [1, 4])
+def test_intervals_of_shares_cover_the_truth(samples):
     rng, covered, runs, truth = np.random.default_rng(0), 0, 2000, 0.3
     for _ in range(runs):
-        difficulty = rng.beta(0.6, 1.4, size=count)  # mean 0.3
+        difficulty = rng.beta(0.6, 1.4, size=60)  # mean 0.3
         rates = rng.binomial(samples, difficulty) / samples
         _, low, high = share(rates)
         covered += low <= truth <= high
@@ -118,7 +122,7 @@ def test_equal_differences_are_no_certainty(ours, theirs):
 
 
 def test_bonferroni_asks_more_of_many_comparisons():
-    ours = np.array([1.0] * 7 + [0.0] * 33)
+    ours = np.array([1.0] * 9 + [0.0] * 31)
     theirs = np.array([0.0] * 39 + [1.0])
     assert difference(ours, theirs).significant
     assert not difference(ours, theirs, comparisons=200).significant
@@ -131,6 +135,23 @@ def test_false_stars_are_rare_among_many_equal_members():
         answers = (rng.random((members + 1, 100)) < difficulty).astype(float)
         stars += any(difference(one, answers[0], comparisons=members).significant for one in answers[1:])
     assert stars / runs <= 0.1  # 0.05, but for chance
+
+
+def test_false_stars_are_rare_where_few_questions_differ():
+    """30 questions, as in AIME, of which about six differ: an interval alone excludes 0 in three of a hundred."""
+    rng, stars, runs, comparisons = np.random.default_rng(5), 0, 300, 10
+    for _ in range(runs):
+        differences = rng.choice([-1.0, 0.0, 1.0], size=30, p=[0.1, 0.8, 0.1])
+        stars += difference(differences, np.zeros(30), comparisons=comparisons).significant
+    assert stars / runs <= 0.05 / comparisons + 2 * math.sqrt(0.005 / runs)
+
+
+@pytest.mark.parametrize("better, worse, comparisons", [(5, 0, 1), (6, 0, 1), (8, 1, 1), (10, 2, 1), (8, 0, 10)])
+def test_a_star_needs_what_the_sign_test_needs(better, worse, comparisons):
+    differences = np.array([1.0] * better + [-1.0] * worse + [0.0] * (60 - better - worse))
+    found = difference(differences, np.zeros(60), comparisons=comparisons)
+    assert found.low > 0
+    assert found.significant == (stats.binomtest(better, better + worse).pvalue <= 0.05 / comparisons)
 
 
 def test_the_best_of_equal_members_is_no_better_elsewhere():
@@ -173,3 +194,8 @@ def test_what_is_chosen_lies_among_the_players(ours, theirs):
 def test_the_mean_is_taken_within_questions_first():
     players = [np.array([1.0, 0.0, math.nan]), np.array([0.0, math.nan, math.nan])]
     assert mean_rates(players)[:2].tolist() == [0.5, 0.0] and math.isnan(mean_rates(players)[2])
+
+
+def test_few_equal_rates_are_no_certainty():
+    _, low, high = share(np.array([0.25, 0.25]))
+    assert low < 0.1 and high > 0.4

@@ -46,8 +46,19 @@ def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
 
 
 def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of all tasks that runs with these types keep for exams."""
-    return {key for one in types.values() for level in LEVELS for key in _held_out(one, level)}
+    """Keys of all tasks that runs with these types keep for exams.
+
+    The same record as a task of another type gives the answer away, as a program with its input and output does whether
+    the output is asked for or the input. So types whose records are alike keep each other's, too.
+    """
+    return {
+        other.key(task.payload)
+        for one in types.values()
+        for level in LEVELS
+        for task in _held_out(one, level).values()
+        for other in types.values()
+        if other.payload is one.payload
+    }
 
 
 def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:

@@ -59,7 +59,8 @@ def make_record(
     """The record of exams; arguments as in [`save_evaluation`]."""
     rates = [_rates(run, teams) for run in runs]
     pairs = [_pairs(one, teams) for one in rates]
-    comparisons = sum(map(len, pairs))
+    chosen = {summary_name(team, "best") for team in teams}
+    comparisons = sum(of not in chosen for own in pairs for of, _ in own)
     exams = [_exam(*one, teams, comparisons) for one in zip(runs, rates, pairs, strict=True)]
     metrics = {
         f"eval/{exam['exam']}/{name}": one["accuracy"]
@@ -108,9 +109,12 @@ def _exam(
     comparisons: int,
 ) -> dict[str, Any]:
     exam, players = run.result.exam, run.result.players
-    differences = [
-        {"of": of, "to": to} | difference(rates[of], rates[to], comparisons=comparisons)._asdict() for of, to in pairs
-    ]
+    differences = []
+    for of, to in pairs:
+        found = difference(rates[of], rates[to], comparisons=max(comparisons, 1))
+        if of in {summary_name(team, "best") for team in teams}:  # resamples do not choose again
+            found = found._replace(significant=False)
+        differences.append({"of": of, "to": to} | found._asdict())
     return known(
         {
             "exam": exam.name,

@@ -166,7 +166,7 @@ def stars(record: Mapping[str, Any]) -> str:
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
         f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
-        f"the {strict:.4g}% interval excludes 0."
+        f"the {strict:.4g}% interval excludes 0, and a test by flips of the signs agrees."
     )
 
 

@@ -44,7 +44,9 @@ LIVECODEBENCH = Benchmark(
     id="livecodebench",
     title="LiveCodeBench",
     file="livecodebench.jsonl",
-    hub="livecodebench/code_generation_lite",
+    # The authors' own data set, livecodebench/code_generation_lite, is a script, which datasets 4 does not run.
+    hub="lighteval/code_generation_lite",
+    config="release_v6",
     columns=(
         "question_id",
         "question_content",

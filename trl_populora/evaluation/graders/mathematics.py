@@ -174,9 +174,11 @@ def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
         return Grade("failed", answer, f"brackets nest more than {MAX_DEPTH} deep")
     golds, given = [tidy(one) for one in wanted["answers"]], [answer]
     if wanted.get("several", False):
-        golds, given = _without_common([one for gold in golds for one in split(gold)], split(answer))
+        golds, given = [one for gold in golds for one in split(gold)], split(answer)
     if len(golds) != len(given):
         return Grade("wrong", answer, f"{len(given)} answers, and not {len(golds)}")
+    if wanted.get("several", False):
+        golds, given = _without_common(golds, given)
     atol = [Fraction(str(one)) for one in wanted.get("atol", ())]
     atols = atol if len(atol) == len(golds) else [atol[0] if atol else Fraction(0)] * len(golds)
     rtol = Fraction(str(wanted.get("rtol", 0)))
