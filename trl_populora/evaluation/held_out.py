@@ -48,8 +48,8 @@ def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
 def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
     """Keys of all tasks that runs with these types keep for exams.
 
-    The same record as a task of another type gives the answer away, as a program with its input and output does whether
-    the output is asked for or the input. So types whose records are alike keep each other's, too.
+    The same record as a task of another type gives the answer away, as a program with its input and output does
+    whether the output is asked for or the input. So types whose records are alike keep each other's, too.
     """
     return {
         other.key(task.payload)
