@@ -16,6 +16,7 @@ from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import write_file, write_json
 from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+from .run_files.run import hub_id
 
 
 if TYPE_CHECKING:
@@ -42,14 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
         return 130
     try:
-        finish(run, args, trainer, view)
+        return finish(run, args, trainer, view)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
         return complain(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
         )
-    return 0
 
 
 def complain(problem: object, code: int) -> int:
@@ -129,7 +129,9 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         on_round=view.on_round,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
-    trainer.base_model_name = run.model_name_or_path
+    trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
+    if hub_id(run.model_name_or_path):
+        trainer.population.name_base(run.model_name_or_path)
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
     if trainer.accelerator.is_main_process:
@@ -182,12 +184,12 @@ def warm_up(
 
 def finish(
     run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
-) -> None:
-    """Save the adapters, the plots and the model card, and say what to do next."""
+) -> int:
+    """Save the adapters, the plots and the model card, say what to do next, and push; 1 if the push failed."""
+    from .hub import HubError
     from .reporting import read_history, run_summary, save_plots
 
-    trainer.save_model()
-    trainer.create_model_card()
+    trainer.save_model(_internal_call=True)  # pushed once, below
     if trainer.accelerator.is_main_process:
         history = read_history(args.output_dir)
         if run.plots:
@@ -196,10 +198,17 @@ def finish(
             except ValueError as error:
                 view.note(f"No plots: {error}.")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
+    trainer.create_model_card()
+    problem = None
     if args.push_to_hub:
-        trainer.push_to_hub()
+        try:
+            address = trainer.push_to_hub()
+            view.note(f"Pushed: {address}")
+        except HubError as error:
+            problem = error
     trainer.close()
     trainer.accelerator.end_training()
+    return 0 if problem is None else complain(problem, 1)
 
 
 def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> None:
@@ -208,6 +217,7 @@ def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: P
 
     data = {
         "model": run.model_name_or_path,
+        "dataset": run.dataset_name,
         "settings": args.settings(),
         "versions": versions(),
         "isolation": trainer.source.executor.isolation if args.num_teachers else None,

@@ -43,6 +43,7 @@ class RoundCallback(TrainerCallback):
         self.trainer.guard.remember()
         if state.global_step == 0 and self.trainer.accelerator.is_main_process:
             self.trainer.folder.start(overwrite=args.overwrite_output_dir)
+            self.trainer.folder.append_events([event.to_json() for event in self.trainer.lineage])
             away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
             if away:
                 logger.warning(

@@ -11,9 +11,11 @@ from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
 from ..population import Population
+from ..run_files.checkpoint import find_checkpoint
 from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
+from .initial_adapters import start_from
 from .row_source import RowSource
 from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
@@ -75,6 +77,11 @@ def make_population(
             f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
             "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
         )
+    if args.beta and args.initial_adapters:
+        raise ValueError(
+            f"beta={args.beta} with initial_adapters: the penalty pulls towards the base, and undoes what they have "
+            "learned. Set beta to 0.0, or leave initial_adapters out."
+        )
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
 
@@ -84,7 +91,7 @@ def make_population(
         template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
-        return Population(
+        population = Population(
             base,
             template,
             num_teachers=args.num_teachers,
@@ -95,11 +102,21 @@ def make_population(
             shared_init=args.shared_init,
             num_guests=2 if args.hall_of_fame_probability else 0,
         )
+        if args.initial_adapters and not _resumes(args):
+            start_from(population, args.initial_adapters, base=base.config._name_or_path)
+        return population
 
     population = load_sharded(load, args.device) if args.shard_base else load()
     if args.evolution_kwargs["mutate_temperature"]:
         population.routing.check_head()
     return population
+
+
+def _resumes(args: PopulationSelfPlayConfig) -> bool:
+    """Whether a checkpoint is there to go on from, whose adapters are then those of the members."""
+    wanted = args.resume_from_checkpoint
+    wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
+    return find_checkpoint(wanted or None, args.output_dir) is not None
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
