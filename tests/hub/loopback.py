@@ -130,6 +130,11 @@ class LoopbackHub:
         _, head, text = self.read(id, "README.md", kind).decode().split("---\n", 2)
         return yaml.safe_load(head), text
 
+    def put(self, id: str, files: dict[str, bytes], *, private: bool = False) -> None:
+        """A model repository that is there already."""
+        repo = self.repos["model", id] = Repo("model", id, private)
+        repo.commit("initial commit", {p: Blob(content, lfs=p.endswith(LFS_ENDINGS)) for p, content in files.items()})
+
     def titles(self, id: str, kind: str = "model") -> list[str]:
         return [title for _, title, _ in self.repos[kind, id].commits]
 
@@ -322,6 +327,8 @@ class HubHandler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
+        if path == "/release":  # a test's own
+            self.hub.held.set()
         if "/commit/" in path:
             self.hub.held.wait()
         try:
@@ -357,6 +364,8 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def answer(self, path: str, query: dict, body: bytes) -> object | None:
         hub, user = self.hub, self.user
+        if path == "/release":
+            return {}
         if path == "/api/whoami-v2":
             if user is None:
                 raise Refused(401, "Invalid username or password.")
@@ -383,6 +392,9 @@ class HubHandler(BaseHTTPRequestHandler):
             return hub.batch(json.loads(body))
         if match := re.fullmatch(r"/(datasets/)?([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)", path):
             return self.resolve(hub.repo("dataset" if match[1] else "model", match[2], user), match[3], match[4])
+        if match := re.fullmatch(r"/api/(model|dataset)s/([\w.-]+/[\w.-]+)/auth-check(/write)?", path):
+            hub.repo(match[1], match[2], user, write=bool(match[3]))
+            return {}
         if match := re.fullmatch(r"/api/(model|dataset)s/([\w.-]+/[\w.-]+)(?:/(\w[\w-]*)/([^/]+)(?:/(.+))?)?", path):
             kind, id, action, revision, rest = match.groups()
             repo = hub.repo(kind, id, user, write=action in ("preupload", "commit"))

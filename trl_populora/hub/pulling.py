@@ -37,7 +37,7 @@ class Reference(NamedTuple):
         Raises:
             ValueError: If it names no repository.
         """
-        found = re.fullmatch(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/(.+?))?/?", text)
+        found = re.fullmatch(r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@([\w.-]+))?(?:/(.+?))?/?", text)
         folder = (found[3] or "") if found else ""
         if found is None or ".." in folder.split("/"):
             raise ValueError(

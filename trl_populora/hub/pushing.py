@@ -14,9 +14,9 @@ from huggingface_hub import HfApi
 
 from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
-from ..run_files.checkpoint import flaw
+from ..run_files.checkpoint import flaw, whole_checkpoints
 from ..run_files.files import kept
-from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER
+from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
 from .client import Contents, HubError, Kind, card_metadata, commit, license_of, open_repository
 from .contents import checkpoint_contents, member_contents, population_contents, table_contents
@@ -123,7 +123,7 @@ def push_population(
     Raises:
         ValueError: If the folder holds no whole population or checkpoint.
     """
-    run = open_run(folder, base=base)
+    run = _open(folder, base)
     name = to or _name(run)
     contents = dict(population_contents(run))
     if checkpoint:
@@ -159,7 +159,7 @@ def push_member(
     Raises:
         ValueError: If there is no such member, or its adapter is not whole.
     """
-    run = open_run(folder, base=base)
+    run = _open(folder, base)
     check_member(run, member)
     name = to or f"{_name(run)}-{member}"
     options = {"--member": member, "--private": private, "--revision": revision, "--base": base}
@@ -216,6 +216,14 @@ def recorded(run: Run) -> dict[str, Any]:
     record = read_record(run.record)
     about = {key: record[key] for key in ("versions", "dataset") if record.get(key)}
     return {**about, "settings": run.settings}
+
+
+def _open(folder: str, base: str | None) -> Run:
+    """Opens a run; of one that has not ended it says which checkpoint to push."""
+    checkpoints = whole_checkpoints(folder)
+    if checkpoints and not os.path.isfile(os.path.join(folder, POPULATION_FILE)):
+        raise ValueError(f"{folder} has not ended: push its newest checkpoint, {checkpoints[-1]}.")
+    return open_run(folder, base=base)
 
 
 def _card_maker(

@@ -199,7 +199,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     lora_alpha: int = 32
     # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
     lora_target_modules: list[str] | str = field(default_factory=lambda: "all-linear")
-    initial_adapters: dict | list | str | None = None
+    initial_adapters: dict | str | list | None = None  # in this order: what the parser takes for its type
     teacher_learning_rate: float | None = None
     student_learning_rate: float | None = None
     shard_base: bool = False
