@@ -8,6 +8,7 @@ import re
 import time
 import types
 import urllib.request
+import zlib
 
 import yaml
 
@@ -35,7 +36,14 @@ SETTINGS = {
     "lora_r": 2,
     "lora_alpha": 4,
     "executor_kwargs": {"workers": 1},
+    "learning_rate": 0.01,
+    "reward_funcs": ["tests.hub.scripts.hash_reward"],
 }
+
+
+def hash_reward(completions: list, **_) -> list[float]:
+    """A reward that varies with the text: a random base solves nothing, and would learn nothing."""
+    return [zlib.crc32(str(completion).encode()) % 7 / 3 for completion in completions]
 
 
 def call(main, argv: list[str], folder: str | None = None, *, token: str | None = "hf_user") -> tuple:
@@ -128,12 +136,12 @@ def push_from_a_script(folder: str) -> str:
 
     from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
-    recipe = {name: value for name, value in SETTINGS.items() if name not in ("model_name_or_path", "task_types")}
+    recipe = {name: value for name, value in SETTINGS.items() if name not in ("model_name_or_path", "reward_funcs")}
     changes = {"num_teachers": 0, "num_students": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     args = PopulationSelfPlayConfig(**recipe | changes | {"output_dir": folder, "save_strategy": "no"})
     trainer = PopulationSelfPlayTrainer(
         SETTINGS["model_name_or_path"],
-        lambda completions, **_: [float(len(completion)) for completion in completions],
+        hash_reward,
         args,
         train_dataset=Dataset.from_dict({"prompt": ["1 + 1 =", "2 + 2 ="]}),
     )

@@ -112,14 +112,14 @@ def test_a_run_starts_from_adapters_of_the_hub_and_of_folders(client, shared, ru
 
 def test_a_start_that_does_not_fit(client, shared, tmp_path):
     def refusal(sources, **changes):
-        code, _, err = client(scripts.train, SIZE | {"initial_adapters": sources} | changes, str(tmp_path))
+        code, _, err = client(scripts.train, SIZE | {"initial_adapters": sources} | changes, str(tmp_path / "new"))
         assert code == 2, err
         return err
 
     assert "has rank 2, this run 3. Its own settings are lora_r: 2, lora_alpha: 4" in refusal("user/repo", lora_r=3)
     assert "there is no such repository" in refusal("user/nothing")
     assert "is neither a population nor an adapter" in refusal("user/base")
-    assert not (tmp_path / "demo" / "history.jsonl").exists()
+    assert not (tmp_path / "new" / "demo" / "history.jsonl").exists()
 
 
 def test_a_member_is_exported(client, hub, run, tmp_path):

@@ -1,11 +1,11 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import yaml
 from huggingface_hub import EvalResult, ModelCard
 
 from trl_populora.reporting import model_card
-from trl_populora.reporting.model_card import PAID_TASKS
+from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
 from trl_populora.self_play.rewards import TEACHER_REWARDS
 
 
@@ -50,13 +50,20 @@ def test_every_reward_has_words():
     assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
 
 
+def test_settings_of_self_play_are_settings():
+    from trl_populora.training import PopulationSelfPlayConfig
+
+    assert {field.name for field in fields(PopulationSelfPlayConfig)} >= OF_SELF_PLAY
+
+
 def test_a_population_on_a_dataset_had_no_teachers(rounds):
     students = (member("student_0"), member("student_1"))
     last = replace(rounds[-1], teachers=(), members=rounds[-1].members[2:], window_attempts=(), window_solved=())
     settings = {"teacher_reward": "adversarial", "task_types": ["code_o"], "evolution_interval": 5}
     about = {"base_model": "org/base", "history": [last], "settings": settings}
     card = model_card(table(*students, teachers=0, students=2), dataset="org/prompts", **about)
-    assert "2 students, each a LoRA adapter" in card and "eachers were" not in card and "solved" not in card
+    assert "2 students, each a LoRA adapter" in card and "eachers" not in card and "solved" not in card
+    assert "| `evolution_interval` | `5` |" in card and "task_types" not in card
     assert "GRPO on the prompts of [`org/prompts`](https://huggingface.co/datasets/org/prompts)" in card
     assert "mean reward of the last rounds" in card
     assert head_of(card)["datasets"] == ["org/prompts"] and "self-play" not in head_of(card)["tags"]

@@ -29,6 +29,14 @@ PAID_TASKS = {
 }
 """`teacher_reward` -> which valid tasks it pays for most, in words."""
 
+OF_SELF_PLAY = {
+    *("prompts_per_teacher", "task_types", "task_kwargs", "prompt_style", "prompt_template", "num_references"),
+    *("seed_tasks", "seed_families", "buffer_capacity", "balance_rows", "max_unsolved_tries", "max_prompt_tokens"),
+    *("answer_share", "teacher_reward", "solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing"),
+    *("pairing_floor", "hall_of_fame_probability", "hall_of_fame_size", "executor_kwargs", "teacher_learning_rate"),
+}
+"""Settings without a meaning where there are no teachers."""
+
 
 def versions() -> dict[str, str]:
     """Installed versions of what a result depends on."""
@@ -71,7 +79,9 @@ def model_card(
         pictures (`Sequence[str]`, *optional*): Paths of images, relative to the card.
         eval_results (`Sequence[EvalResult]`, *optional*): Scores for the Hub's table of results.
     """
-    settings, members = settings or {}, table["members"]
+    settings, members = dict(settings or {}), table["members"]
+    if not table["num_teachers"]:
+        settings = {name: value for name, value in settings.items() if name not in OF_SELF_PLAY}
     if member is not None:
         members = [one for one in members if one["id"] == member]
     base = _Base.named(base_model)
@@ -168,41 +178,42 @@ def _header(
 
 
 def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
-    teachers = table["num_teachers"]
-    if table["shared_member"]:
-        who = "One LoRA adapter that both proposes and solves tasks"
-    else:
-        roles = [(teachers, "teacher"), (table["num_students"], "student")]
-        who = " and ".join(_plural(count, role) for count, role in roles if count) + ", each a LoRA adapter"
-    if member is not None and not table["shared_member"]:
-        who = f"`{member}`, a LoRA adapter, on the frozen base {base.words}. It was trained in a population of " + (
-            who.removesuffix(", each a LoRA adapter")
-        )
-    else:
-        who += f", on the frozen base {base.words}"
-    if not teachers:
-        prompts = (
-            f"the prompts of {f'[`{dataset}`](https://huggingface.co/datasets/{dataset})' if dataset else 'a dataset'}"
-        )
-        if dataset and not hub_id(dataset):
-            prompts = f"the prompts of `{os.path.basename(os.path.normpath(dataset))}`"
+    cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
+    who = _who(table, base, member)
+    if not table["num_teachers"]:
         evolved = (
-            ", and replaced by variants of each other by what they earned"
-            if settings.get("evolution_interval")
-            else ""
+            ", and weak ones were replaced by variants of strong ones" if settings.get("evolution_interval") else ""
         )
         return (
-            f"{who}. The students were trained by GRPO on {prompts}, each rewarded for its own completions{evolved}. "
-            f"Populations of adapters: [{TITLE}](https://huggingface.co/papers/{PAPER})."
+            f"{who}. The students were trained by GRPO on {_prompts(dataset)}, each by the rewards of its own "
+            f"completions{evolved}. Populations of adapters: {cite}"
         )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
     return (
-        f"{who}. Teachers were trained to propose valid "
-        f"tasks{kinds}{wanted}, students to solve them; programs and parsers judge, no model does. "
-        f"Method: [{TITLE}](https://huggingface.co/papers/{PAPER})."
+        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them; programs and "
+        f"parsers judge, no model does. Method: {cite}"
     )
+
+
+def _who(table: Mapping, base: _Base, member: str | None) -> str:
+    if table["shared_member"]:
+        return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
+    roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
+    population = " and ".join(_plural(count, role) for count, role in roles if count)
+    if member is None:
+        return f"{population}, each a LoRA adapter, on the frozen base {base.words}"
+    return f"A LoRA adapter on the frozen base {base.words}, trained in a population of {population}"
+
+
+def _prompts(dataset: str | None) -> str:
+    """The prompts that students were trained on, in words."""
+    if dataset is None:
+        return "given prompts"
+    if hub_id(dataset):
+        return f"the prompts of [`{dataset}`](https://huggingface.co/datasets/{dataset})"
+    return f"the prompts of `{os.path.basename(os.path.normpath(dataset))}`"
 
 
 def _usage(

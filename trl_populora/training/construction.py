@@ -150,11 +150,11 @@ def plain_settings(args: PopulationSelfPlayConfig) -> Iterator[None]:
     """Settings under which GRPOTrainer's constructor builds nothing that a population brings itself.
 
     For `beta > 0` it would add a "ref" adapter copied from "default"; the reference here is the base. For `use_vllm`
-    it would start an engine that serves one merged model.
+    it would start an engine that serves one merged model. For `push_to_hub` it would open the repository.
     """
-    beta, use_vllm = args.beta, args.use_vllm
-    args.beta, args.use_vllm = 0.0, False
+    beta, use_vllm, push_to_hub = args.beta, args.use_vllm, args.push_to_hub
+    args.beta, args.use_vllm, args.push_to_hub = 0.0, False, False
     try:
         yield
     finally:
-        args.beta, args.use_vllm = beta, use_vllm
+        args.beta, args.use_vllm, args.push_to_hub = beta, use_vllm, push_to_hub

@@ -145,6 +145,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._attach(population, source, sampler)
         self.on_round = on_round
         self.add_callback(RoundCallback(self))
+        if args.push_to_hub:
+            self.init_hf_repo()
 
     def _attach(
         self, population: Population, source: RowSource, sampler: type[Sampler] | SamplerFactory | None
