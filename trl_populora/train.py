@@ -203,9 +203,10 @@ def finish(
     if args.push_to_hub:
         try:
             address = trainer.push_to_hub()
-            view.note(f"Pushed: {address}")
+            if address:
+                view.note(f"Pushed: {address}")
         except HubError as error:
-            problem = error
+            problem = f"training ended and is saved, but not shared: {error}"
     trainer.close()
     trainer.accelerator.end_training()
     return 0 if problem is None else complain(problem, 1)

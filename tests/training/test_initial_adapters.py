@@ -9,7 +9,11 @@ from safetensors.torch import load_file
 
 from tests.tiny import lora, tiny_model, tiny_population
 from trl_populora.evolution import Lineage
-from trl_populora.training.initial_adapters import import_events, start_from
+from trl_populora.training.initial_adapters import find_sources, import_events, start_from
+
+
+def begin(population, wanted, *, base="base"):
+    start_from(population, wanted, find_sources(wanted), base=base)
 
 
 def sft(folder, *, seed=1, **settings) -> str:
@@ -41,7 +45,7 @@ def saved(tmp_path):
 
 def test_one_adapter_starts_everybody(tmp_path):
     folder, population = sft(tmp_path / "sft"), tiny_population(noise=0)
-    start_from(population, folder, base="base")
+    begin(population, folder)
     assert all(same(population, name, folder) for name in population)
     assert population["teacher_0"].parents == (f"{folder}@0",)
     assert all(parameter.requires_grad for name in population for parameter in population.parameters(name))
@@ -49,17 +53,17 @@ def test_one_adapter_starts_everybody(tmp_path):
 
 def test_a_population_starts_members_of_the_same_names(saved):
     population = tiny_population(1, 2, noise=0)
-    start_from(population, saved, base="base")
+    begin(population, saved)
     assert all(same(population, name, f"{saved}/{name}") for name in population)
     assert population["student_1"].parents == (f"{saved}/student_1@0",)
     with pytest.raises(ValueError, match=r"has no student_2, student_3: it holds .* Name a source for each member"):
-        start_from(tiny_population(2, 4), saved, base="base")
+        begin(tiny_population(2, 4), saved)
 
 
 def test_a_mapping_of_members_and_roles(saved, tmp_path):
     folder, population = sft(tmp_path / "sft"), tiny_population(noise=0)
     fresh = {name: [p.clone() for p in population.parameters(name)] for name in population}
-    start_from(population, {"student": folder, "student_1": saved, "teacher_1": f"{saved}/student_0"}, base="base")
+    begin(population, {"student": folder, "student_1": saved, "teacher_1": f"{saved}/student_0"})
     assert same(population, "student_0", folder) and same(population, "student_1", f"{saved}/student_1")
     assert same(population, "teacher_1", f"{saved}/student_0")
     assert all(map(torch.equal, population.parameters("teacher_0"), fresh["teacher_0"]))
@@ -71,10 +75,10 @@ def test_a_mapping_of_members_and_roles(saved, tmp_path):
 def test_a_list_has_one_for_each_member(saved, tmp_path):
     sources = [f"{saved}/student_0", sft(tmp_path / "a", seed=2), saved, saved]
     population = tiny_population(noise=0)
-    start_from(population, sources, base="base")
+    begin(population, sources)
     assert same(population, "teacher_1", sources[1]) and same(population, "student_0", f"{saved}/student_0")
     with pytest.raises(ValueError, match=r"lists 1 sources for 4 members \(teacher_0, teacher_1"):
-        start_from(population, sources[:1], base="base")
+        begin(population, sources[:1])
 
 
 @pytest.mark.parametrize("settings, words", [
@@ -87,7 +91,7 @@ def test_a_list_has_one_for_each_member(saved, tmp_path):
 def test_an_adapter_that_does_not_fit(tmp_path, settings, words):
     folder, population = sft(tmp_path / "sft", **settings), tiny_population(noise=0)
     with pytest.raises(ValueError, match=words):
-        start_from(population, folder, base="base")
+        begin(population, folder)
 
 
 def test_an_adapter_of_another_base(tmp_path):
@@ -96,33 +100,38 @@ def test_an_adapter_of_another_base(tmp_path):
     get_peft_model(tiny_model(num_hidden_layers=3), lora()).save_pretrained(tmp_path / "deep")
     for name in ("wide", "deep"):
         with pytest.raises(ValueError, match="it belongs to another base"):
-            start_from(tiny_population(), str(tmp_path / name), base="base")
+            begin(tiny_population(), str(tmp_path / name))
 
 
 def test_a_base_of_another_name_is_a_warning(tmp_path, caplog):
     folder = sft(tmp_path / "sft")
     path = tmp_path / "sft" / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "org/instruct"}))
-    start_from(tiny_population(), folder, base="org/instruct")
+    begin(tiny_population(), folder, base="org/instruct")
     assert not caplog.text
-    start_from(tiny_population(), folder, base="org/base")
+    begin(tiny_population(), folder, base="org/base")
     assert "was trained on org/instruct, and this run's base is org/base" in caplog.text
 
 
 @pytest.mark.parametrize("wanted, words", [
     ("./nowhere", r"'./nowhere': there is no such folder"),
     ("nowhere", r"'nowhere' is neither a folder nor a repository on the Hub: user/repo\[@revision\]\[/folder\]"),
-    ({"student_9": "a/b"}, r"names 'student_9': keys are members \(teacher_0.* or roles"),
-    ({"agent": "a/b"}, r"names 'agent'"),
+    ({"student_0": 5}, r"initial_adapters: 5 must be a folder"),
 ])  # fmt: skip
 def test_what_is_not_there(wanted, words):
     with pytest.raises(ValueError, match=words):
-        start_from(tiny_population(), wanted, base="base")
+        begin(tiny_population(), wanted)
+
+
+def test_names_that_are_no_members(saved):
+    for name in ("student_9", "agent"):
+        with pytest.raises(ValueError, match=rf"names '{name}': keys are members \(teacher_0.*\) or roles"):
+            begin(tiny_population(), {name: saved})
 
 
 def test_a_population_without_that_member(saved):
     with pytest.raises(ValueError, match=r"is a population without student_2\. Name one of its members: .*/teacher_0"):
-        start_from(tiny_population(2, 3), {"student_2": saved}, base="base")
+        begin(tiny_population(2, 3), {"student_2": saved})
 
 
 def test_the_lineage_goes_on_across_runs(make_trainer, saved):

@@ -2,9 +2,10 @@
 
 import os
 import shutil
+from functools import partial
 
 from ..reporting.model_card import model_card, results_of
-from ..run_files.files import write_files
+from ..run_files.files import write_file, write_files
 from ..run_files.layout import CARD_FILE
 from ..run_files.run import Run, read_table
 from .contents import member_contents
@@ -24,11 +25,7 @@ def export_adapter(run: Run, member: str, output: str) -> None:
 
     def write(aside: str) -> None:
         for name, content in contents.items():
-            path = os.path.join(aside, name)
-            if isinstance(content, str):
-                shutil.copyfile(content, path)
-            else:
-                with open(path, "xb") as file:
-                    file.write(content)
+            copied = partial(shutil.copyfile, content) if isinstance(content, str) else content
+            write_file(os.path.join(aside, name), copied)
 
     write_files(output, write)

@@ -15,7 +15,7 @@ from ..run_files.checkpoint import find_checkpoint
 from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
-from .initial_adapters import start_from
+from .initial_adapters import find_sources, start_from
 from .row_source import RowSource
 from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
@@ -85,6 +85,8 @@ def make_population(
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
 
+    sources = find_sources(args.initial_adapters) if args.initial_adapters and not _resumes(args) else {}
+
     def load() -> Population:
         set_seed(args.seed)
         base = _load_base(model, args, quantization_config) if isinstance(model, str) else model
@@ -102,8 +104,8 @@ def make_population(
             shared_init=args.shared_init,
             num_guests=2 if args.hall_of_fame_probability else 0,
         )
-        if args.initial_adapters and not _resumes(args):
-            start_from(population, args.initial_adapters, base=base.config._name_or_path)
+        if sources:
+            start_from(population, args.initial_adapters, sources, base=base.config._name_or_path)
         return population
 
     population = load_sharded(load, args.device) if args.shard_base else load()

@@ -6,7 +6,7 @@ in the table of members and in the lineage.
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from ..run_files.run import hub_id, read_table
 
 
 logger = logging.getLogger(__name__)
+
+Wanted = Mapping[str, str] | Sequence[str] | str
 
 
 class Source(NamedTuple):
@@ -46,27 +48,37 @@ class Source(NamedTuple):
         return Source(f"{self.name.rstrip('/')}/{name}", os.path.join(self.folder, name))
 
 
-def start_from(population: Population, wanted: Mapping[str, str] | Sequence[str] | str, *, base: str) -> None:
+def find_sources(wanted: Wanted) -> dict[str, Source]:
+    """Every source that `initial_adapters` names; those of the Hub are downloaded.
+
+    Args:
+        wanted (`str`, `list[str]` or `dict[str, str]`): The setting: a population, whose members start those of the
+            same names; an adapter, from which all start; a list with a source for each member, teachers first; or a
+            mapping from members or roles to sources. A source is a PEFT folder, or `user/repo[@revision][/folder]`.
+
+    Raises:
+        ValueError: If one is not there.
+    """
+    names = [wanted] if isinstance(wanted, str) else wanted.values() if isinstance(wanted, Mapping) else wanted
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"initial_adapters: {name!r} must be a folder, or user/repo[@revision][/folder].")
+    return {name: _find(name) for name in dict.fromkeys(names)}
+
+
+def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Source], *, base: str) -> None:
     """Gives members the weights that `initial_adapters` names.
 
     Args:
         population ([`Population`]): Fresh members.
-        wanted (`str`, `list[str]` or `dict[str, str]`): The setting: a population, whose members start those of the
-            same names; an adapter, from which all start; a list with a source for each member, teachers first; or a
-            mapping from members or roles to sources. A source is a PEFT folder, or `user/repo[@revision][/folder]`.
+        wanted (`str`, `list[str]` or `dict[str, str]`): The setting, as in [`find_sources`].
+        sources (`Mapping[str, Source]`): What that function has found.
         base (`str`): Name of the run's base model, to warn where an adapter names another.
 
     Raises:
-        ValueError: If a source is not there, or does not fit: it says which setting of the run would.
+        ValueError: If a source does not fit: it says which settings would.
     """
-    known: dict[str, Source] = {}
-
-    def find(name: str) -> Source:
-        if name not in known:
-            known[name] = _find(name)
-        return known[name]
-
-    for name, (source, version) in _deal(population, wanted, find).items():
+    for name, (source, version) in _deal(population, wanted, sources).items():
         config, factors = read_adapter(source.folder)
         _check(population, name, source, config, factors)
         other = config.base_model_name_or_path
@@ -89,13 +101,11 @@ def import_events(population: Population) -> list[EvolutionEvent]:
     return events
 
 
-def _deal(
-    population: Population, wanted: Mapping[str, str] | Sequence[str] | str, find: Callable[[str], Source]
-) -> dict[str, tuple[Source, int]]:
+def _deal(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
     """Member -> its source, and the version that it had there."""
     members = list(population)
     if isinstance(wanted, str):
-        whole = find(wanted)
+        whole = sources[wanted]
         versions = whole.versions
         if versions is None:
             return dict.fromkeys(members, (whole, 0))
@@ -121,7 +131,7 @@ def _deal(
                 "List one for each, or map members to sources."
             )
         chosen = dict(zip(members, wanted))
-    return {name: _adapter(name, find(source)) for name, source in chosen.items()}
+    return {name: _adapter(name, sources[source]) for name, source in chosen.items()}
 
 
 def _adapter(name: str, source: Source) -> tuple[Source, int]:
