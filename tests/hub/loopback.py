@@ -85,7 +85,7 @@ class LoopbackHub:
         repos (`dict[tuple[str, str], Repo]`): By kind (`"model"`, `"dataset"`) and id.
         requests (`list[tuple[str, str]]`): Method and path of every request, in order.
         failures (`list[tuple[str, str]]`): What to answer by hanging up, once each: method and part of a path.
-        held (`threading.Event`): While it is cleared, commits wait.
+        held (`threading.Event`): While it is cleared, uploads wait before any content is sent.
     """
 
     def __init__(self) -> None:
@@ -329,7 +329,7 @@ class HubHandler(BaseHTTPRequestHandler):
                 return
         if path == "/release":  # a test's own
             self.hub.held.set()
-        if "/commit/" in path:
+        if "/preupload/" in path:  # files have been named by now, and are read later
             self.hub.held.wait()
         try:
             with self.hub.lock:

@@ -82,7 +82,7 @@ def train(changes: dict, folder: str, **rest) -> tuple:
 
 
 def train_and_release(changes: dict, folder: str, step: int) -> tuple:
-    """The same; once `checkpoint-<step>` is whole, the Hub is told to answer commits."""
+    """The same; once `checkpoint-<step>` is whole, the Hub is told to go on."""
     from trl_populora.training.trainer import PopulationSelfPlayTrainer
 
     save = PopulationSelfPlayTrainer._save_checkpoint

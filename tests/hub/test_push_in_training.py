@@ -19,7 +19,7 @@ def versions_of(hub, commit):
 
 
 def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
-    """The Hub answers the commit of step 1 only when step 3 is saved: it gets step 1, whole."""
+    """The Hub takes the files of step 1 only when step 3 is saved and step 1 is gone: it gets step 1, whole."""
     hub.held.clear()
     settings = PUSHED | {"max_steps": 3, "save_total_limit": 1, "hub_private_repo": True, "hub_token": "hf_user"}
     job = process.submit(scripts.train_and_release, settings | {"learning_rate": 0.1}, str(tmp_path), 3)
