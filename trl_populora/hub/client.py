@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
 
 from ..run_files.layout import CARD_FILE
 
@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 Kind = Literal["model", "dataset"]
 Contents = Mapping[str, str | bytes]
 """Path in the repository -> content, or the path of a file that holds it."""
+PASSING = (408, 429, 500, 502, 503, 504)
+"""Answers of a Hub that is busy or broken just now."""
+_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
 LICENSE_TIMEOUT = 5.0  # seconds; nothing but the license of the base depends on the answer
 
 
@@ -26,12 +29,12 @@ class HubError(ValueError):
     """What the Hub refused, or why it could not be asked, and what to do.
 
     Attributes:
-        reached (`bool`): Whether the Hub has answered; if not, the same may go well later.
+        final (`bool`): Whether the same would be refused again; if not, it may go well later.
     """
 
-    def __init__(self, text: str, *, reached: bool = True) -> None:
+    def __init__(self, text: str, *, final: bool = True) -> None:
         super().__init__(text)
-        self.reached = reached
+        self.final = final
 
 
 @contextmanager
@@ -44,21 +47,19 @@ def hub_errors(what: str) -> Iterator[None]:
     except LocalTokenNotFoundError:
         raise HubError(f"{what}: there is no token. {_LOGIN}") from None
     except HfHubHTTPError as error:
-        raise HubError(f"{what}: {_refusal(error)}", reached=error.response.status_code < 500) from error
+        raise HubError(f"{what}: {_refusal(error)}", final=error.response.status_code not in PASSING) from error
     except Exception as error:  # whatever the HTTP client raises without a network; it differs between versions
-        reached = isinstance(error, ValueError)  # of metadata and names, which the client checks
+        ours = isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename is not None)
         story = " ".join(str(error).split()) or type(error).__name__
-        raise HubError(
-            f"{what}: {story if reached else f'the Hub cannot be reached ({story})'}.", reached=reached
-        ) from error
-
-
-_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+        story = story if ours else f"the Hub cannot be reached ({story})"
+        raise HubError(f"{what}: {story}.", final=ours) from error
 
 
 def _refusal(error: HfHubHTTPError) -> str:
     status, said = error.response.status_code, (error.server_message or "").strip().rstrip(".")
     said = f" ({said})" if said else ""
+    if isinstance(error, RepositoryNotFoundError) and status == 401:
+        return f"there is no such repository, or it is private and you are not logged in{said}. {_LOGIN}"
     if status == 401:
         return f"the Hub does not accept the token, or there is none{said}. {_LOGIN}"
     if status == 403:

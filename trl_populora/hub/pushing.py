@@ -78,7 +78,7 @@ class Push:
                 details = {"message": self.message, "owned": self.owned, "revision": self.revision}
                 return commit(repo_id, contents, **details, **whose)
         except HubError as error:
-            raise HubError(f"{error} Nothing is lost. To push again: {self.command}", reached=error.reached) from error
+            raise HubError(f"{error} Nothing is lost. To push again: {self.command}", final=error.final) from error
 
     def send_later(self) -> "Future[None]":
         """Uploads in the background, after what is being uploaded already; a failure is a warning."""

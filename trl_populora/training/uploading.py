@@ -34,7 +34,7 @@ def open_hub(trainer: "PopulationSelfPlayTrainer", *, token: str | None, private
     try:
         trainer.hub_model_id = open_repository(name, private=private, token=token or args.hub_token)
     except HubError as error:
-        if error.reached:
+        if error.final:
             raise
         logger.warning(f"{error} Training does not wait for it: every push tries again.")
 
