@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -160,23 +159,14 @@ def license_of(model: str, *, token: str | None = None) -> dict[str, Any]:
     return {key: known[key] for key in ("license", "license_name", "license_link") if key in known}
 
 
-def download(
-    repo_id: str,
-    *,
-    patterns: Collection[str],
-    revision: str | None = None,
-    folder: str | os.PathLike | None = None,
-    token: str | None = None,
-) -> str:
-    """Files of a model repository that match `patterns`, as a folder: `folder`, or one in the Hub's cache.
+def download(repo_id: str, *, patterns: Collection[str], revision: str | None = None, token: str | None = None) -> str:
+    """Files of a model repository that match `patterns`, as a folder in the Hub's cache.
 
     Raises:
         HubError: If there is no such repository or revision, or the Hub cannot be reached.
     """
     with hub_errors(f"{repo_id} cannot be read"):
-        return snapshot_download(
-            repo_id, revision=revision, local_dir=folder, token=token, allow_patterns=list(patterns)
-        )
+        return snapshot_download(repo_id, revision=revision, token=token, allow_patterns=list(patterns))
 
 
 def head(repo_id: str, *, revision: str | None = None, token: str | None = None) -> tuple[str, list[str]]:

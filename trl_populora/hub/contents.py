@@ -45,7 +45,7 @@ def population_contents(run: Run) -> Contents:
     plots = os.path.join(run.record, PLOTS_FOLDER)
     pictures = [name for name in _listed(plots) if name.endswith(".png")]
     contents |= {f"{PLOTS_FOLDER}/{name}": _read(plots, name) for name in pictures}
-    return contents | tokenizer_contents(run)
+    return {**contents, **tokenizer_contents(run)}
 
 
 def member_contents(run: Run, member: str) -> Contents:

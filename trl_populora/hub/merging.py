@@ -2,7 +2,6 @@
 
 import os
 
-import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -28,7 +27,7 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     check_member(run, member)
     model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
     dtype = model.dtype
-    merged = PeftModel.from_pretrained(model.to(torch.float32), os.path.join(run.folder, member)).merge_and_unload()
+    merged = PeftModel.from_pretrained(model.float(), os.path.join(run.folder, member)).merge_and_unload()
     merged = merged.to(dtype)
     tokenizer = AutoTokenizer.from_pretrained(base)
 

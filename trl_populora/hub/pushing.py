@@ -80,14 +80,15 @@ class Push:
         except HubError as error:
             raise HubError(f"{error} Nothing is lost. To push again: {self.command}", final=error.final) from error
 
-    def send_later(self) -> "Future[None]":
-        """Uploads in the background, after what is being uploaded already; a failure is a warning."""
+    def send_later(self) -> "Future[str | None]":
+        """Uploads in the background, after what is being uploaded already; a failure is a warning, and `None`."""
 
-        def send() -> None:
+        def send() -> str | None:
             try:
-                logger.info("Pushed: %s", self.send())
+                return self.send()
             except HubError as error:
                 logger.warning(str(error))
+                return None
 
         return HfApi().run_as_future(send)
 

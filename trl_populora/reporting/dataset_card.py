@@ -25,7 +25,7 @@ def dataset_card(
     """
     import pyarrow.parquet
 
-    configs = [
+    configs: list[dict[str, Any]] = [
         {"config_name": name, "data_files": f"{name}/*{TABLE_SUFFIX}"} | ({"default": True} if number == 0 else {})
         for number, name in enumerate(sorted(tables, key=lambda name: (name != ROUNDS_FOLDER, name)))
     ]

@@ -51,9 +51,8 @@ def push(
     """Uploads what is saved in the output folder, after uploads that are under way."""
     trainer.callback_handler.on_push_begin(trainer.args, trainer.state, trainer.control)
     trainer._finish_current_push()
-    settings = _settings(trainer) | {
-        key: value for key, value in (("token", token), ("revision", revision), ("private", private)) if value
-    }
+    own = {"token": token, "revision": revision, "private": private}
+    settings = _settings(trainer) | {key: value for key, value in own.items() if value}
     ready = push_population(trainer.args.output_dir, message=message or "Upload population", **settings)
     return ready.send() if blocking else ready.send_later()
 
