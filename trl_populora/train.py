@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
-from .run_files.files import write_file, write_json
-from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+from .run_files.files import write_file
+from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
 from .run_files.run import hub_id
 
 
 if TYPE_CHECKING:
+    from .evaluation import Exam
     from .reporting import LiveView
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
@@ -31,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, args = parse(sys.argv[1:] if argv is None else list(argv))
         checkpoint = prepare_output(args)
         view, trainer = build(run, args)
+        exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
     except ValueError as error:
         return complain(error, 2)
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
         return 130
     try:
-        return finish(run, args, trainer, view)
+        return finish(run, args, trainer, view, exams)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
@@ -127,6 +129,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         args,
         train_dataset=prompts,
         on_round=view.on_round,
+        on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
     trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
@@ -134,8 +137,9 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         trainer.population.name_base(run.model_name_or_path)
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
-    if trainer.accelerator.is_main_process:
-        write_run_file(run, args, trainer)
+    if run.warm_start_steps:
+        names = ("warm_start_steps", "warm_start_rows", "warm_start_learning_rate")
+        trainer.warm_start = {name.removeprefix("warm_start_"): getattr(run, name) for name in names}
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
@@ -172,6 +176,7 @@ def warm_up(
         learning_rate=run.warm_start_learning_rate,
         template=args.prompt_template,
         seed=args.seed,
+        reserved=trainer.source.buffer.reserved,
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
     )
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
@@ -179,25 +184,57 @@ def warm_up(
             parameter.data.copy_(broadcast(parameter.data))
 
 
+def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> list[Exam]:
+    """What members are asked once training has ended; made before, so that a mistake costs no run.
+
+    Raises:
+        ValueError: If an exam is unknown or has no data, or there are several processes.
+    """
+    if not run.final_exams:
+        return []
+    from .evaluation import make_exams
+
+    if trainer.accelerator.num_processes > 1:
+        raise ValueError(
+            "final_exams are taken by a single process. Leave them out, and use `populora evaluate` after the run."
+        )
+    try:
+        return make_exams(
+            run.final_exams, trainer.source.task_types, data=args.probes.data, limit=run.final_exams_limit
+        )
+    except ValueError as error:
+        raise ValueError(f"final_exams: {error}") from None
+
+
 # After training ----------------------------------------------------------------------------------------------------
 
 
 def finish(
-    run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
+    run: RunArguments,
+    args: PopulationSelfPlayConfig,
+    trainer: PopulationSelfPlayTrainer,
+    view: LiveView,
+    exams: Sequence[Exam] = (),
 ) -> int:
-    """Save the adapters, the plots and the model card, say what to do next, and push; 1 if the push failed."""
+    """Save the adapters, take the final exams, write plots and card, say what is next, push; 1 if that failed."""
     from .hub import HubError
-    from .reporting import read_history, run_summary, save_plots
+    from .reporting import read_history, read_probes, run_summary, save_plots
 
     trainer.save_model(_internal_call=True)  # pushed once, below
+    if exams:
+        try:
+            take_final_exams(exams, args, trainer)
+        except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            view.note(f"The final exams ended early ({told}). `populora evaluate` goes on with them.")
     if trainer.accelerator.is_main_process:
-        history = read_history(args.output_dir)
+        history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
             try:
-                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER))
+                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER), probes=probes)
             except ValueError as error:
                 view.note(f"No plots: {error}.")
-        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
+        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
     trainer.create_model_card()
     problem = None
     if args.push_to_hub:
@@ -212,18 +249,47 @@ def finish(
     return 0 if problem is None else complain(problem, 1)
 
 
-def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> None:
-    """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
-    from .reporting.model_card import versions
+def take_final_exams(
+    exams: Sequence[Exam], args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer
+) -> None:
+    """Evaluate those who solve tasks, and the base, greedily, as `populora evaluate` does, with the run's own sampler.
 
-    data = {
-        "model": run.model_name_or_path,
-        "dataset": run.dataset_name,
-        "settings": args.settings(),
-        "versions": versions(),
-        "isolation": trainer.source.executor.isolation if args.num_teachers else None,
-    }
-    write_json(os.path.join(args.output_dir, RUN_FILE), data)
+    The results go to the run's folder, and from there into its card.
+    """
+    from .evaluation.evaluating import Decoding, GradingError, base_fingerprint, take_exam
+    from .evaluation.records import BASE, save_evaluation
+    from .generation import TransformersSampler
+    from .reporting.evaluation_view import EvaluationView
+    from .reporting.model_card import versions
+    from .run_files.run import adapter_fingerprint
+
+    population, sampler, folder = trainer.population, trainer.source.sampler, args.output_dir
+    members = [name for name, member in population.items() if member.role != "teacher"]
+    weights = {name: adapter_fingerprint(folder, name) for name in members} | {BASE: base_fingerprint(sampler)}
+    identity = {"weights": weights, "versions": versions(), "dtype": str(population.base_model.dtype)}
+    rows = args.generation_rows if isinstance(sampler, TransformersSampler) else 4 * args.completions_per_round
+    place, runs = os.path.join(folder, EVALUATION_FOLDER), []
+    sampler.sync()
+    with EvaluationView() as view:
+        for exam in exams:
+            view.begin(exam.name)
+            try:
+                runs.append(
+                    take_exam(
+                        exam,
+                        members,
+                        sampler,
+                        trainer.probes.examiner.run,
+                        folder=place,
+                        decoding=Decoding(rows_per_call=rows),
+                        identity=identity,
+                        on_progress=view.progress,
+                    )
+                )
+            except GradingError as error:
+                view.note(str(error))
+        about = {"runs": {"": folder}, "base": trainer.base_model_name, "template": sampler.template} | identity
+        view.tables(save_evaluation(place, runs, {"": members}, about))
 
 
 if __name__ == "__main__":

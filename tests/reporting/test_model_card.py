@@ -2,7 +2,7 @@ from dataclasses import fields, replace
 
 import pytest
 import yaml
-from huggingface_hub import EvalResult, ModelCard
+from huggingface_hub import ModelCard
 
 from trl_populora.reporting import model_card
 from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
@@ -89,7 +89,10 @@ def test_a_card_that_stands_in_a_folder_loads_from_it():
 
 
 def test_metadata_scores_and_pictures():
-    scores = [EvalResult("text-generation", "openai/gsm8k", "GSM8K", "accuracy", 0.5, metric_name="pass@1")]
+    half = {"accuracy": 0.5, "low": 0.2, "high": 0.8}
+    exam = {"exam": "gsm8k", "version": "1", "questions": 8, "source": {"hub": "openai/gsm8k"}, "summaries": {}}
+    drawn = {"temperature": 0.0, "samples": 1, "max_completion_length": 64}
+    evaluation = {"exams": [exam | {"decoding": drawn, "scores": {"student_0": half, "teacher_0": half}}]}
     card = model_card(
         table(),
         base_model="org/base",
@@ -97,10 +100,13 @@ def test_metadata_scores_and_pictures():
         tags=["mine"],
         metadata={"license": "mit", "base_model": "other/base", "library_name": "other"},
         pictures=["plots/solve_rates.png"],
-        eval_results=scores,
+        evaluation=evaluation,
     )
     data = ModelCard(card).data  # as the Hub's own library reads it
     assert data.license == "mit" and data.base_model == "org/base" and data.library_name == "peft"
-    assert data.model_name == "run" and data.eval_results == scores and "mine" in data.tags
+    assert data.model_name == "run" and len(data.eval_results) == 2 and "mine" in data.tags
     assert "![solve rates](plots/solve_rates.png)" in card
     assert "![" not in model_card(table(), base_model="b/b", member="student_0", pictures=["plots/solve_rates.png"])
+    alone = ModelCard(model_card(table(), base_model="b/b", member="student_0", evaluation=evaluation))
+    assert [one.dataset_type for one in alone.data.eval_results] == ["openai/gsm8k"]
+    assert "teacher_0 |" not in alone.text and "| student_0 | 50.0% (20.0 to 80.0) |" in alone.text

@@ -33,6 +33,7 @@ KEYS = {
     "executor_kwargs.memory_mb": [128],
     "executor_kwargs.result_bytes": [64],
     "executor_kwargs.source_bytes": [64],
+    "probe_kwargs.exams": [["held_out_easy", "gsm8k[:8]"], ["held_out"], "held_out", []],
 }
 
 

@@ -51,6 +51,7 @@ VALUES = {
     "initial_adapters": [{"student_0": "user/repo/student_1"}, "user/repo"],
     "evolution_kwargs": [{"fraction": 0.5, "operators": ["gaussian"]}],
     "executor_kwargs": [{"workers": 3}],
+    "probe_kwargs": [{"founders": 4, "exams": ["held_out"]}],
     "reward_kwargs": [{"wrong": 0}],
     "task_types": [["code_o", "code_i"], ["code_o"], "code_f"],
     "task_kwargs": [{"code_f": {"num_inputs": 4}, "code_o": {"max_float_digits": 0}}],

@@ -14,12 +14,15 @@ from ..run_files.files import files_below, read_json
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
-    CHECKPOINT_PREFIX,
     EVALUATION_FILE,
+    EVALUATION_FOLDER,
     HISTORY_FILE,
     LINEAGE_FILE,
     PLOTS_FOLDER,
     POPULATION_FILE,
+    PROBES_FILE,
+    PROBES_FOLDER,
+    ROUNDS_FOLDER,
     RUN_FILE,
     STATE_FILE,
     TABLE_SUFFIX,
@@ -32,7 +35,7 @@ TOKENIZER_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab.*", "merges.txt"),
     *("*.model", "processor_config.json", "preprocessor_config.json"),
 )
-RECORD_FILES = (RUN_FILE, HISTORY_FILE, LINEAGE_FILE, EVALUATION_FILE)
+RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE, os.path.join(EVALUATION_FOLDER, EVALUATION_FILE))
 
 
 def population_contents(run: Run) -> Contents:
@@ -98,11 +101,10 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
         ValueError: If there is none.
     """
     found = {}
-    for name in _listed(folder):
+    for name in (ROUNDS_FOLDER, PROBES_FOLDER):
         place = os.path.join(folder, name)
-        if os.path.isdir(place) and not name.startswith((".", CHECKPOINT_PREFIX)):
-            tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
-            found |= {name: tables} if tables else {}
+        tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
+        found |= {name: tables} if tables else {}
     if not found:
         raise ValueError(f"{folder} holds no tables of rounds: only self-play leaves them.")
     return found

@@ -232,6 +232,8 @@ def _card_maker(
 ) -> Callable[[str, Mapping[str, Any]], str]:
     """The card as of now, but for what only the Hub can tell."""
     table, results = read_table(run.folder), results_of(run.record)
+    if run.record != run.folder:  # scores are those of other weights
+        results["evaluation"] = None
     facts = {**results, **(recorded(run) if about is None else about), "base_model": run.base}
     tags = list(facts.pop("tags", ()))
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCardData
 
 from ..diagnostics import RoundSummary
-from ..run_files.files import write_file
-from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
-from ..run_files.run import TINY, hub_id
+from ..run_files.files import read_json, write_file
+from ..run_files.layout import CARD_FILE, EVALUATION_FILE, EVALUATION_FOLDER, HISTORY_FILE, PLOTS_FOLDER
+from ..run_files.run import TINY, adapter_fingerprint, hub_id
 from .history import read_history
 from .tables import NOTHING, fill_ins, percent, signed, strongest
 
@@ -59,7 +59,7 @@ def model_card(
     tags: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
     pictures: Sequence[str] = (),
-    eval_results: Sequence[EvalResult] = (),
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """Text of the card.
 
@@ -77,7 +77,7 @@ def model_card(
         tags (`Sequence[str]`, *optional*): Tags beside the usual ones.
         metadata (`Mapping`, *optional*): Further metadata, such as `license`; what the card itself knows comes first.
         pictures (`Sequence[str]`, *optional*): Paths of images, relative to the card.
-        eval_results (`Sequence[EvalResult]`, *optional*): Scores for the Hub's table of results.
+        evaluation (`Mapping`, *optional*): Contents of `evaluation.json`.
     """
     settings, members = dict(settings or {}), table["members"]
     if not table["num_teachers"]:
@@ -90,11 +90,15 @@ def model_card(
         title = f"{member} of a PopuLoRA population"
     else:
         title = f"{name}: a PopuLoRA population" if name else "A PopuLoRA population"
-    head = _header(table, base, dataset, name or title, tags, metadata, eval_results)
+    if evaluation and member is not None:
+        evaluation = _of_member(evaluation, member)
+    head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
     sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, member)}"]
     sections.append(_usage(repo_id, base, members, history, alone=member is not None))
     if history:
         sections.append(_results(history, members))
+    if evaluation:
+        sections.append(_evaluation(evaluation))
     if pictures and member is None:
         shown = (f"![{os.path.splitext(os.path.basename(path))[0].replace('_', ' ')}]({path})" for path in pictures)
         sections.append("## Pictures\n\n" + "\n\n".join(shown))
@@ -113,7 +117,8 @@ def results_of(folder: str) -> dict[str, Any]:
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
     plots = os.path.join(folder, PLOTS_FOLDER)
     pictures = sorted(name for name in os.listdir(plots) if name.endswith(".png")) if os.path.isdir(plots) else []
-    return {"history": history, "pictures": [f"{PLOTS_FOLDER}/{name}" for name in pictures]}
+    evaluation = read_evaluation(folder)
+    return {"history": history, "evaluation": evaluation, "pictures": [f"{PLOTS_FOLDER}/{name}" for name in pictures]}
 
 
 def write_card(folder: str, table: Mapping, **about: Any) -> None:
@@ -150,6 +155,88 @@ class _Base(NamedTuple):
         return cls(None, words, f'base = "{own}"  # the folder of the base model')
 
 
+def read_evaluation(folder: str) -> dict[str, Any] | None:
+    """What `populora evaluate` has left in a run's folder, if it is of the weights that are there now."""
+    path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    if not os.path.isfile(path):
+        return None
+    record = read_json(path, missing="")
+    weights = {name: value for name, value in record["weights"].items() if name != "base"}
+    if weights != {name: adapter_fingerprint(folder, name) for name in weights}:
+        logger.warning(f"{path} is of other weights than those in {folder}; the model card leaves it out.")
+        return None
+    return record
+
+
+def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
+    """What members scored, and all of them together, in the Hub's form."""
+    results = []
+    for exam in evaluation["exams"]:
+        drawn = exam["decoding"]
+        for name, one in (exam["scores"] | exam["summaries"]).items():
+            if name == "base" or one["accuracy"] is None:
+                continue
+            results.append(
+                EvalResult(
+                    task_type="text-generation",
+                    dataset_type=exam["source"].get("hub") or exam["exam"].partition("[")[0],
+                    dataset_name=exam["exam"],
+                    dataset_revision=exam["source"].get("revision"),
+                    dataset_args={"version": exam["version"], "questions": exam["questions"]},
+                    metric_type="accuracy",
+                    metric_name=f"accuracy of {_title(name)}, {_drawn(drawn)}",
+                    metric_value=round(one["accuracy"], 4),
+                )
+            )
+    return results
+
+
+def _of_member(evaluation: Mapping[str, Any], member: str) -> dict[str, Any]:
+    """An evaluation's scores of one member, and of the base."""
+    kept = (member, "base")
+    exams = [
+        {**exam, "scores": {name: one for name, one in exam["scores"].items() if name in kept}, "summaries": {}}
+        for exam in evaluation["exams"]
+    ]
+    return {**evaluation, "exams": [exam for exam in exams if member in exam["scores"]]}
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> str:
+    """A section with a table: exams across, players down."""
+    exams = evaluation["exams"]
+    names = dict.fromkeys(name for exam in exams for name in exam["scores"] | exam["summaries"] if name != "base")
+    cells = []
+    for name in [*names, *(["base"] if any("base" in exam["scores"] for exam in exams) else [])]:
+        own = [(exam["scores"] | exam["summaries"]).get(name) for exam in exams]
+        cells.append((_title(name), *(NOTHING if one is None else _estimate(one) for one in own)))
+    told = [
+        f"- `{exam['exam']}`: {exam['questions']} questions, version {exam['version']}, {_drawn(exam['decoding'])}, "
+        f"at most {exam['decoding']['max_completion_length']} tokens"
+        for exam in exams
+    ]
+    table = _table("Evaluation", ("", *(f"`{exam['exam']}`" for exam in exams)), cells)
+    return (
+        f"{table}\n\nShares of right answers with 95 % intervals over questions. The best and the weakest are chosen "
+        "on other questions than those they are scored on.\n\n" + "\n".join(told)
+    )
+
+
+def _title(name: str) -> str:
+    return {"mean": "the mean", "best": "the best elsewhere", "weakest": "the weakest elsewhere"}.get(name, name)
+
+
+def _drawn(decoding: Mapping[str, Any]) -> str:
+    if not decoding["temperature"]:
+        return "greedy"
+    return f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+
+
+def _estimate(one: Mapping[str, float]) -> str:
+    if one["accuracy"] is None:
+        return NOTHING
+    return f"{100 * one['accuracy']:.1f}% ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+
+
 def _header(
     table: Mapping,
     base: _Base,
@@ -157,7 +244,7 @@ def _header(
     name: str,
     tags: Sequence[str],
     metadata: Mapping[str, Any] | None,
-    eval_results: Sequence[EvalResult],
+    evaluation: Mapping[str, Any] | None,
 ) -> str:
     own = ["trl", "grpo", "populora", "lora", "population-based-training"] + ["self-play"] * bool(
         table["num_teachers"]
@@ -170,8 +257,8 @@ def _header(
         "library_name": "peft",
         "pipeline_tag": "text-generation",
     }
-    if eval_results:
-        known |= {"model_name": name, "eval_results": list(eval_results)}
+    if evaluation:
+        known |= {"model_name": name, "eval_results": eval_results(evaluation)}
     known = {key: value for key, value in known.items() if value is not None}
     data = ModelCardData(**{**(metadata or {}), **known, "tags": [*own, *tags]})
     return f"---\n{data.to_yaml()}\n---"

@@ -1,12 +1,20 @@
 """Opening what a run has left: the table of its members, its base model, its settings."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .files import read_json
-from .layout import ADAPTER_CONFIG_FILE, HISTORY_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
+from .layout import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_FILE,
+    HISTORY_FILE,
+    POPULATION_FILE,
+    RUN_FILE,
+    STATE_FILE,
+)
 
 
 TABLE_VERSION = 1
@@ -76,6 +84,18 @@ def hub_id(name: str) -> str | None:
     """A model's or dataset's name, if it is an id on the Hub and neither `"tiny"` nor anything local."""
     local = name == TINY or os.path.exists(os.path.expanduser(name)) or os.path.splitext(name)[1] in DATA_FILES
     return name if not local and HUB_ID.fullmatch(name) and not name.startswith(".") else None
+
+
+def adapter_fingerprint(folder: str, member: str) -> str:
+    """A hash of a saved member's weights and their scaling, 16 hexadecimal digits; empty if they are not there."""
+    path = os.path.join(folder, member, ADAPTER_FILE)
+    if not os.path.isfile(path):
+        return ""
+    config = _known(os.path.join(folder, member, ADAPTER_CONFIG_FILE))
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(repr([config.get(name) for name in ("r", "lora_alpha", "use_rslora")]).encode())
+    return digest.hexdigest()[:16]
 
 
 def read_table(folder: str | os.PathLike) -> dict:

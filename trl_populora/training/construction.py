@@ -102,7 +102,7 @@ def make_population(
             learning_rate=args.player_learning_rates,
             seed=args.seed,
             shared_init=args.shared_init,
-            num_guests=2 if args.hall_of_fame_probability else 0,
+            num_guests=args.num_guests,
         )
         if sources:
             start_from(population, args.initial_adapters, sources, base=base.config._name_or_path)
@@ -148,15 +148,19 @@ def make_rewards_and_datasets(
 
 
 @contextmanager
-def plain_settings(args: PopulationSelfPlayConfig) -> Iterator[None]:
+def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets) -> Iterator[None]:
     """Settings under which GRPOTrainer's constructor builds nothing that a population brings itself.
 
     For `beta > 0` it would add a "ref" adapter copied from "default"; the reference here is the base. For `use_vllm`
-    it would start an engine that serves one merged model. For `push_to_hub` it would open the repository.
+    it would start an engine that serves one merged model. For `push_to_hub` it would open the repository. With
+    `eval_strategy` it would ask for a dataset, and members can be evaluated by exams instead.
     """
-    beta, use_vllm, push_to_hub = args.beta, args.use_vllm, args.push_to_hub
-    args.beta, args.use_vllm, args.push_to_hub = 0.0, False, False
+    own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False}
+    if eval_dataset is None:
+        own["eval_strategy"] = "no"
+    given = {name: getattr(args, name) for name in own}
+    vars(args).update(own)
     try:
         yield
     finally:
-        args.beta, args.use_vllm, args.push_to_hub = beta, use_vllm, push_to_hub
+        vars(args).update(given)

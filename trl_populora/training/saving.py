@@ -41,10 +41,12 @@ def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
         "step": trainer.state.global_step,
         "source": trainer.source.state_dict(),
         "guard": trainer.guard.state_dict(),
+        "probes": trainer.probes.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
     }
     write_json(os.path.join(folder, STATE_FILE), state, indent=None)
     trainer.source.save(folder)
+    trainer.probes.save(folder)
     write_files(folder, trainer.processing_class.save_pretrained)
     told = copy.copy(trainer.args)
     told.hub_token = None  # a secret, and checkpoints are shared

@@ -42,6 +42,8 @@ from .guard import Guard
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
 from .plain import plain_without_population
+from .probes import Probes
+from .probing import probe
 from .ranks import Ranks
 from .resuming import adopt_optimizer, load_finished, load_run
 from .row_source import RowSource, check_rows
@@ -84,6 +86,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
+        on_probe (`Callable[[dict], None]`, *optional*):
+            Called on the main process with the record of every evaluation along the run, as in `probes.jsonl`.
         sampler (`type[Sampler]` or `Callable`, *optional*):
             Who draws completions, in place of `use_vllm`: a subclass of [`Sampler`], or a function `(population,
             tokenizer, accelerator, args) -> Sampler` (docs/samplers.md). Default: the training model itself.
@@ -97,6 +101,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             round. row_members (`list[str]`): Adapter of each row that this process generates or learns from now.
         ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
         updates ([`MemberUpdates`]): Scales, clipping and moments of each member.
+        probes ([`Probes`]): What is measured along the run. warm_start (`dict` or `None`): Settings of a warm start
+            that went before, for `run.json`.
 
     Raises:
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
@@ -126,6 +132,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         row_source: RowSource | None = None,
         task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
+        on_probe: Callable[[dict[str, Any]], None] | None = None,
         sampler: type[Sampler] | SamplerFactory | None = None,
     ) -> None:
         check_sampler(sampler, args)
@@ -140,10 +147,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._tag_names = ["trl", "grpo", "populora"]
         self.told: dict[str, Any] = {}  # facts for the card that came as arguments
         data = (train_dataset, eval_dataset, processing_class)
-        with plain_settings(args):
+        with plain_settings(args, eval_dataset=eval_dataset):
             super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)
         self._attach(population, source, sampler)
-        self.on_round = on_round
+        self.on_round, self.on_probe = on_round, on_probe
         self.add_callback(RoundCallback(self))
         if args.push_to_hub:
             self.init_hf_repo()
@@ -170,7 +177,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.updates = MemberUpdates(
             population, self.guard, max_grad_norm=args.max_grad_norm, by_token=args.loss_type in TOKEN_LOSSES
         )
+        self.probes = Probes(args, source, has_dataset=self.eval_dataset is not None)
         self.folder = RunFolder(args.output_dir, source.columns)
+        self.given_sampler, self.warm_start = sampler, None
         self.row_members: list[str] = []
 
     def train(
@@ -187,7 +196,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
-            self.source.close()
+            self._close_sandboxes()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
@@ -199,8 +208,31 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def close(self) -> None:
         """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
-        self.source.close()
+        self._close_sandboxes()
         self.source.sampler.close()
+
+    def _close_sandboxes(self) -> None:
+        self.source.close()
+        self.probes.close()
+
+    # Evaluation --------------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        eval_dataset: Dataset | dict[str, Dataset] | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """As in [`~transformers.Trainer`], and members answer the exams of `args.probe_kwargs`, if no dataset is
+        given. In training the answers go into the run's record."""
+        metrics = {}
+        if eval_dataset is None:
+            self.probes.prepare()
+        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.asks:
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        if eval_dataset is None and self.probes.asks:
+            metrics = metrics | probe(self, prefix=metric_key_prefix)
+        return metrics
 
     # The rows of a generation phase ------------------------------------------------------------------------------
 

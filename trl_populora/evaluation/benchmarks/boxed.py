@@ -15,9 +15,15 @@ def competition_question(record: Record, place: int) -> Question:
     return Question(str(place), chat(problem + BOXED), math_reference([whole(record["answer"])]))
 
 
-def whole(answer: object) -> str:
-    """`"025"` and `25.0` as `"25"`."""
-    return str(int(float(answer)))
+def whole(answer: str | float) -> str:
+    """`"025"` and `25.0` as `"25"`; other numbers as they are."""
+    try:
+        value = float(answer)
+    except ValueError:
+        raise ValueError(
+            f"the right answer {answer!r} is not a number; this examination has no other answers."
+        ) from None
+    return str(int(value)) if value.is_integer() else str(answer)
 
 
 def boxed(answer: str) -> str:

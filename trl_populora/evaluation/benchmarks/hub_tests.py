@@ -46,8 +46,8 @@ def read_tests(record: Record) -> Tests:
         return _of_program(record["test"])
     except (KeyError, ValueError, SyntaxError, TypeError) as error:
         raise ValueError(
-            f"{record['task_id']} has no tests that can be read ({type(error).__name__}: {error}). Use the JSON lines of "
-            "an EvalPlus release, with the columns base_input, plus_input and atol."
+            f"{record['task_id']} has no tests that can be read ({type(error).__name__}: {error}). Use the JSON "
+            "lines of an EvalPlus release, with the columns base_input, plus_input and atol."
         ) from None
 
 

@@ -1,8 +1,8 @@
 """HumanEval+: 164 Python functions to complete (Chen et al. 2021), tested by EvalPlus (Liu et al. 2023).
 
-The tests are those of EvalPlus: the inputs of HumanEval and about a thousand more for each function. An answer is right
-if it is right for all of them. Both published forms are read: the JSON lines of EvalPlus' releases and the data set on
-the Hub.
+The tests are those of EvalPlus: the inputs of HumanEval and many more, up to a thousand for each function. An answer
+is right if it is right for all of them. Both published forms are read: the JSON lines of EvalPlus' releases and the
+data set on the Hub.
 """
 
 from ..exam import Question

@@ -37,7 +37,7 @@ def _reference(record: Record) -> str:
 
 
 def _gold(record: Record) -> str:
-    raise ValueError("the records of LiveCodeBench hold no right answers")
+    raise NotImplementedError("the records of LiveCodeBench hold no right answers")
 
 
 LIVECODEBENCH = Benchmark(

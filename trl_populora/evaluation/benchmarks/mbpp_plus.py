@@ -74,8 +74,10 @@ ORACLES = {
 ALSO_RIGHT = {
     # the height of a pyramid is the slant height to MBPP, and the distance of the apex from the base to most readers
     "surface_Area": """
+import math
+
 def surface_Area(edge, height):
-    return round(edge**2 + 2 * edge * ((edge / 2) ** 2 + height**2) ** 0.5)
+    return round(edge**2 + 2 * edge * math.sqrt((edge / 2) ** 2 + height**2))
 """,
     # MBPP compares digits from the left and drops the rest; padding the shorter number with zeros is right, too
     "digit_distance_nums": """
@@ -86,8 +88,8 @@ def digit_distance_nums(a, b):
 }
 """Functions whose statement can be read in a second way, with a solution for that reading, as in EvalPlus."""
 
-# JSON has no tuples, sets and complex numbers. Which arguments hold them is not in the data, but known to EvalPlus by the
-# number of the problem.
+# JSON has no tuples, sets and complex numbers. Which arguments hold them is not in the data, but known to EvalPlus by
+# the number of the problem.
 _EACH = {2, 116, 132, 143, 222, 261, 273, 394, 399, 421, 424, 429, 470, 560, 579, 596, 616, 630, 726, 740, 744, 809}
 _EACH_IN_LISTS = {63, 64, 70, 94, 120, 237, 272, 299, 400, 409, 417, 438, 473, 614, 780}
 _IN_FIRST = {75, 413, 444, 753}

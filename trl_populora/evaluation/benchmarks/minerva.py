@@ -17,7 +17,10 @@ def _answer(record: Record) -> str:
 
 def _question(record: Record, place: int) -> Question:
     return Question(
-        str(place), chat(record["problem"] + BOXED), math_reference([_answer(record)], rtol=RTOL), record["type"]
+        str(place),
+        chat(record["problem"] + BOXED),
+        math_reference([_answer(record)], rtol=RTOL),
+        record.get("type", ""),
     )
 
 
@@ -25,8 +28,8 @@ MINERVA = Benchmark(
     id="minerva",
     title="Minerva Math",
     file="minerva_math.jsonl",
-    hub="math-ai/minervamath",
-    columns=("problem", "solution", "type"),
+    hub="svc-huggingface/minerva-math",
+    columns=("problem", "solution"),
     question=_question,
     grader=MathAccuracy,
     gold=lambda record: boxed(_answer(record)),

@@ -1,5 +1,8 @@
 """OlympiadBench: open-ended problems of mathematical competitions, in English and without images (He et al. 2024,
-arXiv:2402.14008)."""
+arXiv:2402.14008).
+
+Two right answers are damaged in the data, and are used as they are: of question 2045, `t(0,4]` for t in (0,4], and of
+2498, `\\frac{1}{2},\\sqrt{x}` for half of the root."""
 
 from ..exam import Question
 from ..graders.mathematics import MathAccuracy, math_reference
@@ -60,6 +63,6 @@ OLYMPIADBENCH = Benchmark(
     ),
     question=_question,
     grader=MathAccuracy,
-    gold=lambda record: boxed(", ".join(record["final_answer"])),
+    gold=lambda record: boxed(", ".join(record["final_answer"]).replace("$", "")),
     max_completion_length=2048,
 )

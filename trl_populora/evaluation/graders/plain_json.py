@@ -7,8 +7,8 @@ from typing import Any
 
 def to_json(value: Any) -> Any:
     """
-    A value for `json.dumps`: numbers, text, `None` and lists as they are; what JSON lacks, and dicts, as an object with
-    one key, the name of its type.
+    A value for `json.dumps`: numbers, text, `None` and lists as they are; what JSON lacks, and dicts, as an object
+    with one key, the name of its type.
 
     Raises:
         TypeError: If the value holds another type.
