@@ -29,7 +29,7 @@ def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
 
 
 def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """The run as plain data: base, data set, settings, who draws, rewards, where rows come from, exams, versions, isolation."""
+    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, isolation."""
     source, config = trainer.source, trainer.population.base_model.config
     return {
         "model": trainer.base_model_name,
