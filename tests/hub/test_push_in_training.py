@@ -62,8 +62,8 @@ def test_checkpoints_are_pushed_when_the_strategy_says_so(client, hub, tmp_path,
 
 
 def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
-    """The network goes at the commit of step 1, and at that of the end."""
-    hub.failures = [("POST", "/commit/")] * 3
+    """The network is gone until training has ended."""
+    hub.failures = [("POST", "/commit/")] * 10
     code, out, err = client(scripts.train, PUSHED | {"plots": False}, str(tmp_path))
     assert code == 1 and hub.titles("user/repo") == ["initial commit"]
     assert err.count("Nothing is lost. To push again: populora push ") >= 2
@@ -72,6 +72,7 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     assert len((folder / "history.jsonl").read_text().splitlines()) == 2
     command = shlex.split(err.strip().splitlines()[-1].partition("To push again: ")[2])
     assert command == ["populora", "push", str(folder), "--to", "user/repo"]
+    hub.failures = []
     code, _, err = client(scripts.populora, *command[1:])
     assert code == 0, err
     weights = (folder / "student_0/adapter_model.safetensors").read_bytes()
