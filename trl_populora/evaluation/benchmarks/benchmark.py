@@ -94,8 +94,8 @@ class Benchmark:
             return self.question(row, place)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(
-                f"{self.id}: record {place + 1} is no question ({type(error).__name__}: {error}); is {self.file} the "
-                "right file, and whole?"
+                f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
+                "it the right file, and whole?"
             ) from error
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
