@@ -16,6 +16,7 @@ from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable
 from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
+from .run_files.run import hub_id
 
 
 if TYPE_CHECKING:
@@ -44,14 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
         return 130
     try:
-        finish(run, args, trainer, view, exams)
+        return finish(run, args, trainer, view, exams)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
         return complain(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
         )
-    return 0
 
 
 def complain(problem: object, code: int) -> int:
@@ -127,7 +127,9 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
-    trainer.base_model_name = run.model_name_or_path
+    trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
+    if hub_id(run.model_name_or_path):
+        trainer.population.name_base(run.model_name_or_path)
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
     if run.warm_start_steps:
@@ -208,18 +210,18 @@ def finish(
     trainer: PopulationSelfPlayTrainer,
     view: LiveView,
     exams: Sequence[Exam] = (),
-) -> None:
-    """Save the adapters, take the final exams, write plots and the model card, and say what to do next."""
+) -> int:
+    """Save the adapters, take the final exams, write plots and card, say what is next, push; 1 if that failed."""
+    from .hub import HubError
     from .reporting import read_history, read_probes, run_summary, save_plots
 
-    trainer.save_model()
+    trainer.save_model(_internal_call=True)  # pushed once, below
     if exams:
         try:
             take_final_exams(exams, args, trainer)
         except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
             told = " ".join(f"{type(error).__name__}: {error}".split())
             view.note(f"The final exams ended early ({told}). `populora evaluate` goes on with them.")
-    trainer.create_model_card()
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
@@ -228,10 +230,18 @@ def finish(
             except ValueError as error:
                 view.note(f"No plots: {error}.")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
+    trainer.create_model_card()
+    problem = None
     if args.push_to_hub:
-        trainer.push_to_hub()
+        try:
+            address = trainer.push_to_hub()
+            if address:
+                view.note(f"Pushed: {address}")
+        except HubError as error:
+            problem = f"training ended and is saved, but not shared: {error}"
     trainer.close()
     trainer.accelerator.end_training()
+    return 0 if problem is None else complain(problem, 1)
 
 
 def take_final_exams(

@@ -35,6 +35,13 @@ def parameters(function):
         (GRPOTrainer, "_load_optimizer_and_scheduler", ["self", "checkpoint"]),
         (Trainer, "_get_output_dir", ["self", "trial"]),
         (Trainer, "_push_from_checkpoint", ["self", "checkpoint_folder"]),
+        (Trainer, "init_hf_repo", ["self", "token", "private"]),
+        (
+            Trainer,
+            "push_to_hub",
+            ["self", "commit_message", "blocking", "token", "revision", "private", "kwargs"],
+        ),
+        (Trainer, "_finish_current_push", ["self"]),
         (Trainer, "train", ["self", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]),
     ],
 )
@@ -68,6 +75,8 @@ def test_every_override_is_watched():
         "_load_optimizer_and_scheduler",
         "_get_output_dir",
         "_push_from_checkpoint",
+        "init_hf_repo",
+        "push_to_hub",
         "train",
         "evaluate",
     }

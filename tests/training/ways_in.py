@@ -48,6 +48,7 @@ VALUES = {
     "warm_start_learning_rate": [1, 0.25],
     "accelerator_config": [{"split_batches": True}],
     "lora_target_modules": [["q_proj", "v_proj"], ["q_proj"], "q_proj", "all-linear", ["all-linear"]],
+    "initial_adapters": [{"student_0": "user/repo/student_1"}, "user/repo"],
     "evolution_kwargs": [{"fraction": 0.5, "operators": ["gaussian"]}],
     "executor_kwargs": [{"workers": 3}],
     "probe_kwargs": [{"founders": 4, "exams": ["held_out"]}],

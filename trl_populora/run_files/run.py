@@ -2,14 +2,26 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .files import read_json
-from .layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
+from .layout import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_FILE,
+    HISTORY_FILE,
+    POPULATION_FILE,
+    RUN_FILE,
+    STATE_FILE,
+)
 
 
 TABLE_VERSION = 1
+TINY = "tiny"
+"""The base model that the repository brings, by the name that recipes give it."""
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+DATA_FILES = (".json", ".jsonl", ".parquet", ".csv")
 
 
 class Run(NamedTuple):
@@ -24,6 +36,14 @@ class Run(NamedTuple):
     base: str
     members: tuple[str, ...]
     settings: Mapping
+
+    @property
+    def record(self) -> str:
+        """Folder of the run's record: this one, or for a checkpoint the one above."""
+        places = (self.folder, os.path.dirname(os.path.abspath(self.folder)))
+        names = (RUN_FILE, HISTORY_FILE)
+        holds = [any(os.path.isfile(os.path.join(place, name)) for name in names) for place in places]
+        return places[1] if holds == [False, True] else self.folder
 
     def setting(self, name: str, default: Any) -> Any:
         """A setting of the run, or `default` where the folder does not tell."""
@@ -53,6 +73,17 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     if not base:
         raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
     return Run(folder, base, members, record.get("settings", {}))
+
+
+def read_record(folder: str) -> dict:
+    """What `run.json` of a run folder says; empty if there is none."""
+    return _known(os.path.join(folder, RUN_FILE))
+
+
+def hub_id(name: str) -> str | None:
+    """A model's or dataset's name, if it is an id on the Hub and neither `"tiny"` nor anything local."""
+    local = name == TINY or os.path.exists(os.path.expanduser(name)) or os.path.splitext(name)[1] in DATA_FILES
+    return name if not local and HUB_ID.fullmatch(name) and not name.startswith(".") else None
 
 
 def adapter_fingerprint(folder: str, member: str) -> str:

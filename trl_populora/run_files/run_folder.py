@@ -17,6 +17,7 @@ from .layout import (
     checkpoints,
     probe_file,
     round_file,
+    uploads,
 )
 
 
@@ -108,7 +109,8 @@ class RunFolder:
             if checkpoint_step(folder) > step:
                 logger.warning(f"{folder} is removed: the run goes on from step {step}.")
                 shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(os.path.join(self.path, STAGING_FOLDER), ignore_errors=True)
+        for folder in (os.path.join(self.path, STAGING_FOLDER), *uploads(self.path)):
+            shutil.rmtree(folder, ignore_errors=True)
         if os.path.isfile(self.history):
             lines = read_lines(self.history, lambda summary: (summary["round"], summary))
             write_lines(self.history, [summary for number, summary in lines if number < round])

@@ -47,6 +47,7 @@ class RoundCallback(TrainerCallback):
         if trainer.accelerator.is_main_process:
             if state.global_step == 0:
                 trainer.folder.start(overwrite=args.overwrite_output_dir)
+                trainer.folder.append_events([event.to_json() for event in trainer.lineage])
                 self._warn_of_members_away(args)
             write_run_file(trainer)
         if args.is_probed:

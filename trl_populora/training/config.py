@@ -52,6 +52,11 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             LoRA alpha of every member.
         lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
             Modules to adapt: `"all-linear"`, or the ends of their names. Patterns need a `peft_config`.
+        initial_adapters (`str`, `list[str]` or `dict[str, str]`, *optional*):
+            What members start from in place of fresh adapters: PEFT folders, or `user/repo[@revision][/folder]` on the
+            Hub. One name is a population, whose members start those of the same names, or an adapter, from which all
+            start; a list has one for each member, teachers first; a mapping, one for members or roles
+            (docs/hub.md). Not used by a run that resumes.
         teacher_learning_rate (`float`, *optional*):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
@@ -196,6 +201,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     lora_alpha: int = 32
     # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
     lora_target_modules: list[str] | str = field(default_factory=lambda: "all-linear")
+    initial_adapters: dict | str | list | None = None  # in this order: what the parser takes for its type
     teacher_learning_rate: float | None = None
     student_learning_rate: float | None = None
     shard_base: bool = False

@@ -29,11 +29,12 @@ def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
 
 
 def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """The run as plain data: base, settings, who draws, rewards, where rows come from, exams, versions, isolation."""
+    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, isolation."""
     source, config = trainer.source, trainer.population.base_model.config
     return {
         "model": trainer.base_model_name,
         "revision": getattr(config, "_commit_hash", None),
+        "dataset": trainer.dataset_name,
         "settings": _plain(trainer.args.settings()),
         "sampler": _sampler(trainer),
         "reward_funcs": list(trainer.reward_func_names),
