@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..tasks import TaskType
-from .benchmarks import BUILT_IN, benchmark
+from .benchmarks import BUILT_IN, Benchmark, benchmark
 from .exam import Exam
 from .held_out import LEVELS, frozen_exam, held_out_exam
 
@@ -41,10 +41,13 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
             raise ValueError(f"exam {name!r} needs task types, and this run has none: choose a benchmark instead.")
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif ":" in whole or whole in BUILT_IN:
-        exam = benchmark(whole).exam(data)
+        found = benchmark(whole)
+        exam = found.exam(data) if isinstance(found, Benchmark) else found()
+        if not isinstance(exam, Exam):
+            raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
     else:
         raise ValueError(
             f"exam {name!r} is unknown. Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a "
-            "benchmark of yours; '[:N]' at the end takes the first N questions."
+            "benchmark or an exam of yours; '[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(int(count))

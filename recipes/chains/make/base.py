@@ -35,10 +35,11 @@ CHAT_TEMPLATE = (
 )
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 STATE_FILE = "training.pt"
+MUON_RATE = 3.0  # its learning rate, in those of AdamW
 # Pieces that are tokens of their own wherever they stand, so that a statement is the same tokens in a program and in
-# an answer: ends of lines with the indentation after them, the mark before a state, digits and letters of data.
-# A digit beside a colon, a minus or another digit belongs to a statement.
-PIECES = r"\n+ *| # |(?<![-:\d])\d(?![:\d])|[a-d](?=[a-d]*')"
+# an answer: ends of lines before a statement, with the indentation, the mark before a state and what opens it, digits
+# and letters of data. A digit beside a colon, a minus or another digit belongs to a statement.
+PIECES = r"\n +|\n(?=x|if |for )| # (?:\[|\{'|')?|(?<![-:\d])\d(?![:\d])|[a-d](?=[a-d]*')"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Settings:
         short_steps (`int`): Of `steps`, the first that see short chains of `code_o` alone: to copy a statement
             and to apply it is learnt there, on short rows.
         slip_steps (`int`), slips (`float`): Steps of the last phase, and its chance of a slip at each line.
+        kinds (`str`), types (`str`): Kinds of state and task types of the rows, by name, with spaces between them.
         learning_rate (`float`), slip_learning_rate (`float`): Peak of each phase.
         rows (`int`), tokens_per_pass (`int`): Rows per optimizer step; tokens, padding included, per forward pass.
         vocabulary (`int`), tokenizer_rows (`int`): Tokens, and the rows that they are chosen by.
@@ -63,6 +65,8 @@ class Settings:
     decay_steps: int = 800
     warmup_steps: int = 50
     short_steps: int = 800
+    kinds: str = "chain_digits chain_text chain_table"
+    types: str = "code_o code_i code_f"
     slip_steps: int = 80
     slips: float = 0.15
     learning_rate: float = 3e-3
@@ -138,10 +142,11 @@ class Training:
             counts, resumed or not.
 
     Raises:
-        ValueError: If the state on disk belongs to settings that began otherwise.
+        ValueError: If the state on disk is of another model, tokenizer or seed. What else differs holds from there on.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.path, self.settings = folder / STATE_FILE, settings
         self.tokenizer = build_tokenizer(settings)
         self.model = build_model(self.tokenizer, settings).train()
@@ -151,17 +156,17 @@ class Training:
 
     def run(self, *, progress: int = 50, save_every: int = 100) -> None:
         """All steps that are left. The loss is logged every `progress` steps, the state saved every `save_every`."""
-        short = ChainExamples(self.settings.seed, levels=["short"], types=["code_o"])
-        right = ChainExamples(self.settings.seed)
-        slipped = ChainExamples(self.settings.seed, slips=self.settings.slips)
-        total, losses, began = self.settings.steps + self.settings.slip_steps, [], time.process_time()
+        one = self.settings
+        kinds, types = one.kinds.split(), one.types.split()
+        short = ChainExamples(one.seed, kinds=kinds, levels=["short"], types=["code_o"])
+        every = ChainExamples(one.seed, kinds=kinds, types=types)
+        total, losses, began = one.steps + one.slip_steps, [], time.process_time()
         while self.step < total:
-            if self.step == self.settings.steps:
+            if self.step == one.steps and one.slip_steps:
                 self._save(self.path.with_name("before_slips.pt"))
                 self.optimizers = self._optimizers()
-            examples = short if self.step < self.settings.short_steps else right
-            examples = slipped if self.step >= self.settings.steps else examples
-            batch = examples.batch(self.settings.rows, seed=f"{self.settings.seed}/{self.step}")
+            examples, slips = short if self.step < one.short_steps else every, one.slips * (self.step >= one.steps)
+            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", slips=slips)
             losses.append(self._update(encode(self.tokenizer, batch)))
             self.step += 1
             if self.step % progress == 0:
@@ -172,12 +177,12 @@ class Training:
                 self._save(self.path)
 
     def _optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
-        """Muon for the matrices of the layers, AdamW for the embeddings and the norms."""
-        layers = [one for one in self.model.model.layers.parameters() if one.ndim == 2]
-        known = {id(one) for one in layers}
+        """Muon for the matrices of the layers, AdamW for embeddings and norms."""
+        matrices = [one for one in self.model.model.layers.parameters() if one.ndim == 2]
+        known = {id(one) for one in matrices}
         others = [one for one in self.model.parameters() if id(one) not in known]
         return (
-            torch.optim.Muon(layers, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
             torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01),
         )
 
@@ -192,7 +197,7 @@ class Training:
     def _update(self, rows: Sequence[Row]) -> float:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self._rate() * (3.0 if isinstance(optimizer, torch.optim.Muon) else 1.0)
+                group["lr"] = self._rate() * (MUON_RATE if isinstance(optimizer, torch.optim.Muon) else 1.0)
         tokens, total = sum(len(row.ids) - row.prompt for row in rows), 0.0
         for part in _passes(rows, self.settings.tokens_per_pass):
             with torch.autocast("cpu", torch.bfloat16):
@@ -214,12 +219,11 @@ class Training:
         part.replace(path)
 
     def _resume(self, state: dict) -> None:
-        free = {"steps", "decay_steps", "slip_steps", "slips", "slip_learning_rate"}
+        fixed = ("seed", "vocabulary", "tokenizer_rows", "hidden", "layers")
         began, wanted = state["settings"], asdict(self.settings)
-        other = {name: one for name, one in began.items() if name not in free and wanted[name] != one}
-        plain = self.settings.steps - self.settings.decay_steps
-        if other or state["step"] > min(plain, began["steps"] - began["decay_steps"]) and wanted != began:
-            raise ValueError(f"{self.path} holds a training with {other or began}: use another folder, or delete it.")
+        other = {name: began[name] for name in fixed if began[name] != wanted[name]}
+        if other:
+            raise ValueError(f"{self.path} holds a training with {other}: use another folder, or delete it.")
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         for optimizer, one in zip(self.optimizers, state["optimizers"], strict=True):
@@ -263,7 +267,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     torch.set_num_threads(options.threads)
     settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
-    options.work.mkdir(parents=True, exist_ok=True)
     training = Training(options.work, settings)
     if not options.save_only:
         training.run()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from recipes.chains.make.worked import worked_input, worked_output
 from trl_populora.integrations.lightning import Example
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.tasks import Task, make_task_types
+from trl_populora.tasks import make_task_types
 
 
 TASK_KWARGS = {"code_f": {"num_inputs": 4}}
@@ -16,13 +16,12 @@ KIND_SHARES = {"chain_digits": 5, "chain_text": 3, "chain_table": 2}
 LEVEL_SHARES = {"short": 10, "middle": 6, "long": 3, "blocks": 1}
 
 
-def families(levels: Sequence[str] = tuple(LEVEL_SHARES)) -> tuple[str, ...]:
-    """Families of these levels. One that stands there twice is drawn twice as often."""
+def families(
+    kinds: Sequence[str] = tuple(KIND_SHARES), levels: Sequence[str] = tuple(LEVEL_SHARES)
+) -> tuple[str, ...]:
+    """Families of these kinds and levels. One that stands there twice is drawn twice as often."""
     return tuple(
-        f"{kind}_{level}"
-        for kind, often in KIND_SHARES.items()
-        for level in levels
-        for _ in range(often * LEVEL_SHARES[level])
+        f"{kind}_{level}" for kind in kinds for level in levels for _ in range(KIND_SHARES[kind] * LEVEL_SHARES[level])
     )
 
 
@@ -42,40 +41,40 @@ class ChainExamples:
 
     Args:
         seed (`int`): Seed of the stock of references.
-        levels (`Sequence[str]`, *optional*): Levels of depth to draw from; all by default.
+        kinds (`Sequence[str]`, *optional*): Kinds of state, as in `KIND_SHARES`; all by default.
+        levels (`Sequence[str]`, *optional*): Levels of depth, as in `LEVEL_SHARES`; all by default.
         types (`Sequence[str]`, *optional*): Ids of task types; all of `SHARES` by default.
-        slips (`float`, *optional*, defaults to 0): Chance of a slip at each line of a worked answer.
     """
 
     def __init__(
         self,
         seed: int,
         *,
+        kinds: Sequence[str] = tuple(KIND_SHARES),
         levels: Sequence[str] = tuple(LEVEL_SHARES),
         types: Sequence[str] = ("code_o", "code_i", "code_f"),
-        slips: float = 0.0,
     ) -> None:
-        self.slips = slips
         self.shares = {key: share for key, share in SHARES.items() if key[1] in types}
         made = make_task_types(types, style="compact", kwargs=TASK_KWARGS)
-        self.seeds = SeedExamples(made, rng=random.Random(seed), families=families(levels), references=1024, seed=seed)
+        self.seeds = SeedExamples(made, rng=random.Random(seed), families=families(kinds, levels), references=256, seed=seed)
 
-    def batch(self, rows: int, *, seed: str) -> list[Example]:
-        """So many rows; `seed` stands for the batch, whatever was drawn before."""
+    def batch(self, rows: int, *, seed: str, slips: float = 0.0) -> list[Example]:
+        """
+        So many rows, whatever was drawn before.
+
+        Args:
+            rows (`int`): How many.
+            seed (`str`): Stands for the batch.
+            slips (`float`, *optional*, defaults to 0): Chance of a slip at each line of a worked answer.
+        """
         self.seeds.rng = random.Random(seed)
-        return [self._draw() for _ in range(rows)]
+        return [self._draw(self.seeds.rng, slips) for _ in range(rows)]
 
-    def _draw(self) -> Example:
-        rng = self.seeds.rng
+    def _draw(self, rng: random.Random, slips: float) -> Example:
         role, type_id = rng.choices(list(self.shares), weights=list(self.shares.values()))[0]
         if role == "propose":
             return self.seeds.propose(type_id)
-        task = self.seeds.task(type_id)
-        return Example(tuple(self.seeds.task_types[type_id].solve_prompt(task)), self.answer(task, rng))
-
-    def answer(self, task: Task, rng: random.Random) -> str:
-        """What a solver writes: worked out, if its type has such a form."""
-        worked = WORKED.get(task.type)
-        if worked is None:
-            return self.seeds.task_types[task.type].solve_completion(task)
-        return worked(task, slips=self.slips, rng=rng)
+        task_type, task = self.seeds.task_types[type_id], self.seeds.task(type_id)
+        worked = WORKED.get(type_id)
+        answer = task_type.solve_completion(task) if worked is None else worked(task, slips=slips, rng=rng)
+        return Example(tuple(task_type.solve_prompt(task)), answer)
