@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import time
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ from trl_populora.tasks.code.families.chains import depth
 from trl_populora.train import build, prepare_output
 from trl_populora.training import PopulationSelfPlayTrainer
 
+
+logger = logging.getLogger(__name__)
 
 EXAM_SEED = 7
 
@@ -118,15 +121,18 @@ def compare(before: ExamResult, after: ExamResult) -> dict[str, dict[str, float]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, ask before and after, print and write what was found."""
+    """Train, ask before and after, log and write what was found."""
     parser = argparse.ArgumentParser(description="A measured trial in the world of chains.")
     parser.add_argument("recipe", help="a recipe of recipes/chains")
-    parser.add_argument("--minutes", type=float, default=5.0, help="training ends after the round in which they are over")
+    parser.add_argument(
+        "--minutes", type=float, default=5.0, help="training ends after the round in which they are over"
+    )
     parser.add_argument("--samples", type=int, default=2, help="answers to each question of an exam")
     parser.add_argument("--questions", type=int, default=216, help="first questions of each exam")
     parser.add_argument("--shuffled", action="store_true", help="the control: rewards of random rows")
     parser.add_argument("--json", type=Path, help="file for the results")
     options, settings = parser.parse_known_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     run, args = parse(["--config", options.recipe, *settings])
     prepare_output(args)
     view, trainer = build(run, args)
@@ -154,9 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     for name, exam in result["exams"].items():
-        print(f"{name}\n{'':10}before  after   gain  error")
+        logger.info("%s\n%-10sbefore  after   gain  error", name, "")
         for group, one in exam["scores"].items():
-            print(f"{group:10}{one['before']:6.2f} {one['after']:6.2f} {one['gain']:+6.2f} {one['error']:6.2f}")
+            logger.info("%-10s%6.2f %6.2f %+6.2f %6.2f", group, one["before"], one["after"], one["gain"], one["error"])
     trainer.close()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from recipes.chains.make.measure import measure
 from recipes.chains.make.rows import ChainExamples
@@ -35,6 +35,7 @@ CHAT_TEMPLATE = (
 )
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 STATE_FILE = "training.pt"
+TOKENIZER_FOLDER = "tokenizer"
 MUON_RATE = 3.0  # its learning rate, in those of AdamW
 # Pieces that are tokens of their own wherever they stand, so that a statement is the same tokens in a program and in
 # an answer: ends of lines before a statement, with the indentation, the mark before a state and what opens it, digits
@@ -148,7 +149,12 @@ class Training:
     def __init__(self, folder: Path, settings: Settings) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.settings = folder / STATE_FILE, settings
-        self.tokenizer = build_tokenizer(settings)
+        kept = folder / TOKENIZER_FOLDER  # a state is worth nothing without the tokenizer that it began with
+        if not kept.is_dir():
+            part = folder / f"{TOKENIZER_FOLDER}.part"
+            build_tokenizer(settings).save_pretrained(part)
+            part.rename(kept)
+        self.tokenizer = AutoTokenizer.from_pretrained(kept)
         self.model = build_model(self.tokenizer, settings).train()
         self.step, self.optimizers = 0, self._optimizers()
         if self.path.exists():

@@ -1,12 +1,13 @@
 """What a model can do in the world of chains: answers by depth, other types, and what it proposes.
 
-    python -m recipes.chains.make.measure recipes/chains/base
+python -m recipes.chains.make.measure recipes/chains/base
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import math
 import random
 from collections import Counter
@@ -25,6 +26,8 @@ from trl_populora.tasks import Referee, Refusal, Run, Task, TaskBuffer, TaskType
 from trl_populora.tasks.code.families.chains import depth
 
 
+logger = logging.getLogger(__name__)
+
 SEED = 424_242  # apart from the seeds of trainings and exams
 
 
@@ -41,8 +44,8 @@ def measure(
         tasks (`int`, *optional*, defaults to 96): Tasks, and proposals, of each type beside `code_o`.
 
     Returns:
-        `dict`: `greedy`, `sampled` and `held_out` (sampled): depth -> share of `code_o` tasks solved. `others`: type ->
-        share solved, sampled. `proposing`: type -> share of valid ones, mean and greatest depth, and reasons for
+        `dict`: `greedy`, `sampled` and `held_out` (sampled): depth -> share of `code_o` tasks solved. `others`: type -> share
+        solved, sampled. `proposing`: type -> share of valid ones, mean and greatest depth, and reasons for
         refusals. `tasks_per_depth`, and `error`, the largest standard error of a share of that many.
     """
     lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
@@ -117,13 +120,15 @@ def _share(flags: Sequence[bool]) -> float | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the measurements of a folder as JSON."""
+    """Log the measurements of a folder as JSON."""
     parser = argparse.ArgumentParser(description="Measure a model in the world of chains.")
     parser.add_argument("model", help="folder of the model")
     parser.add_argument("--per-kind", type=int, default=16, help="tasks of each depth and kind of state")
     options = parser.parse_args(arguments)
     model = AutoModelForCausalLM.from_pretrained(options.model)
-    print(json.dumps(measure(model, AutoTokenizer.from_pretrained(options.model), per_kind=options.per_kind), indent=2))
+    print(
+        json.dumps(measure(model, AutoTokenizer.from_pretrained(options.model), per_kind=options.per_kind), indent=2)
+    )
 
 
 if __name__ == "__main__":

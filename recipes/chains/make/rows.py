@@ -1,4 +1,4 @@
-"""What the base of chains is trained on: rows of every role and type, with worked answers, and slips in the last phase."""
+"""What the base of chains is trained on: rows of every role and type, with worked answers, and slips at the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class ChainExamples:
     ) -> None:
         self.shares = {key: share for key, share in SHARES.items() if key[1] in types}
         made = make_task_types(types, style="compact", kwargs=TASK_KWARGS)
-        self.seeds = SeedExamples(made, rng=random.Random(seed), families=families(kinds, levels), references=256, seed=seed)
+        self.seeds = SeedExamples(
+            made, rng=random.Random(seed), families=families(kinds, levels), references=256, seed=seed
+        )
 
     def batch(self, rows: int, *, seed: str, slips: float = 0.0) -> list[Example]:
         """

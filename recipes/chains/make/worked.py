@@ -42,7 +42,7 @@ def trace(program: str, state: Any, *, slips: float = 0.0, rng: random.Random | 
     Args:
         program (`str`): A program of a chain family, and no other.
         state (`Any`): Its argument.
-        slips (`float`, *optional*, defaults to 0): Chance of a slip at each statement; what follows goes on from there.
+        slips (`float`, *optional*, defaults to 0): Chance of a slip at each statement; the rest goes on from there.
         rng (`random.Random`, *optional*): Chooses the slips.
     """
     (function,) = ast.parse(program).body

@@ -21,8 +21,7 @@ from trl_populora.tasks.code.families.tables import TABLES
 
 EASY_FAMILIES: tuple[str, ...] = tuple(family.__name__ for family in EASY)
 DEFAULT_FAMILIES: tuple[str, ...] = tuple(
-    family.__name__
-    for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS)
+    family.__name__ for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS)
 )
 FAMILIES: dict[str, Family] = {
     family.__name__: family
