@@ -44,8 +44,8 @@ def measure(
         tasks (`int`, *optional*, defaults to 96): Tasks, and proposals, of each type beside `code_o`.
 
     Returns:
-        `dict`: `greedy`, `sampled` and `held_out` (sampled): depth -> share of `code_o` tasks solved. `others`: type -> share
-        solved, sampled. `proposing`: type -> share of valid ones, mean and greatest depth, and reasons for
+        `dict`: `greedy`, `sampled` and `held_out` (sampled): depth -> share of `code_o` tasks solved. `others`: type
+        -> share solved, sampled. `proposing`: type -> share of valid ones, mean and greatest depth, and reasons for
         refusals. `tasks_per_depth`, and `error`, the largest standard error of a share of that many.
     """
     lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
@@ -125,10 +125,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("model", help="folder of the model")
     parser.add_argument("--per-kind", type=int, default=16, help="tasks of each depth and kind of state")
     options = parser.parse_args(arguments)
-    model = AutoModelForCausalLM.from_pretrained(options.model)
-    print(
-        json.dumps(measure(model, AutoTokenizer.from_pretrained(options.model), per_kind=options.per_kind), indent=2)
+    model, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(options.model),
+        AutoTokenizer.from_pretrained(options.model),
     )
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logger.info("%s", json.dumps(measure(model, tokenizer, per_kind=options.per_kind), indent=2))
 
 
 if __name__ == "__main__":
