@@ -18,7 +18,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from trl_populora.evaluation import Exam, asking
+from trl_populora.evaluation.held_out import HELD_OUT_SEED, task_exam
+from trl_populora.evaluation.results import ExamResult
 from trl_populora.recipe import hush, parse
+from trl_populora.tasks import families_of
 
 
 SETTINGS = {  # teachers and students, rounds between replacements
@@ -48,7 +52,7 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
         "overwrite_output_dir": True,
         "seed": seed,
         "disable_tqdm": True,
-        "executor_kwargs": {"workers": 1},
+        "executor_kwargs": '{"workers": 1}',
     }
     run, args = parse(["--config", config, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
     os.makedirs(folder, exist_ok=True)
@@ -58,12 +62,12 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
     trainer.on_round = lambda summary: rows.append(len(trainer.source.played.rows))
     exam = held_out(trainer, args, tasks)
     trainer.train()
-    scores = ask(trainer, args, exam)
+    result = ask(trainer, args, exam)
     students = trainer.population.names("student")
     return {
-        "base": scores["base"].pass_at_1,
-        "students": {name: scores[name].pass_at_1 for name in students},
-        "by_type": {name: scores[name].by_type for name in students},
+        "base": result.accuracy("base"),
+        "students": {name: result.accuracy(name) for name in students},
+        "by_type": {name: {kind: result.accuracy(name, kind) for kind in result.groups} for name in students},
         "fitness": {name: trainer.ratings.fitness(name) for name in students},
         "rows_per_student": sum(rows) * args.num_generations // (1 + args.num_generations) // size,
         "replacements": len(trainer.lineage),
@@ -71,39 +75,24 @@ def play(config: str, size: int, interval: int, *, seed: int, rounds: int, tasks
     }
 
 
-def held_out(trainer, args, count: int) -> list:
-    from trl_populora.evaluation import held_out_tasks
-
-    known = {task.id for kind in args.task_types for task in trainer.source.buffer.tasks(kind)}
-    return held_out_tasks(
-        args.task_types,
-        count,
-        families=args.seed_families,
-        num_function_inputs=args.task_kwargs["code_f"]["num_inputs"],
-        exclude=known,
-    )
+def held_out(trainer, args, count: int) -> Exam:
+    types, tasks = trainer.source.task_types, []
+    families = families_of(types, args.seed_families)
+    for name, task_type in types.items():
+        known = {task.id for task in trainer.source.buffer.tasks(name)}
+        drawn = task_type.seeds(count + len(known), seed=HELD_OUT_SEED, families=families[name])
+        tasks += [task for task in drawn if task.id not in known][:count]
+    return task_exam("crowd", tasks, types)
 
 
-def ask(trainer, args, exam: list) -> dict:
-    from trl_populora.evaluation import evaluate_members
-    from trl_populora.generation import TransformersSampler
-
-    sampler = TransformersSampler(
-        trainer.population,
-        trainer.processing_class,
-        max_completion_length=args.max_completion_length,
-        temperature=0.0,
-        template=args.prompt_template,
-        batch_size=args.generation_rows,
-    )
+def ask(trainer, args, exam: Exam) -> ExamResult:
+    sampler, run_many = trainer.source.sampler, trainer.source.executor.run_many
     try:
-        return evaluate_members(
-            trainer.population.names("student"),
-            sampler,
-            exam,
-            task_types=trainer.source.task_types,
-            run_many=trainer.source.executor.run_many,
-        )
+        with sampler.decoding(temperature=0.0):
+            answers = asking.ask(
+                exam, trainer.population.names("student"), sampler, rows_per_call=args.generation_rows
+            )
+        return ExamResult(exam, asking.grade(exam, answers, exam.grader(run_many)))
     finally:
         trainer.close()
 

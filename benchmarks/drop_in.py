@@ -144,7 +144,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--steps", type=int, default=10, help="optimizer steps of a run")
     parser.add_argument("--new-tokens", type=int, default=4, help="longest completion: more of them hide Python")
-    parser.add_argument("--imports", type=int, default=5, help="repeats of each import")
+    parser.add_argument("--imports", type=int, default=5, help="repeats of each import; 0 leaves them out")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     parser.add_argument("--json", nargs="?", const=True, metavar="FILE", help="print JSON as the last line; into FILE")
     arguments = parser.parse_args()
@@ -162,9 +162,10 @@ def main() -> int:
         result |= {f"{key}_ratio": median, f"{key}_interval": [low, high]}
         print(f"{key:12} {median:.4f}  [{low:.4f}, {high:.4f}]", flush=True)
     result |= {"limit": LIMIT, "within_limit": result["overhead_ratio"] <= LIMIT}
-    result["import_seconds"] = import_seconds(arguments.imports)
-    for name, spent in result["import_seconds"].items():
-        print(f"import of {name}: {spent:.2f} s")
+    if arguments.imports:
+        result["import_seconds"] = import_seconds(arguments.imports)
+        for name, spent in result["import_seconds"].items():
+            print(f"import of {name}: {spent:.2f} s")
     if arguments.json:
         print(json.dumps(result))
     if isinstance(arguments.json, str):

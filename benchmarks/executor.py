@@ -25,6 +25,7 @@ from pathlib import Path
 from trl_populora.executor import Executor, Job, Limits, Status, literals
 from trl_populora.executor.executor import MODULES
 from trl_populora.tasks.code import CodeO
+from trl_populora.tasks.math.answers import JUDGE, LIMITS, MODULE
 
 
 # What every user of os.fork would do. The server does without two things that it finds here: OpenSSL in `hashlib`, and
@@ -199,10 +200,9 @@ def modules(scale: float, rounds: int) -> dict:
     os.sched_setaffinity(0, CORES[:1])
     count = int(400 * scale) + 10
     query = "import sqlite3\ndef f(text): return sqlite3.connect(':memory:').execute(text).fetchall()"
-    judge = "from trl_populora.tasks.latex_answers import f"
     jobs = {
         "query": Job(query, (("SELECT 1 + 1, 'a'",),), modules=("sqlite3",)),
-        "verdict": Job(judge, ((r"$\frac{1}{2}$", r"\boxed{0.5}"),), modules=("trl_populora.tasks.latex_answers",)),
+        "verdict": Job(JUDGE, ((1, 2, r"\frac{2}{4}"),), LIMITS, modules=(MODULE,)),
     }
     found = {}
     with Executor(1) as executor, Executor(1) as other:

@@ -26,8 +26,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from trl_populora.evolution import OPERATORS, breed, cosine, delta_norm
 from trl_populora.integrations.base_models import resolve_base
+from trl_populora.integrations.lightning import causal_lm_loss, collate, encode
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.integrations.lightning.supervised import collate, completion_loss, encode, model_forward
 from trl_populora.population import Factor, Factors, Population
 from trl_populora.tasks import make_task_types
 
@@ -53,7 +53,6 @@ class Bench:
         self.sharing = self._founders(path, shared_init=True)
         self.types = make_task_types(style="compact", num_references=1, kwargs={"code_f": {"num_inputs": 4}})
         self.exam = self.batch(random.Random("exam"), 32)
-        self.forward = model_forward(self.population.model)
 
     def founder(self, index: int, *, shared_init: bool = False) -> Factors:
         return copied((self.sharing if shared_init else self.population).factors(f"student_{index}"))
@@ -80,17 +79,13 @@ class Bench:
 
     def batch(self, rng: random.Random, rows: int) -> dict:
         examples = SeedExamples({"code_f": self.types["code_f"]}, rng=rng, families=FAMILIES)
-        return collate(
-            encode(self.tokenizer, [examples.solve("code_f", "student_0") for _ in range(rows)]),
-            self.tokenizer.pad_token_id,
-        )
+        drawn = encode(self.tokenizer, [examples.solve("code_f") for _ in range(rows)])
+        return collate(drawn, self.tokenizer.pad_token_id)
 
     def loss(self, batch: dict) -> torch.Tensor:
-        kept = int((batch["labels"] != -100).sum(dim=1).max()) + 1
-        with self.population.route(batch["members"]):
-            logits = self.forward(batch["input_ids"], batch["attention_mask"], batch["members"], kept)
-            losses = completion_loss(logits, batch["labels"])
-        return losses.sum() / (batch["labels"] != -100).sum()
+        with self.population.route(["student_0"] * len(batch["labels"])):
+            sums, tokens = causal_lm_loss(self.population.model, batch)
+        return sums.sum() / tokens.sum()
 
     def _founders(self, path: str, *, shared_init: bool) -> Population:
         config = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", lora_dropout=0.0)

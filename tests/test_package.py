@@ -29,7 +29,7 @@ def test_import_is_lazy():
     assert not heavy & imported_after("import trl_populora")
 
 
-@pytest.mark.parametrize("room", ["executor", "run_files.run", "tasks", "self_play", "diagnostics", "testing"])
+@pytest.mark.parametrize("room", ["executor", "run_files.run", "tasks", "self_play", "diagnostics", "testing", "hub"])
 def test_rooms_without_torch(room):
     assert not {"torch", "transformers", "trl"} & imported_after(f"import trl_populora.{room}")
 

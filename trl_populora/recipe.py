@@ -44,6 +44,11 @@ class RunArguments:
             Rows of a warm start step per role.
         warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
             Peak learning rate of the warm start.
+        final_exams (`list[str]`, *optional*):
+            What students and the base are asked once training has ended, such as `[held_out, gsm8k]`; as `populora
+            evaluate --exams`. Files of benchmarks are in `probe_kwargs.data`. A single process only.
+        final_exams_limit (`int`, *optional*):
+            First questions of each to take; all if unset.
         plots (`bool`, *optional*, defaults to `True`):
             Save plots at the end, where matplotlib is installed.
         table_every (`int`, *optional*, defaults to `1`):
@@ -60,6 +65,8 @@ class RunArguments:
     warm_start_steps: int = 0
     warm_start_rows: int = 8
     warm_start_learning_rate: float = 1e-3
+    final_exams: list[str] | None = None
+    final_exams_limit: int | None = None
     plots: bool = True
     table_every: int = 1
 
@@ -67,6 +74,8 @@ class RunArguments:
         conform(self, own={f.name for f in fields(self)})
         if not self.model_name_or_path:
             raise ValueError("model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.")
+        if self.final_exams_limit is not None and self.final_exams_limit < 1:
+            raise ValueError(f"final_exams_limit={self.final_exams_limit} must be at least 1.")
         if self.warm_start_rows < 1:
             raise ValueError(f"warm_start_rows={self.warm_start_rows} must be at least 1.")
         if self.warm_start_steps < 0:

@@ -22,6 +22,7 @@ from .train import warm_up
 
 
 if TYPE_CHECKING:
+    from .evaluation import Exam
     from .population.factors import Factors
 
 
@@ -129,7 +130,7 @@ def measure_retention(
     curves = []
     for seed in seeds:
         parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed)
-        exam = parents.held_out(tasks)
+        exam = parents.exam(tasks)
         parents.train()
         solved = np.nanmean(parents.ask(exam), axis=1)
         order = np.argsort(-solved, kind="stable")  # operators take the best parent first
@@ -143,7 +144,7 @@ def measure_retention(
 
 
 def _train_and_ask(
-    children: "_Phase", exam: list, curves: Sequence[RetentionCurve], *, every: int, report: Callable[[str], None]
+    children: "_Phase", exam: "Exam", curves: Sequence[RetentionCurve], *, every: int, report: Callable[[str], None]
 ) -> None:
     """Train the children of one seed; their curves get an exam at birth, every so many rounds, and at the end."""
     clone = [curve.operator for curve in curves].index(CLONE)
@@ -227,32 +228,27 @@ class _Phase:
             self.trainer.on_round = lambda summary: after_round(summary.round + 1)
         self.trainer.train()
 
-    def held_out(self, count: int) -> list:
-        from .evaluation import held_out_tasks
+    def exam(self, count: int) -> "Exam":
+        """`count` seed tasks of each type, of the run's families, that its buffer does not hold."""
+        from .evaluation.held_out import HELD_OUT_SEED, task_exam
+        from .tasks import families_of
 
-        args, buffer = self.args, self.trainer.source.buffer
-        types = self.trainer.source.task_types
-        known = {task.id for kind in types for task in buffer.tasks(kind)}
-        return held_out_tasks(types, count, families=args.seed_families, exclude=known)
+        source, tasks = self.trainer.source, []
+        families = families_of(source.task_types, self.args.seed_families)
+        for name, task_type in source.task_types.items():
+            known = {task.id for task in source.buffer.tasks(name)}
+            drawn = task_type.seeds(count + len(known), seed=HELD_OUT_SEED, families=families[name])
+            tasks += [task for task in drawn if task.id not in known][:count]
+        return task_exam("retention", tasks, source.task_types)
 
-    def ask(self, tasks: list) -> np.ndarray:
+    def ask(self, exam: "Exam") -> np.ndarray:
         """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""
-        from .evaluation import grade, solved_or_nan
-        from .generation import TransformersSampler
+        from .evaluation.asking import ask, grade
+        from .evaluation.results import ExamResult
 
-        trainer, args, types = self.trainer, self.args, self.trainer.source.task_types
-        sampler = TransformersSampler(
-            trainer.population,
-            trainer.processing_class,
-            max_completion_length=args.max_completion_length,
-            temperature=0.0,
-            template=args.prompt_template,
-            batch_size=args.generation_rows,
-        )
-        prompts = [types[task.type].solve_prompt(task) for task in tasks] * len(self.students)
-        members = [name for name in self.students for _ in tasks]
-        written = [completion.text for completion in sampler(prompts, members, seed=0)]
-        grades = grade(
-            list(tasks) * len(self.students), written, task_types=types, run_many=trainer.source.executor.run_many
-        )
-        return solved_or_nan(grades).reshape(len(self.students), len(tasks))
+        source = self.trainer.source
+        with source.sampler.decoding(temperature=0.0):
+            rows = self.args.generation_rows
+            answers = ask(exam, self.students, source.sampler, base=False, rows_per_call=rows)
+        result = ExamResult(exam, grade(exam, answers, exam.grader(source.executor.run_many)))
+        return np.stack([result.scores(name)[:, 0] for name in self.students])

@@ -175,7 +175,7 @@ def _numbers(value: Any) -> Any:
 
 def _fits(value: Any, hint: Any) -> bool:
     kinds = _kinds(hint)
-    if isinstance(value, str) and dict in kinds:
+    if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
         return False
     if isinstance(value, list) and list in kinds:
         wanted = get_args(kinds[list])

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
-from .run_files.files import write_file, write_json
-from .run_files.layout import PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, left_by_a_run
+from .run_files.files import check_writable
+from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
+from .run_files.run import hub_id
 
 
 if TYPE_CHECKING:
+    from .evaluation import Exam
     from .reporting import LiveView
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
@@ -30,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, args = parse(sys.argv[1:] if argv is None else list(argv))
         checkpoint = prepare_output(args)
         view, trainer = build(run, args)
+        exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
     except ValueError as error:
         return complain(error, 2)
@@ -42,14 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
         return 130
     try:
-        finish(run, args, trainer, view)
+        return finish(run, args, trainer, view, exams)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
         return complain(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
         )
-    return 0
 
 
 def complain(problem: object, code: int) -> int:
@@ -74,12 +76,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
     """
     folder, wanted = args.output_dir, args.resume_from_checkpoint
-    try:
-        probe = os.path.join(folder, f".writable-{os.getpid()}")
-        write_file(probe, b"")
-        os.remove(probe)
-    except OSError as error:
-        raise ValueError(f"output_dir={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+    check_writable(folder, option="output_dir")
     auto = wanted in ("auto", "true", "True", True)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
@@ -127,13 +124,17 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         args,
         train_dataset=prompts,
         on_round=view.on_round,
+        on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
-    trainer.base_model_name = run.model_name_or_path
+    trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
+    if hub_id(run.model_name_or_path):
+        trainer.population.name_base(run.model_name_or_path)
     for callback in (PrinterCallback, ProgressCallback):  # the view says it better
         trainer.remove_callback(callback)
-    if trainer.accelerator.is_main_process:
-        write_run_file(run, args, trainer)
+    if run.warm_start_steps:
+        names = ("warm_start_steps", "warm_start_rows", "warm_start_learning_rate")
+        trainer.warm_start = {name.removeprefix("warm_start_"): getattr(run, name) for name in names}
     view.note(
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
@@ -170,6 +171,7 @@ def warm_up(
         learning_rate=run.warm_start_learning_rate,
         template=args.prompt_template,
         seed=args.seed,
+        reserved=trainer.source.buffer.reserved,
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
     )
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
@@ -177,42 +179,113 @@ def warm_up(
             parameter.data.copy_(broadcast(parameter.data))
 
 
+def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> list[Exam]:
+    """What members are asked once training has ended; made before, so that a mistake costs no run.
+
+    Raises:
+        ValueError: If an exam is unknown or has no data, or there are several processes.
+    """
+    if not run.final_exams:
+        return []
+    from .evaluation import make_exams
+
+    if trainer.accelerator.num_processes > 1:
+        raise ValueError(
+            "final_exams are taken by a single process. Leave them out, and use `populora evaluate` after the run."
+        )
+    try:
+        return make_exams(
+            run.final_exams, trainer.source.task_types, data=args.probes.data, limit=run.final_exams_limit
+        )
+    except ValueError as error:
+        raise ValueError(f"final_exams: {error}") from None
+
+
 # After training ----------------------------------------------------------------------------------------------------
 
 
 def finish(
-    run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
-) -> None:
-    """Save the adapters, the plots and the model card, and say what to do next."""
-    from .reporting import read_history, run_summary, save_plots
+    run: RunArguments,
+    args: PopulationSelfPlayConfig,
+    trainer: PopulationSelfPlayTrainer,
+    view: LiveView,
+    exams: Sequence[Exam] = (),
+) -> int:
+    """Save the adapters, take the final exams, write plots and card, say what is next, push; 1 if that failed."""
+    from .hub import HubError
+    from .reporting import read_history, read_probes, run_summary, save_plots
 
-    trainer.save_model()
-    trainer.create_model_card()
+    trainer.save_model(_internal_call=True)  # pushed once, below
+    if exams:
+        try:
+            take_final_exams(exams, args, trainer)
+        except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            view.note(f"The final exams ended early ({told}). `populora evaluate` goes on with them.")
     if trainer.accelerator.is_main_process:
-        history = read_history(args.output_dir)
+        history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
             try:
-                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER))
+                save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER), probes=probes)
             except ValueError as error:
                 view.note(f"No plots: {error}.")
-        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path))
+        view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
+    trainer.create_model_card()
+    problem = None
     if args.push_to_hub:
-        trainer.push_to_hub()
+        try:
+            address = trainer.push_to_hub()
+            if address:
+                view.note(f"Pushed: {address}")
+        except HubError as error:
+            problem = f"training ended and is saved, but not shared: {error}"
     trainer.close()
     trainer.accelerator.end_training()
+    return 0 if problem is None else complain(problem, 1)
 
 
-def write_run_file(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> None:
-    """Leave `run.json` behind: what the commands `play`, `evaluate` and `report` need to know about the run."""
+def take_final_exams(
+    exams: Sequence[Exam], args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer
+) -> None:
+    """Evaluate those who solve tasks, and the base, greedily, as `populora evaluate` does, with the run's own sampler.
+
+    The results go to the run's folder, and from there into its card.
+    """
+    from .evaluation.evaluating import Decoding, GradingError, base_fingerprint, take_exam
+    from .evaluation.records import BASE, save_evaluation
+    from .generation import TransformersSampler
+    from .reporting.evaluation_view import EvaluationView
     from .reporting.model_card import versions
+    from .run_files.run import adapter_fingerprint
 
-    data = {
-        "model": run.model_name_or_path,
-        "settings": args.settings(),
-        "versions": versions(),
-        "isolation": trainer.source.executor.isolation if args.num_teachers else None,
-    }
-    write_json(os.path.join(args.output_dir, RUN_FILE), data)
+    population, sampler, folder = trainer.population, trainer.source.sampler, args.output_dir
+    members = [name for name, member in population.items() if member.role != "teacher"]
+    weights = {name: adapter_fingerprint(folder, name) for name in members} | {BASE: base_fingerprint(sampler)}
+    identity = {"weights": weights, "versions": versions(), "dtype": str(population.base_model.dtype)}
+    rows = args.generation_rows if isinstance(sampler, TransformersSampler) else 4 * args.completions_per_round
+    place, runs = os.path.join(folder, EVALUATION_FOLDER), []
+    sampler.sync()
+    with EvaluationView() as view:
+        for exam in exams:
+            view.begin(exam.name)
+            try:
+                runs.append(
+                    take_exam(
+                        exam,
+                        members,
+                        sampler,
+                        trainer.probes.examiner.run,
+                        folder=place,
+                        decoding=Decoding(rows_per_call=rows),
+                        identity=identity,
+                        on_progress=view.progress,
+                    )
+                )
+            except GradingError as error:
+                view.note(str(error))
+        about = {"runs": {"": folder}, "base": trainer.base_model_name, "template": sampler.template} | identity
+        if runs:
+            view.tables(save_evaluation(place, runs, {"": members}, about))
 
 
 if __name__ == "__main__":

@@ -62,26 +62,6 @@ def test_report(run_folder, capsys, tmp_path):
     assert "has no history.jsonl" in capsys.readouterr().err
 
 
-def test_evaluate(run_folder, capsys, tmp_path, monkeypatch):
-    answers = {"student": ["```output\n0\n```", "?"], "base": ["?"]}
-    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
-    path = tmp_path / "scores.json"
-    assert cli.main(["evaluate", run_folder, "--tasks", "4", "--output", str(path)]) == 0
-    data = json.loads(path.read_text())
-    assert set(data["scores"]) == {"student_0", "student_1", "base", "mean"}
-    assert data["scores"]["student_0"]["well_formed"] == 0.5 and data["scores"]["base"]["well_formed"] == 0
-    assert "student_1" in capsys.readouterr().out
-    assert cli.main(["evaluate", run_folder, "--members", "student_9"]) == 2
-    assert "choose from" in capsys.readouterr().err
-
-
-def test_evaluate_with_the_real_sampler(run_folder, tmp_path):
-    path = tmp_path / "scores.json"
-    options = ["--tasks", "2", "--members", "student_0", "--output", str(path)]
-    assert cli.main(["evaluate", f"{run_folder}/checkpoint-1", *options]) == 0
-    assert set(json.loads(path.read_text())["scores"]) == {"student_0", "base", "mean"}
-
-
 def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):
     answers = {"teacher": ["no task", TASK], "student": ["```output\n2\n```", "```output\n3\n```", "?"]}
     monkeypatch.setattr(runs, "make_sampler", scripted(answers))

@@ -1,24 +1,18 @@
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.code_tasks import code_seeds, code_types
-from trl_populora.evaluation import (
-    BASE,
-    TaskAccuracy,
-    bootstrap_interval,
-    evaluate_members,
-    grade,
-    held_out_tasks,
-)
+from trl_populora.evaluation import make_exam, make_exams
+from trl_populora.evaluation.asking import grade
+from trl_populora.evaluation.graders.task_accuracy import TaskAccuracy
+from trl_populora.evaluation.held_out import task_exam
 from trl_populora.executor import Execution, Executor, Status
 from trl_populora.tasks import Referee
 
 
 TYPES = code_types("compact", num_function_inputs=4)
-TWO = {name: TYPES[name] for name in ("code_o", "code_i")}
 
 
 @pytest.fixture(scope="module")
@@ -32,32 +26,39 @@ def tasks():
     return [task for name in TYPES for task in code_seeds(3, type=name, num_function_inputs=4)]
 
 
+def judged(tasks, texts, run, types=TYPES):
+    return TaskAccuracy(run, task_types=types).grade(texts, [json.dumps(task.to_json()) for task in tasks])
+
+
+def verdicts(grades):
+    return [one.verdict for one in grades]
+
+
 def test_gold_answers_solve_and_others_do_not(executor, tasks):
     gold = [TYPES[task.type].solve_completion(task) for task in tasks]
-    grades = grade(tasks, gold, task_types=TYPES, run_many=executor.run_many)
-    assert all(verdict.solved and verdict.refusal is None for verdict in grades)
-    nonsense = grade(tasks, ["I do not know."] * len(tasks), task_types=TYPES, run_many=executor.run_many)
-    assert not any(verdict.solved for verdict in nonsense)
-    assert all(verdict.refusal is not None for verdict in nonsense)
+    assert verdicts(judged(tasks, gold, executor.run_many)) == ["solved"] * 9
+    nonsense = judged(tasks, ["I do not know."] * 9, executor.run_many)
+    assert verdicts(nonsense) == ["refused"] * 9 and all(one.detail for one in nonsense)
     wrong = [
         "```output\n'wrong'\n```",
         "```input\n'wrong', 1, 2\n```",
         "```python\ndef f(*a):\n    return 'wrong'\n```",
     ]
     wrong = [wrong[list(TYPES).index(task.type)] for task in tasks]
-    grades = grade(tasks, wrong, task_types=TYPES, run_many=executor.run_many)
-    assert not any(verdict.solved for verdict in grades) and all(verdict.refusal is None for verdict in grades)
+    assert verdicts(judged(tasks, wrong, executor.run_many)) == ["wrong"] * 9
 
 
-def test_grade_refuses_what_it_cannot_judge(tasks):
-    with pytest.raises(ValueError, match="9 tasks and 1 completions"):
-        grade(tasks, ["x"], task_types=TYPES, run_many=list)
+def test_grading_refuses_what_it_cannot_judge(tasks):
+    with pytest.raises(ValueError, match="1 completions and 9 references"):
+        TaskAccuracy(list).grade(["x"], ["{}"] * 9)
+    references = [json.dumps(task.to_json()) for task in tasks]
+    some = {"code_o": TYPES["code_o"], "code_i": TYPES["code_i"]}
     with pytest.raises(ValueError, match="code_f"):
-        grade(tasks, ["x"] * 9, task_types={"code_o": TYPES["code_o"], "code_i": TYPES["code_i"]}, run_many=list)
+        TaskAccuracy(list, task_types=some).compute(predictions=["x"], references=references[-1:])
 
 
 def test_metric_of_the_evaluate_library(executor, tasks):
-    metric = TaskAccuracy(executor)
+    metric = TaskAccuracy(executor.run_many)
     references = [json.dumps(task.to_json()) for task in tasks]
     predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
     predictions[0] = "nothing"
@@ -67,56 +68,25 @@ def test_metric_of_the_evaluate_library(executor, tasks):
     assert metric.compute() == {"accuracy": 0.0, "well_formed": 0.0, "spared": 0}
 
 
-def test_every_member_is_asked_every_task_and_the_base_alone(executor, tasks):
-    calls = []
+def test_equal_answers_to_a_question_are_judged_once(tasks):
+    from trl_populora.evaluation.asking import Sample
 
-    def sampler(prompts, members, *, seed):
-        calls.append(list(members))
-        gold = {str(TYPES[task.type].solve_prompt(task)): TYPES[task.type].solve_completion(task) for task in tasks}
-        skilled = [gold[str(prompt)] if member == "good" else "nothing" for prompt, member in zip(prompts, members)]
-        return [SimpleNamespace(text=text) for text in skilled]
+    exam, seen = task_exam("exam", tasks[:2], TYPES), []
 
-    scores = evaluate_members(["good", "bad"], sampler, tasks, task_types=TYPES, run_many=executor.run_many)
-    assert calls == [["good"] * 9 + ["bad"] * 9, [None] * 9]
-    assert (scores["good"].pass_at_1, scores["good"].low, scores["good"].high) == (1, 1, 1)
-    assert (scores["bad"].pass_at_1, scores["bad"].well_formed) == (0, 0)
-    assert scores[BASE].pass_at_1 == 0
-    assert scores["mean"].pass_at_1 == 0.5
-    assert scores["good"].by_type == {"code_o": 1, "code_i": 1, "code_f": 1}
-    assert json.loads(json.dumps(scores["mean"].to_json()))["by_type"]["code_f"] == 0.5
-    alone = evaluate_members(["bad"], sampler, tasks, task_types=TYPES, run_many=executor.run_many, base=False)
-    assert set(alone) == {"bad", "mean"}
-    with pytest.raises(ValueError, match="at least one task"):
-        evaluate_members(["bad"], sampler, [], task_types=TYPES, run_many=executor.run_many)
+    class Grader(TaskAccuracy):
+        def judge(self, completions, references, run):
+            seen.extend(completions)
+            return super().judge(completions, references, run)
 
-
-def test_held_out_tasks_are_not_those_excluded():
-    first = held_out_tasks(TWO, 5)
-    assert [task.type for task in first] == ["code_o"] * 5 + ["code_i"] * 5
-    assert first == held_out_tasks(TWO, 5)
-    exclude = {task.id for task in first[:3]}
-    second = held_out_tasks(TWO, 5, exclude=exclude)
-    assert len({task.id for task in second}) == 10 and not exclude & {task.id for task in second}
-    assert second[:2] == first[3:5]
-
-
-def test_bootstrap_interval_holds_the_mean_and_narrows():
-    rng = np.random.default_rng(0)
-    few, many = rng.random(20) < 0.3, rng.random(2000) < 0.3
-    low, high = bootstrap_interval(few)
-    assert low < few.mean() < high
-    narrow = bootstrap_interval(many)
-    assert narrow[1] - narrow[0] < (high - low) / 5
-    assert narrow[0] < 0.3 < narrow[1]
-    for values, level in (([], 0.95), ([1], 1.0)):
-        with pytest.raises(ValueError, match="bootstrap_interval needs"):
-            bootstrap_interval(values, level=level)
+    samples = [Sample(name, i, 0, "nothing", 1, 1) for name in ("a", "b", "c") for i in range(2)]
+    grades = grade(exam, samples, Grader(list, task_types=TYPES))
+    assert len(seen) == 2 and [one.grade.verdict for one in grades] == ["refused"] * 6
 
 
 def test_identity_tasks_can_be_graded(executor):
     own = [one.simplest() for one in TYPES.values()]
     gold = [TYPES[task.type].solve_completion(task) for task in own]
-    assert all(verdict.solved for verdict in grade(own, gold, task_types=TYPES, run_many=executor.run_many))
+    assert verdicts(judged(own, gold, executor.run_many)) == ["solved"] * len(own)
 
 
 class Failing:
@@ -138,45 +108,13 @@ def test_what_the_executor_failed_to_judge_is_run_again_and_then_neither_right_n
     gold = [TYPES[task.type].solve_completion(task) for task in tasks]
     program = tasks[3].payload.program  # of code_i: the answer is run through it
     once, always = (Failing(executor, lambda job: job.program == program, times=times) for times in (1, 2))
-    assert all(verdict.solved for verdict in grade(tasks, gold, task_types=TYPES, run_many=once.run_many))
-    grades = grade(tasks, gold, task_types=TYPES, run_many=always.run_many)
-    assert [verdict.spared for verdict in grades] == [task.payload.program == program for task in tasks]
-    assert not any(verdict.wrong or verdict.refused for verdict in grades)
-    assert [verdict.solved for verdict in grades] == [not verdict.spared for verdict in grades]
-
-
-def test_spared_answers_are_counted_and_in_no_mean(executor, tasks):
-    gold = {str(TYPES[task.type].solve_prompt(task)): TYPES[task.type].solve_completion(task) for task in tasks}
-
-    def sampler(prompts, members, *, seed):
-        return [SimpleNamespace(text=gold[str(p)] if m == "good" else "nothing") for p, m in zip(prompts, members)]
-
-    def evaluate(run_many, names=("good", "bad")):
-        return evaluate_members(names, sampler, tasks, task_types=TYPES, run_many=run_many, base=False)
-
-    scores = evaluate(Failing(executor, lambda job: job.program == tasks[3].payload.program, times=9).run_many)
-    assert (scores["good"].pass_at_1, scores["good"].spared, scores["good"].well_formed) == (1, 1, 1)
-    assert (scores["bad"].pass_at_1, scores["bad"].spared) == (0, 0)  # nothing of its was run
-    assert scores["mean"].pass_at_1 == pytest.approx((8 * 0.5 + 0) / 9)  # of task 3 only the bad answer is judged
-    assert scores["mean"].spared == 1
-    assert scores["mean"].well_formed == pytest.approx(8 / 17)  # of 18 answers one is spared
-    nothing_runs = evaluate(Failing(executor, lambda job: True, times=9).run_many, ["good"])
-    assert nothing_runs["good"].by_type == {"code_o": 1}  # judged by value
-    assert nothing_runs["good"].spared == 6
-    own = [task for task in tasks if task.type == "code_i"]
-    with pytest.raises(ValueError, match="failed on all 3 answers of good"):
-        evaluate_members(
-            ["good"],
-            sampler,
-            own,
-            task_types=TYPES,
-            run_many=Failing(executor, lambda job: True, times=9).run_many,
-            base=False,
-        )
+    assert verdicts(judged(tasks, gold, once.run_many)) == ["solved"] * 9
+    expected = ["spared" if task.payload.program == program else "solved" for task in tasks]
+    assert verdicts(judged(tasks, gold, always.run_many)) == expected and "spared" in expected
 
 
 def test_the_metric_counts_spared_answers_apart(executor, tasks):
-    metric = TaskAccuracy(Failing(executor, lambda job: True, times=9), num_function_inputs=4)
+    metric = TaskAccuracy(Failing(executor, lambda job: True, times=9).run_many)
     references = [json.dumps(task.to_json()) for task in tasks]
     predictions = [TYPES[task.type].solve_completion(task) for task in tasks]
     predictions[0] = "nothing"
@@ -188,32 +126,42 @@ def test_the_metric_counts_spared_answers_apart(executor, tasks):
 
 
 def test_round_and_evaluation_have_one_referee(executor, tasks):
-    """What grade says of an answer is what the round's own rule says, for every kind of outcome."""
-    right = TYPES["code_i"].solve_completion(tasks[3])
+    """What a grade says of an answer is what the round's own rule says, for every kind of outcome."""
     wrong, refused = "```input\n'wrong', 1, 2\n```", "nothing"
-    texts, asked = [right, wrong, refused, right], [tasks[3], tasks[3], tasks[3], tasks[4]]
+    texts, asked = [wrong, refused], [tasks[3], tasks[3], tasks[3], tasks[4]]
+    texts = [TYPES["code_i"].solve_completion(tasks[3]), *texts, TYPES["code_i"].solve_completion(tasks[4])]
 
     def run_many(jobs):
-        own = Failing(executor, lambda job: job.program == tasks[4].payload.program, times=9)
-        return own.run_many(jobs)
+        return Failing(executor, lambda job: job.program == tasks[4].payload.program, times=9).run_many(jobs)
 
-    texts[3] = TYPES["code_i"].solve_completion(tasks[4])
     outcomes = Referee(TYPES, run_many).judge(asked, texts)
-    assert outcomes == grade(asked, texts, task_types=TYPES, run_many=run_many)
-    facts = [(v.solved, v.wrong, v.refused, v.spared) for v in outcomes]
+    facts = [(one.solved, one.wrong, one.refused, one.spared) for one in outcomes]
     assert facts == [tuple(i == j for j in range(4)) for i in range(4)]
+    assert verdicts(judged(asked, texts, run_many)) == ["solved", "wrong", "refused", "spared"]
 
 
-def test_spared_answers_are_told(capsys):
-    from trl_populora.cli.evaluate import print_scores
-    from trl_populora.evaluation import Score
+@pytest.mark.parametrize(
+    "names, words",
+    [
+        (["held_ot"], "Did you mean 'held_out'"),
+        (["gsm8"], "Did you mean 'gsm8k'"),
+        (["gsm8k", "gsm8k"], "each once"),
+        ("gsm8k", "must be a list"),
+        (["held_out[:0]"], "at least one question"),
+        (["nowhere:EXAM"], "cannot be imported"),
+        ([":EXAM"], "is unknown.*'module:Name'"),
+        (["tests.evaluation.letters:NOTHING"], "has no 'NOTHING'"),
+        (["tests.evaluation.letters:WORDS"], "not a trl_populora.evaluation.benchmarks.Benchmark"),
+        (["tasks:/nowhere.jsonl"], "cannot be read"),
+    ],
+)
+def test_exams_that_do_not_exist_are_refused(names, words):
+    with pytest.raises(ValueError, match=words):
+        make_exams(names, TYPES)
 
-    scores = {
-        "student_0": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5}, spared=3),
-        "mean": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5}, spared=3),
-    }
-    print_scores(scores, ["code_o", "code_i"])
-    printed = capsys.readouterr().out
-    assert "50.0%       -" in printed and "3 answers are in no share" in printed
-    print_scores({"student_0": Score(0.5, 0.4, 0.6, 1.0, {"code_o": 0.5})}, ["code_o"])
-    assert "in no share" not in capsys.readouterr().out
+
+def test_exams_of_tasks_need_types_and_limits_name_the_exam():
+    with pytest.raises(ValueError, match="needs task types"):
+        make_exam("held_out[:3]", {})
+    (exam,) = make_exams(["held_out[:6]"], TYPES, limit=2)
+    assert exam.name == "held_out[:2]" and len(exam.questions) == 2

@@ -12,7 +12,9 @@ import pytest
 
 from recipes.tiny.make.tiny_rows import TRAINED_FAMILIES
 from tests.code_tasks import code_draw, code_types
-from trl_populora.evaluation import grade
+from trl_populora.evaluation.asking import ask, grade
+from trl_populora.evaluation.held_out import task_exam
+from trl_populora.evaluation.results import ExamResult
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.base_models import resolve_base
@@ -76,19 +78,17 @@ def shuffle_rewards(trainer):
 def solved_held_out(trainer):
     """Greedy outcome of every held-out induction task, as the mean over the students."""
     rng = random.Random(12345)
-    tasks = [code_draw("code_f", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)]
+    drawn = [code_draw("code_f", rng, families=list(TRAINED_FAMILIES), num_function_inputs=4) for _ in range(HELD_OUT)]
     types = code_types("compact", num_function_inputs=4)
     sampler = TransformersSampler(
         trainer.population, trainer.processing_class, max_completion_length=64, temperature=0.0, batch_size=256
     )
-    prompts = [types["code_f"].solve_prompt(task) for task in tasks]
-    outcomes = []
+    exam = task_exam("learning", {task.id: task for task in drawn}.values(), types)
+    students = list(trainer.population.students)
     with Executor(1) as executor:
-        for student in trainer.population.students:
-            answers = [answer.text for answer in sampler(prompts, [student] * len(tasks), seed=0)]
-            grades = grade(tasks, answers, task_types=types, run_many=executor.run_many)
-            outcomes.append([g.solved for g in grades])
-    return np.mean(np.array(outcomes, dtype=float), axis=0)
+        answers = ask(exam, students, sampler, base=False, rows_per_call=256)
+        result = ExamResult(exam, grade(exam, answers, exam.grader(executor.run_many)))
+    return np.mean([result.scores(student)[:, 0] for student in students], axis=0)
 
 
 def standard_error(differences):

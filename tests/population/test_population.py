@@ -97,6 +97,12 @@ def test_routing_refuses_strangers_and_wrong_row_counts(ids):
         population.model(ids)
 
 
+def test_saved_configs_do_not_depend_on_the_process(tmp_path):
+    tiny_population().save(str(tmp_path))
+    modules = json.loads((tmp_path / "student_0" / "adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules) and len(modules) > 1
+
+
 def test_save_and_load_round_trip(ids, tmp_path):
     population = tiny_population(noise=0.3)
     factors = population.factors("teacher_1")

@@ -3,10 +3,8 @@ import struct
 
 import pytest
 
-from trl_populora.reporting import family_tree, model_card, read_history, run_summary, save_plots
-from trl_populora.reporting.model_card import PAID_TASKS
+from trl_populora.reporting import family_tree, read_history, run_summary, save_plots
 from trl_populora.reporting.plots import PLOTS, running_mean
-from trl_populora.self_play.rewards import TEACHER_REWARDS
 
 
 EVENT = {
@@ -109,31 +107,3 @@ def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
 def test_family_tree_lists_members_without_descendants(run):
     tree = family_tree(run, ["teacher_0"])
     assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree
-
-
-def test_model_card(run):
-    members = [
-        {"id": "teacher_0", "role": "teacher", "version": 0, "operator": "founder", "parents": []},
-        {"id": "student_0", "role": "student", "version": 1, "operator": "dare", "parents": ["student_0@0"]},
-    ]
-    table = {"num_teachers": 1, "num_students": 1, "shared_member": False, "members": members}
-    settings = {"pairing": "a|b", "task_kwargs": {"code_f": {"num_inputs": 4}}}
-    card = model_card(table, base_model="org/base", repo_id="me/run", history=read_history(run), settings=settings)
-    import yaml
-
-    head = yaml.safe_load(card.split("---")[1])
-    assert head["base_model"] == "org/base" and head["library_name"] == "peft" and "populora" in head["tags"]
-    assert "1 teacher and 1 student, each" in card
-    assert '"me/run", subfolder="student_1"' in card
-    assert "| `student_0` | student | 1 | dare | student_0@0 |" in card
-    rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
-    assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
-    assert "| `pairing` | `a/b` |" in card and "| `task_kwargs.code_f.num_inputs` | `4` |" in card
-    assert "valid tasks, students" in card
-    for reward, words in PAID_TASKS.items():
-        told = model_card(table, base_model="org/base", settings={"teacher_reward": reward, "task_types": ["sql"]})
-        assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
-    assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
-    local = model_card(table | {"shared_member": True}, base_model=str(run))
-    assert "base_model" not in yaml.safe_load(local.split("---")[1])
-    assert 'subfolder="student_0"' in local

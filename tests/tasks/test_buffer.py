@@ -151,3 +151,12 @@ def test_loading_into_a_smaller_buffer_keeps_the_newest():
 def test_capacity_must_be_positive():
     with pytest.raises(ValueError, match="capacity"):
         code_buffer(0)
+
+
+def test_reserved_tasks_never_enter():
+    buffer = code_buffer(tasks=[task(1), task(2)])
+    state = buffer.state_dict()
+    kept = TaskBuffer(buffer.types, reserved={buffer.types["code_o"].key(task(1).payload)}, tasks=[task(1), task(2)])
+    assert numbers(kept.tasks("code_o")) == [2] and not kept.add(task(1))
+    kept.load_state_dict(state)
+    assert numbers(kept.tasks("code_o")) == [2]

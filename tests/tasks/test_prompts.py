@@ -208,11 +208,12 @@ TOLD_FOR_CODE_F = {
 }
 OF_ANSWERS = {"no_output"}
 OF_CODE_F = {name for name in TOLD_FOR_CODE_F if name not in TOLD}
+UNTOLD = {"held_out"}  # a teacher that was told the tasks of exams could write them
 
 
 def test_every_reason_of_a_refusal_stands_in_the_full_prompt():
     reasons = {reason for one in code_types().values() for reason in one.reasons} | set(REASONS)
-    assert {*TOLD, *OF_CODE_F, *OF_ANSWERS} >= reasons - {status.value for status in Status}
+    assert {*TOLD, *OF_CODE_F, *OF_ANSWERS, *UNTOLD} >= reasons - {status.value for status in Status}
     for type in TYPES:
         text = content(code_types("full")[type].propose_prompt(REFERENCES[:1], random.Random(0)))
         told = TOLD_FOR_CODE_F if type == "code_f" else TOLD

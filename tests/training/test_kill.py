@@ -32,6 +32,7 @@ def expected(tmp_path_factory):
     assert run(folder) == 0
     wanted = json.loads((folder / "outcome.json").read_text())
     assert len(wanted["lineage"]) == 4 and "checkpoint-6" in wanted["folder"]
+    assert [one["step"] for one in wanted["probes"]] == [0, 3, 6] and wanted["probes"][0]["founders"]["tasks"]
     assert sum(map(sum, wanted["source"]["ratings"]["games"])) and wanted["source"]["ratings"]["wins"] != [[0, 0]] * 2
     return wanted
 
@@ -55,6 +56,6 @@ def test_killed_at_a_named_point(point, expected, tmp_path):
 
 
 @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(kills=st.lists(st.tuples(st.just("call"), st.integers(0, 26_000)), min_size=1, max_size=2))
+@given(kills=st.lists(st.tuples(st.just("call"), st.integers(0, 40_000)), min_size=1, max_size=2))
 def test_killed_at_any_moment(kills, expected, tmp_path_factory):
     survives(tmp_path_factory.mktemp("killed"), kills, expected)

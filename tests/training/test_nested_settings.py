@@ -33,6 +33,7 @@ KEYS = {
     "executor_kwargs.memory_mb": [128],
     "executor_kwargs.result_bytes": [64],
     "executor_kwargs.source_bytes": [64],
+    "probe_kwargs.exams": [["held_out_easy", "gsm8k[:8]"], ["held_out"], "held_out", []],
 }
 
 
@@ -95,6 +96,7 @@ def test_a_run_records_every_key_as_it_is(tmp_path):
     assert given == {"fraction": 0.5, "operators": ["gaussian"]}  # what the caller gave stays the caller's
     again = construct({name: recorded[name] for name in (*NESTED, "task_kwargs")})[1]
     assert again.settings() == args.settings()
+    assert type(args.settings()["eval_strategy"]) is str  # plain data, for the record and the card
 
 
 def test_the_docs_list_every_setting_and_key():

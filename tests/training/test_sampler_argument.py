@@ -153,3 +153,14 @@ def test_wrong_completions_are_named_at_once(make_trainer, spoil):
 
     with pytest.raises(ValueError, match=r"Wrong.draw must return a list of \d+ Completions, one per row"):
         make_trainer(sampler=Wrong).train()
+
+
+def test_a_completion_that_is_too_long_is_named_at_once(make_trainer):
+    class Deaf(TransformersSampler):
+        """Read the limit once, when it was made."""
+
+        def draw(self, prompt_ids, members, row_seeds):
+            return [self.completion(ids, [5] * (self.max_completion_length + 1)) for ids in prompt_ids]
+
+    with pytest.raises(ValueError, match="Deaf.draw returned 17 tokens where max_completion_length is 16"):
+        make_trainer(sampler=Deaf, max_completion_length=16).train()

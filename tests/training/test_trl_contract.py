@@ -35,6 +35,13 @@ def parameters(function):
         (GRPOTrainer, "_load_optimizer_and_scheduler", ["self", "checkpoint"]),
         (Trainer, "_get_output_dir", ["self", "trial"]),
         (Trainer, "_push_from_checkpoint", ["self", "checkpoint_folder"]),
+        (Trainer, "init_hf_repo", ["self", "token", "private"]),
+        (
+            Trainer,
+            "push_to_hub",
+            ["self", "commit_message", "blocking", "token", "revision", "private", "kwargs"],
+        ),
+        (Trainer, "_finish_current_push", ["self"]),
         (Trainer, "train", ["self", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]),
     ],
 )
@@ -68,7 +75,10 @@ def test_every_override_is_watched():
         "_load_optimizer_and_scheduler",
         "_get_output_dir",
         "_push_from_checkpoint",
+        "init_hf_repo",
+        "push_to_hub",
         "train",
+        "evaluate",
     }
     assert {name for name in own if not name.startswith("__") or name == "__init__"} == watched
 
@@ -108,3 +118,10 @@ def test_rollout_function_replaces_generation():
 def test_reference_model_is_used_when_it_is_given():
     source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
     assert "if self.ref_model is not None" in source
+
+
+def test_evaluate_is_what_trainer_calls_at_eval_steps():
+    names = list(inspect.signature(GRPOTrainer.evaluate).parameters)
+    assert names == ["self", "eval_dataset", "ignore_keys", "metric_key_prefix"]
+    assert "self.evaluate(" in inspect.getsource(Trainer._evaluate)
+    assert "self._evaluate(" in inspect.getsource(Trainer._maybe_log_save_evaluate)

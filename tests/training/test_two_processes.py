@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trl_populora.reporting import read_history
+from trl_populora.reporting import read_history, read_probes
 from trl_populora.reporting.tables import compute_totals
 
 
@@ -45,7 +45,14 @@ def close(first, second):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("more", ["{}", '{"balance_rows": true, "advantage": "role_task"}'], ids=["plain", "balanced"])
+PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["{}", '{"balance_rows": true, "advantage": "role_task"}', json.dumps(PROBED)],
+    ids=["plain", "balanced", "probed"],
+)
 def test_two_processes_equal_one(tmp_path, more):
     alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", more)
     both, records = run(tmp_path / "two", 2, "3", "2", "", "", more)
@@ -62,6 +69,11 @@ def test_two_processes_equal_one(tmp_path, more):
     assert (run_folder / "checkpoint-2" / "trainer_state.json").is_file()
     histories = [read_history(tmp_path / kind / "run") for kind in ("one", "two")]
     assert len(histories[1]) == 3 and compute_totals(histories[0]) == compute_totals(histories[1])
+    probes = [read_probes(tmp_path / kind / "run") for kind in ("one", "two")]
+    assert [one["step"] for one in probes[1]] == ([0, 2, 3] if "probe" in more else [])
+    assert [(one["exams"], one["founders"]) for one in probes[0]] == [
+        (one["exams"], one["founders"]) for one in probes[1]
+    ]
 
 
 @pytest.mark.slow

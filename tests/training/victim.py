@@ -4,8 +4,10 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import peft.peft_model
+import pyarrow.parquet
 import torch
 
 import trl_populora
@@ -16,10 +18,12 @@ from trl_populora.evolution import replacement
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
+from trl_populora.reporting import read_probes
 from trl_populora.run_files import run_folder
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
+CLOCKS = ("seconds", "probing", "elapsed")
 PACKAGE = os.path.dirname(trl_populora.__file__)
 # Calls at which a run may be killed: what is called, and whether death comes before or after the call.
 POINTS = {
@@ -45,6 +49,7 @@ def main(folder: str, kill: tuple | None, steps: int = 6) -> None:
         task_kwargs={"code_f": {"num_inputs": 4}}, seed_tasks=8, max_steps=steps, learning_rate=1e-2,
         evolution_interval=2, executor_kwargs={"workers": 1}, use_cpu=True, bf16=False, save_steps=2,
         save_total_limit=2, optim="adamw_torch", report_to="none", disable_tqdm=True, lr_scheduler_type="linear",
+        eval_strategy="steps", eval_steps=3, probe_kwargs={"exams": ["held_out[:3]"], "founders": 1},
     )  # fmt: skip
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
@@ -57,6 +62,11 @@ def main(folder: str, kill: tuple | None, steps: int = 6) -> None:
     trainer.train(resume_from_checkpoint="auto")
     sys.setprofile(None)
     state = outcome(trainer) | {"files": files(args.output_dir), "folder": declared(args.output_dir)}
+    state["probes"] = [{k: v for k, v in one.items() if k not in CLOCKS} for one in read_probes(args.output_dir)]
+    state["answers"] = {
+        name: [row | {"seconds": None} for row in pyarrow.parquet.read_table(path).to_pylist()]
+        for name, path in ((path.name, path) for path in sorted(Path(args.output_dir, "probes").iterdir()))
+    }
     with open(os.path.join(folder, "outcome.json"), "w", encoding="utf-8") as file:
         json.dump(state, file)
 
@@ -65,8 +75,8 @@ def plausible(drawn, members):
     """Texts that make tasks and sometimes solve them, so that buffer and ratings have something to lose."""
 
     def text(completion, member):
-        a, b = completion.ids[0] % 3, completion.ids[1] % 3
-        if member.startswith("teacher"):
+        a, b = completion.ids[0] % 3, completion.ids[-1] % 3
+        if member is not None and member.startswith("teacher"):
             return f"```python\ndef f(x, new={completion.ids}):\n    return [x, {a}]\n```\n```input\n{b}\n```"
         return f"```output\n[{a}, {b}]\n```\n```input\n{a}\n```"
 

@@ -1,80 +1,241 @@
-"""`populora evaluate`: greedy pass@1 of every member, and of the base, on held-out tasks.
+"""`populora evaluate`: what members and the base score in exams: held-out tasks, public benchmarks, your own.
 
-The tasks are drawn from the seed generator; those that the run's buffers hold are left out.
+An evaluation that was stopped goes on where it was. docs/evaluation.md says what the numbers mean.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..run_files.layout import EVALUATION_FILE
+from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 
 
 if TYPE_CHECKING:
-    from ..evaluation import Score
+    from ..evaluation import Exam
+    from ..evaluation.evaluating import Decoding
+    from ..generation import TransformersSampler
+    from ..run_files.run import Run
+    from ..tasks import TaskType
+
+BASE_SETTINGS = {"prompt_template": "chat", "prompt_style": "full", "generation_rows": 64}  # of a model without a run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
-    parser.add_argument("--tasks", type=int, default=64, metavar="N", help="tasks per type (default: 64)")
+    parser.add_argument("folders", nargs="*", metavar="RUN", help="output_dir of a run, or a checkpoint in it")
+    parser.add_argument(
+        "--exams",
+        "--benchmarks",
+        nargs="+",
+        default=["held_out"],
+        metavar="NAME",
+        help="held_out, held_out_easy, tasks:PATH, a benchmark such as gsm8k, or module:Name (default: held_out)",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N questions of each exam; all if unset")
+    parser.add_argument("--data", metavar="FOLDER", help="folder with the files of benchmarks; the Hub if unset")
     parser.add_argument("--members", nargs="+", metavar="NAME", help="members to evaluate; all students if unset")
-    parser.add_argument("--families", nargs="+", metavar="NAME", help="seed families; those of the run if unset")
-    parser.add_argument("--base", help="base model; the recorded one if unset")
+    parser.add_argument("--teachers", action="store_true", help="the teachers too")
+    parser.add_argument("--base", metavar="MODEL", help="base model; the recorded one if unset")
     parser.add_argument("--no-base", action="store_true", help="do not evaluate the base")
-    parser.add_argument("--output", help=f"file for the scores; FOLDER/{EVALUATION_FILE} if unset")
+    parser.add_argument("--samples", metavar="K", default="1", help="answers per question, or 'auto' (default: 1)")
+    parser.add_argument("--temperature", type=float, help="0 writes the likeliest answer (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the noise, where the temperature is not 0")
+    parser.add_argument(
+        "--max-completion-length", type=int, metavar="N", help="tokens of an answer; the exam's or run's if unset"
+    )
+    parser.add_argument("--template", choices=("chat", "base", "plain"), help="of the prompts; the run's if unset")
+    parser.add_argument("--style", choices=("full", "compact"), help="of prompts of tasks; the run's if unset")
+    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types of held-out tasks; the run's if unset")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), help="of the base; bfloat16 on a GPU, float32 on a CPU if unset"
+    )
+    parser.add_argument("--batch-size", type=int, metavar="N", help="answers written at once; the run's if unset")
+    parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..evaluation import evaluate_members, held_out_tasks
-    from ..run_files.files import write_json
-    from ..run_files.run import open_run
-    from .runs import load_population, make_executor, make_sampler, make_task_types
+    from ..evaluation.asking import BASE
+    from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
+    from ..evaluation.records import save_evaluation
+    from ..reporting.evaluation_view import EvaluationView
+    from ..reporting.model_card import versions
+    from ..run_files.files import check_writable
+    from ..run_files.run import adapter_fingerprint
+    from .runs import labels, make_executor
 
-    if options.tasks < 1:
-        raise ValueError(f"--tasks {options.tasks} must be at least 1")
-    opened = open_run(options.folder, base=options.base)
-    members = options.members or [n for n in opened.members if not n.startswith("teacher")]
-    unknown = sorted(set(members) - set(opened.members))
+    runs = open_runs(options)
+    output = output_folder(options, runs)
+    teams = dict(zip(labels(runs), ((one, chosen_members(one, options)) for one in runs), strict=True))
+    exams = chosen_exams(options, runs)
+    decodings = [read_decoding(options, runs, exam) for exam in exams]
+    check_writable(output, option="--output")
+    about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
+    found = [{} for _ in exams]
+    weights, problems = {}, []
+    with EvaluationView() as view, make_executor(runs[0]) as executor:
+        view.note(opening(teams, exams, None if options.no_base else runs[0].base))
+        try:
+            for label, (one, members) in teams.items():
+                sampler = prepare(one, options, runs)
+                own = {name: adapter_fingerprint(one.folder, name) for name in members}
+                about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
+                weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
+                identity = {"weights": own | {BASE: weights[BASE]}, "versions": versions(), "dtype": about["dtype"]}
+                for exam, decoding, taken in zip(exams, decodings, found, strict=True):
+                    if told := too_long(exam, decoding, sampler):
+                        view.note(told)
+                    view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
+                    try:
+                        taken[label] = take_exam(
+                            exam,
+                            members,
+                            sampler,
+                            executor.run_many,
+                            folder=output,
+                            decoding=decoding,
+                            base=not options.no_base and one is runs[0],
+                            identity=identity,
+                            on_progress=view.progress,
+                        )
+                    except GradingError as error:
+                        problems.append(str(error))
+                        view.note(str(error))
+                del sampler  # one model at a time
+        except KeyboardInterrupt:
+            view.note(f"Stopped. The answers so far are in {output}; the same command goes on from there.")
+            return 130
+        about |= {"weights": weights, "versions": versions()}
+        complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
+        if complete:  # else an earlier record stays
+            view.tables(save_evaluation(output, complete, compared(teams), about))
+            view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
+    return 1 if problems else 0
+
+
+def open_runs(options: argparse.Namespace) -> list[Run]:
+    """The runs, all on the base that they share; a model alone is a run without members."""
+    from ..run_files.run import Run, open_run
+    from .runs import shared_base
+
+    if not options.folders:
+        if options.base is None:
+            raise ValueError("name a run to evaluate, or a model with --base.")
+        if options.no_base or options.members or options.teachers:
+            raise ValueError("--no-base, --members and --teachers need a run; there is only a base.")
+        return [Run("", options.base, (), BASE_SETTINGS)]
+    runs = [open_run(folder, base=options.base) for folder in options.folders]
+    base = options.base or shared_base(runs)
+    return [one._replace(base=base) for one in runs]
+
+
+def output_folder(options: argparse.Namespace, runs: Sequence[Run]) -> str:
+    if options.output is None and (len(runs) > 1 or not runs[0].folder):
+        raise ValueError("say with --output FOLDER where the results go: they are not those of one run.")
+    return options.output or os.path.join(runs[0].folder, EVALUATION_FOLDER)
+
+
+def chosen_members(one: Run, options: argparse.Namespace) -> list[str]:
+    """Those asked for, or all students (and teachers)."""
+    if options.members is None:
+        return [name for name in one.members if options.teachers or not name.startswith("teacher")]
+    unknown = sorted(set(options.members) - set(one.members))
     if unknown:
-        raise ValueError(f"no such members: {unknown}; choose from {list(opened.members)}")
-    types = make_task_types(opened)
-    tasks = held_out_tasks(
-        types,
-        options.tasks,
-        families=options.families or opened.setting("seed_families", None),
-        exclude={task["id"] for task in opened.source.get("buffer", {"tasks": ()})["tasks"]},
+        raise ValueError(f"no such members in {one.folder}: {unknown}; choose from {list(one.members)}")
+    return list(dict.fromkeys(options.members))
+
+
+def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]:
+    """The exams, the same for all runs."""
+    from ..evaluation import make_exams
+    from ..evaluation.exams import needs_task_types
+    from ..tasks import make_task_types
+    from .runs import shared_setting, shared_task_types
+
+    types: dict[str, TaskType] = {}
+    if any(needs_task_types(name) for name in options.exams):
+        if options.types:
+            style = shared_setting(runs, "prompt_style", "--style", given=options.style)
+            types = make_task_types(options.types, style=style)
+        elif runs[0].folder:
+            types = shared_task_types(runs, style=options.style)
+    return make_exams(options.exams, types, data=options.data, limit=options.limit)
+
+
+def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) -> Decoding:
+    """How answers to an exam are drawn.
+
+    Raises:
+        ValueError: If options contradict each other, or runs differ in a limit that the exam does not have.
+    """
+    from ..evaluation.evaluating import Decoding
+    from .runs import shared_setting
+
+    samples, temperature = options.samples, options.temperature
+    if samples == "auto":
+        if temperature is not None:
+            raise ValueError("--samples auto takes the temperature of each exam; leave --temperature out.")
+        samples, temperature = exam.samples, exam.temperature
+    elif not samples.isdecimal():
+        raise ValueError(f"--samples {samples} must be a whole number, or auto.")
+    length, rows = options.max_completion_length, options.batch_size
+    if length is None:
+        length = exam.max_completion_length or shared_setting(runs, "max_completion_length", "--max-completion-length")
+    rows = runs[0].setting("generation_rows", 64) if rows is None else rows
+    return Decoding(int(samples), temperature or 0.0, length, options.seed, rows)
+
+
+def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> TransformersSampler:
+    """A sampler over a run's members, or over the base alone, prompted like all runs."""
+    from peft import LoraConfig
+
+    from ..population import Population
+    from .runs import load_base, make_sampler, shared_setting
+
+    template = shared_setting(runs, "prompt_template", "--template", given=options.template)
+    model, tokenizer = load_base(one.base, dtype=options.dtype)
+    if template == "chat" and tokenizer.chat_template is None:
+        raise ValueError(f"the tokenizer of {one.base} has no chat template: name another with --template base.")
+    if one.members:
+        population = Population.from_pretrained(one.folder, model)
+    else:  # a sampler needs a population; nobody asks these two
+        lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
+        population = Population(model, lora, num_teachers=1, num_students=1)
+    rows = options.batch_size or one.setting("generation_rows", 64)
+    return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
+
+
+def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> str | None:
+    """What to say of questions whose answers may pass the length that the base was made for, if there are any."""
+    places = getattr(sampler.population.base_model.config, "max_position_embeddings", None)
+    lengths = [sampler.count_tokens(question.prompt) + decoding.max_completion_length for question in exam.questions]
+    count = sum(length > places for length in lengths) if places else 0
+    if not count:
+        return None
+    return (
+        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base is made for "
+        f"{places}: what it writes beyond may be worse. --max-completion-length lowers the limit."
     )
-    print(f"{len(members)} members of {options.folder}, {len(tasks)} held-out tasks ({', '.join(types)})", flush=True)
-    population, tokenizer = load_population(opened)
-    sampler = make_sampler(opened, population, tokenizer, temperature=0.0)
-    with make_executor(opened) as executor:
-        scores = evaluate_members(
-            members, sampler, tasks, task_types=types, run_many=executor.run_many, base=not options.no_base
-        )
-    print_scores(scores, types)
-    path = options.output or os.path.join(options.folder, EVALUATION_FILE)
-    data = {"tasks": len(tasks), "base": opened.base, "scores": {name: s.to_json() for name, s in scores.items()}}
-    write_json(path, data)
-    print(f"\nScores: {path}")
-    return 0
 
 
-def print_scores(scores: Mapping[str, Score], types: Iterable[str]) -> None:
-    """One line per member, best first, then the base and the mean."""
-    apart = [name for name in ("base", "mean") if name in scores]
-    order = sorted(set(scores) - set(apart), key=lambda name: (-scores[name].pass_at_1, name)) + apart
-    width = max(map(len, order))
-    print(f"\n{'':{width}}  pass@1  95% interval   well-formed  " + "  ".join(f"{name:>6}" for name in types))
-    for name in order:
-        score = scores[name]
-        interval = f"{100 * score.low:5.1f} - {100 * score.high:5.1f}"
-        kinds = "  ".join(
-            f"{100 * score.by_type[kind]:5.1f}%" if kind in score.by_type else "     -" for kind in types
-        )
-        print(f"{name:{width}}  {100 * score.pass_at_1:5.1f}%  {interval}  {100 * score.well_formed:10.1f}%  {kinds}")
-    spared = sum(score.spared for name, score in scores.items() if name != "mean")
-    if spared:
-        print(f"{spared} answers are in no share: the executor failed on them, twice. See `populora doctor`.")
+def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]:
+    """Players of each run of which mean, best and weakest are told: its students, or whoever was asked."""
+    named = {}
+    for label, (_, members) in teams.items():
+        own = [name for name in members if not name.startswith("teacher")] or members
+        if own:
+            named[label if len(teams) > 1 else ""] = [player(teams, label, name) for name in own]
+    return named
+
+
+def player(teams: Mapping[str, object], label: str, member: str) -> str:
+    """Name of a member in the results: with its run's, where there are several."""
+    return f"{label}/{member}" if len(teams) > 1 else member
+
+
+def opening(teams: Mapping[str, tuple[Run, list[str]]], exams: Sequence[Exam], base: str | None) -> str:
+    """What will be done, in a line."""
+    who = [f"{len(members)} members of {one.folder}" for one, members in teams.values() if members]
+    asked = ", ".join(f"{exam.name} ({len(exam.questions)} questions, version {exam.version})" for exam in exams)
+    return f"{', '.join([*who, *([f'the base {base}'] if base else [])])}: {asked}"

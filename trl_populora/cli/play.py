@@ -6,6 +6,7 @@ Nothing is learnt and nothing is written.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -116,19 +117,20 @@ def solve(
     options: argparse.Namespace,
 ) -> float | None:
     """Draw attempts at a task, tell which solve it, and return their share; `None` if none could be judged."""
-    from ..evaluation import grade
+    from ..evaluation.graders.task_accuracy import TaskAccuracy
 
     prompt = task_type.solve_prompt(task)
     show(f"{student} is asked", prompt[-1]["content"])
     written = sampler([prompt] * options.attempts, [student] * options.attempts, seed=options.seed + 1)
     texts = [completion.text for completion in written]
-    grades = grade([task] * len(texts), texts, task_types={task.type: task_type}, run_many=run_many)
-    for number, (text, verdict) in enumerate(zip(texts, grades), start=1):
-        outcome = "solved" if verdict.solved else "wrong"
-        if verdict.refusal is not None:
-            outcome = "spared: the executor failed, twice" if verdict.spared else f"refused, {verdict.refusal.reason}"
+    grader = TaskAccuracy(run_many, task_types={task.type: task_type})
+    grades = grader.grade(texts, [json.dumps(task.to_json())] * len(texts))
+    for number, (text, grade) in enumerate(zip(texts, grades, strict=True), start=1):
+        outcome = "spared: the executor failed, twice" if grade.verdict == "spared" else grade.verdict
+        if grade.verdict == "refused":
+            outcome = f"refused, {grade.detail}"
         show(f"attempt {number}: {outcome}", text)
-    judged = [verdict.solved for verdict in grades if not verdict.spared]
+    judged = [grade.score for grade in grades if grade.verdict != "spared"]
     if not judged:
         print("\nThe executor failed on every attempt: see `populora doctor`.")
         return None

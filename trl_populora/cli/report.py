@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..reporting import family_tree, read_history, save_plots
+    from ..reporting import family_tree, read_history, read_probes, save_plots
+    from ..reporting.probes import probe_line
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
     from ..run_files.layout import PLOTS_FOLDER
 
@@ -39,10 +40,14 @@ def run(options: argparse.Namespace) -> int:
         print("\nFamily tree (* lives)")
         names = [member.name for member in last.members]
         print("\n".join(f"  {line}" for line in family_tree(options.folder, names).splitlines()))
+    probes = read_probes(options.folder)
+    if probes:
+        print("\nEvaluations along the run")
+        print("\n".join(f"  {probe_line(record)}" for record in probes))
     for alarm in last.alarms:
         print(f"\nAlarm: {alarm}")
     if not options.no_plots:
-        paths = save_plots(history, options.output or os.path.join(options.folder, PLOTS_FOLDER))
+        paths = save_plots(history, options.output or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)
         print("\nPlots")
         for path in paths:
             print(f"  {path}")

@@ -2,7 +2,16 @@
 
 from .exam import Exam, Question
 from .exams import make_exam, make_exams
-from .held_out import held_out_exam, held_out_tasks, reserved_keys
+from .held_out import held_out_exam, held_out_tasks, reserved_keys, task_keys
 
 
-__all__ = ["Exam", "Question", "held_out_exam", "held_out_tasks", "make_exam", "make_exams", "reserved_keys"]
+__all__ = [
+    "Exam",
+    "Question",
+    "held_out_exam",
+    "held_out_tasks",
+    "make_exam",
+    "make_exams",
+    "reserved_keys",
+    "task_keys",
+]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -75,8 +76,12 @@ class Exam:
     def version(self) -> str:
         """12 hexadecimal digits that stand for all questions: ids, prompts and references. Scores of different
         versions are not comparable."""
-        content = [[one.id, one.prompt, one.reference] for one in self.questions]
-        return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]
+        return _digest([[one.id, one.prompt, one.reference] for one in self.questions])
+
+    @property
+    def prompts(self) -> str:
+        """As `version`, of ids and prompts alone: what answers depend on, however they are graded."""
+        return _digest([[one.id, one.prompt] for one in self.questions])
 
     def first(self, count: int) -> Exam:
         """The first `count` questions, as an exam of its own: `"name[:count]"`; itself if there are no more."""
@@ -84,4 +89,9 @@ class Exam:
             raise ValueError(f"{self.name}[:{count}]: an exam needs at least one question.")
         if count >= len(self.questions):
             return self
-        return replace(self, name=f"{self.name}[:{count}]", questions=self.questions[:count])
+        whole = re.sub(r"\[:\d+\]$", "", self.name)
+        return replace(self, name=f"{whole}[:{count}]", questions=self.questions[:count])
+
+
+def _digest(content: list) -> str:
+    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:12]

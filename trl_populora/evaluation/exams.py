@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from ..tasks import TaskType
 from .benchmarks import BUILT_IN, Benchmark, benchmark
@@ -30,15 +31,25 @@ def make_exams(
     if isinstance(names, str) or len(set(names)) < len(names):
         raise ValueError(f"exams={names!r} must be a list of names, each once.")
     exams = [make_exam(name, types, data=data) for name in names]
-    return [exam if limit is None else exam.first(limit) for exam in exams]
+    exams = [exam if limit is None else exam.first(limit) for exam in exams]
+    asked = dict.fromkeys(exam.name for exam in exams)
+    if len(asked) < len(exams):
+        limited = "" if limit is None else f" with limit={limit}"
+        raise ValueError(f"{list(names)}{limited} ask only {list(asked)}: name each exam once.")
+    return exams
+
+
+def needs_task_types(name: str) -> bool:
+    """Whether the exam of this name is made of tasks."""
+    return _split(name)[0] in LEVELS or name.startswith("tasks:")
 
 
 def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None) -> Exam:
     """One exam; see [`make_exams`]."""
-    whole, _, count = re.fullmatch(r"(.*?)(\[:(\d+)\])?", name, re.DOTALL).groups()
-    if whole in LEVELS or whole.startswith("tasks:"):
+    whole, count = _split(name)
+    if needs_task_types(name):
         if not types:
-            raise ValueError(f"exam {name!r} needs task types, and this run has none: choose a benchmark instead.")
+            raise ValueError(f"exam {name!r} needs task types, and there are none: name some, or choose a benchmark.")
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif ":" in whole or whole in BUILT_IN:
         found = benchmark(whole)
@@ -46,8 +57,16 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         if not isinstance(exam, Exam):
             raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
     else:
+        near = get_close_matches(whole, [*LEVELS, *BUILT_IN], n=1)
         raise ValueError(
-            f"exam {name!r} is unknown. Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a "
-            "benchmark or an exam of yours; '[:N]' at the end takes the first N questions."
+            f"exam {name!r} is unknown. "
+            + (f"Did you mean {near[0]!r}? " if near else "")
+            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark or exam of yours; '[:N]' "
+            "at the end takes the first N questions."
         )
-    return exam if count is None else exam.first(int(count))
+    return exam if count is None else exam.first(count)
+
+
+def _split(name: str) -> tuple[str, int | None]:
+    whole, count = re.fullmatch(r"(.*?)(?:\[:(\d+)\])?", name, re.DOTALL).groups()
+    return whole, None if count is None else int(count)

@@ -6,9 +6,13 @@ cannot be read, is too long or makes the judge hang is a counted failure.
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
+import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +24,8 @@ from ..executor import Execution, Executor, Job, Status
 from ..tasks import Run
 
 
+logger = logging.getLogger(__name__)
+
 VERDICTS = {
     "solved": "the answer is right",
     "wrong": "an answer was read, and it is not right",
@@ -29,6 +35,9 @@ VERDICTS = {
 }
 """What a [`Grade`] can say."""
 SHOWN = 1_000  # characters of an answer that a record keeps
+BROKEN = "the grader"  # how the detail of an answer begins on which the grader itself failed
+PATIENCE, PATIENCE_PER_ANSWER = 30.0, 0.5  # seconds that a grader may take, without those of the sandbox
+MOST_HANGS = 20  # enough to find one answer among a million; then the others are given up
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,11 @@ class Grade:
             raise ValueError(f"verdict={self.verdict!r} must be one of {list(VERDICTS)}.")
         object.__setattr__(self, "answer", self.answer[:SHOWN])
         object.__setattr__(self, "detail", self.detail[:SHOWN])
+
+    @property
+    def broke_the_grader(self) -> bool:
+        """Whether the grader itself failed on the answer, and not the sandbox."""
+        return self.verdict == "failed" and self.detail.startswith(BROKEN)
 
     @property
     def score(self) -> float:
@@ -83,6 +97,8 @@ class Grader(evaluate.Metric):
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:
         """Judges `completions[i]` by `references[i]`. Programs that the sandbox failed to run are run once more.
 
+        Answers that make `judge` raise or hang are found and are `"failed"`; the others get their grades.
+
         Raises:
             ValueError: If lengths differ.
         """
@@ -91,7 +107,35 @@ class Grader(evaluate.Metric):
         if not completions:
             return []
         with self._runner() as run:
-            return self.judge(completions, references, _with_second_try(run))
+            grades = self._judge(completions, references, _with_second_try(run), hangs=[])
+        broken = [grade.detail for grade in grades if grade.broke_the_grader]
+        if broken:
+            logger.warning(f"{type(self).__name__} failed on {len(broken)} of {len(grades)} answers: {broken[0]}.")
+        return grades
+
+    def _judge(
+        self, completions: Sequence[str], references: Sequence[str], run: Run, *, hangs: list[int]
+    ) -> list[Grade]:
+        """The grades, found by halves where `judge` fails."""
+        count = len(completions)
+        try:
+            with _time_limit(PATIENCE + count * PATIENCE_PER_ANSWER) as not_counted:
+                grades = list(self.judge(completions, references, not_counted(run)))
+            problem = f"gave {len(grades)} grades for {count} answers"
+            if len(grades) == count:
+                return grades
+        except _TooLong as error:
+            hangs.append(count)
+            problem = f"took more than {error} s"
+        except Exception as error:
+            problem = "raised " + " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")[:300]
+        if count == 1 or len(hangs) >= MOST_HANGS:
+            return [Grade("failed", detail=f"{BROKEN} {problem}")] * count
+        half = count // 2
+        return [
+            *self._judge(completions[:half], references[:half], run, hangs=hangs),
+            *self._judge(completions[half:], references[half:], run, hangs=hangs),
+        ]
 
     @abstractmethod
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
@@ -114,7 +158,10 @@ class Grader(evaluate.Metric):
         )
 
     def _compute(self, predictions: Sequence[str], references: Sequence[str]) -> dict[str, float | int]:
-        return summarise(self.grade(predictions, references))
+        grades = self.grade(predictions, references)
+        if all(grade.broke_the_grader for grade in grades):
+            raise ValueError(f"{type(self).__name__} failed on every answer: {grades[0].detail}.")
+        return summarise(grades)
 
 
 def summarise(grades: Sequence[Grade]) -> dict[str, float | int]:
@@ -126,6 +173,44 @@ def summarise(grades: Sequence[Grade]) -> dict[str, float | int]:
         "well_formed": (len(grades) - counts["spared"] - counts["refused"]) / judged,
         "spared": counts["spared"],
     }
+
+
+class _TooLong(BaseException):
+    """Not an `Exception`, which a grader may catch."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[Callable[[Run], Run]]:
+    """Raises [`_TooLong`] after so many seconds, in the main thread only; elsewhere nothing happens.
+
+    Yields a function that makes time in the sandbox, which has limits of its own, not count.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda run: run
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooLong(f"{seconds:.0f}")
+
+    def not_counted(run: Run) -> Run:
+        def paused(jobs: Sequence[Job]) -> list[Execution]:
+            left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+            try:
+                return run(jobs)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
+
+        return paused
+
+    started, handler = time.monotonic(), signal.signal(signal.SIGALRM, stop)
+    outer, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield not_counted
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if outer:  # somebody else's alarm goes on
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - started), 0.001))
 
 
 def _with_second_try(run: Run) -> Run:

@@ -1,15 +1,16 @@
 """Held-out tasks: exams of seed tasks that no run's buffer, reference or warm start may hold, and of frozen tasks.
 
-`RESERVED` exams are drawn from a seed of their own, per type and level. Their keys are reserved in every run, whether
-it asks them or not, so that the same exam is unseen by all runs.
+Held-out tasks are drawn from a seed of their own, per type and level. Their keys are reserved in every run, whether it
+asks them or not, so that the same exam is unseen by all runs.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -25,37 +26,92 @@ if TYPE_CHECKING:
 
 HELD_OUT_SEED = 1_000_003
 PER_TYPE = 64
+SHARE = 4  # an exam takes at most one in so many of the tasks that a type has
+MANY_DRAWS = 1024  # that show about how many different tasks a type has, where it seems to have few
+REPEATS = 4  # among the first draws, up to which a type has hundreds of tasks
 LEVELS = ("held_out", "held_out_easy")
 """Names of the exams: tasks of all families of a type, and of those that a small base learns first."""
 
 
 def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
-    """`PER_TYPE` different seed tasks of one type, always the same.
+    """Different seed tasks of one type, always the same: `PER_TYPE`, or fewer of a type that has few.
+
+    An exam takes at most a quarter of a type's tasks, and never the one from which a run without seed tasks starts. So
+    it may be empty.
 
     Raises:
         ValueError: For an unknown level.
     """
-    if level not in LEVELS:
-        raise ValueError(f"level={level!r} must be one of {LEVELS}.")
-    families = (task_type.easy_families or None) if level == "held_out_easy" else None
-    found: dict[str, Task] = {}  # by key: no task twice under other names
-    count = PER_TYPE
-    while len(found) < PER_TYPE:
-        for task in task_type.seeds(count, seed=HELD_OUT_SEED, families=families):
-            found.setdefault(task_type.key(task.payload), task)
-        count += PER_TYPE
-    return list(found.values())[:PER_TYPE]
+    return list(_held_out(task_type, level).values())
 
 
 def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of all tasks that runs with these types keep for exams."""
-    return {one.key(task.payload) for one in types.values() for level in LEVELS for task in held_out_tasks(one, level)}
+    """Keys of all tasks that runs with these types keep for exams.
+
+    The same record as a task of another type gives the answer away, as a program with its input and output does
+    whether the output is asked for or the input. So types whose records are alike keep each other's, too.
+    """
+    return {
+        other.key(task.payload)
+        for one in types.values()
+        for level in LEVELS
+        for task in _held_out(one, level).values()
+        for other in types.values()
+        if other.payload is one.payload
+    }
+
+
+def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
+    """Keys of the tasks that an exam asks, of those types."""
+    records = [json.loads(question.reference) for question in exam.questions]
+    tasks = [types[record["type"]].read_task(record) for record in records]
+    return {types[task.type].key(task.payload) for task in tasks}
+
+
+def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
+    """Held-out tasks by key; kept, because a run asks for them several times."""
+    if level not in LEVELS:
+        raise ValueError(f"level={level!r} must be one of {LEVELS}.")
+    families = (task_type.easy_families or None) if level == "held_out_easy" else None
+    try:
+        hash(task_type)
+    except TypeError:  # a type of a user's, with lists or mappings for settings
+        return _draw(task_type, families)
+    return _draw_once(task_type, families)
+
+
+def _draw(task_type: TaskType, families: tuple[str, ...] | None) -> Mapping[str, Task]:
+    rng = random.Random(f"{HELD_OUT_SEED}/{task_type.id}")
+    first = task_type.key(task_type.simplest().payload)
+    found: dict[str, Task] = {}  # by key: no task twice under other names
+    for draws in range(MANY_DRAWS):
+        if len(found) == PER_TYPE and draws - PER_TYPE <= REPEATS:  # by the birthday problem there are about 500
+            return found
+        if len(found) == PER_TYPE * SHARE:
+            break
+        task = task_type.generate(rng, families=families)
+        key = task_type.key(task.payload)
+        if key != first:
+            found.setdefault(key, task)
+    return dict(list(found.items())[: len(found) // SHARE])
+
+
+_draw_once = lru_cache(maxsize=64)(_draw)
 
 
 def held_out_exam(types: Mapping[str, TaskType], level: str = "held_out") -> Exam:
-    """Held-out tasks of all types in play, by turns, so that the first N are of all types."""
+    """Held-out tasks of all types in play, by turns, so that the first N are of all types.
+
+    Raises:
+        ValueError: If no type has enough different seed tasks for any to be held out.
+    """
     turns = zip_longest(*(held_out_tasks(one, level) for one in types.values()))
-    return task_exam(level, [task for turn in turns for task in turn if task is not None], types)
+    tasks = [task for turn in turns for task in turn if task is not None]
+    if not tasks:
+        raise ValueError(
+            f"exam {level!r}: {list(types)} have too few different seed tasks to hold any out. Choose another exam."
+        )
+    return task_exam(level, tasks, types)
 
 
 def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:

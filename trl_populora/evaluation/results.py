@@ -20,6 +20,7 @@ COLUMNS: Mapping[str, type] = {
     "question": str,
     "group": str,
     "sample": int,
+    "prompt": str,
     "completion": str,
     "tokens": int,
     "prompt_tokens": int,
@@ -28,7 +29,8 @@ COLUMNS: Mapping[str, type] = {
     "detail": str,
     "seconds": float,
 }
-"""Columns of the table of samples. `seconds` is the grader's CPU time."""
+"""Columns of the table of samples. `prompt` is what its messages say, without the chat template; `seconds` is the
+grader's CPU time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class ExamResult:
         return [group for group in dict.fromkeys(one.group for one in self.exam.questions) if group]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The samples as rows with the keys of `COLUMNS`. The prompt of a question is the exam's, and not repeated."""
+        """The samples as rows with the keys of `COLUMNS`."""
         return [
             {
                 "exam": self.exam.name,
@@ -80,6 +82,7 @@ class ExamResult:
                 "question": self.exam.questions[one.question].id,
                 "group": self.exam.questions[one.question].group,
                 "sample": one.number,
+                "prompt": "\n\n".join(part["content"] for part in self.exam.questions[one.question].prompt),
                 "completion": one.text,
                 "tokens": one.tokens,
                 "prompt_tokens": one.prompt_tokens,

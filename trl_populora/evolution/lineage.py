@@ -23,7 +23,8 @@ class Birth:
         fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
         learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
         temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
-        kind (`str`): `"replacement"`, or `"migration"` for a copy that came from another island.
+        kind (`str`): `"replacement"`, `"migration"` for a copy that came from another island, or `"import"` for a
+            founder that another run or training made; its parent is then the folder or Hub repository it comes from.
     """
 
     slot: str
@@ -133,12 +134,14 @@ class Lineage:
             children.setdefault(event.parents[0], []).append(event)
             seen.update(dict.fromkeys([*event.parents, (event.slot, 0)]))
         latest = self._latest()
+        foreign = {name for event in self.events if event.kind == "import" for name, _ in event.parents}
         lines = []
-        founders = [individual for individual in seen if individual[1] == 0]
-        stack = [(individual, "founder", 0) for individual in reversed(founders)]
+        born = {(event.slot, event.version) for event in self.events}
+        founders = [one for one in seen if one not in born and (one[1] == 0 or one[0] in foreign)]
+        stack = [(one, "from elsewhere" if one[0] in foreign else "founder", 0) for one in reversed(founders)]
         while stack:
             (name, version), story, depth = stack.pop()
-            mark = " *" if latest.get(name, 0) == version else ""
+            mark = " *" if name not in foreign and latest.get(name, 0) == version else ""
             lines.append(f"{'  ' * depth}{name}@{version}{mark}  {story}")
             for event in reversed(children.get((name, version), [])):
                 stack.append(((event.slot, event.version), _story(event), depth + 1))
@@ -150,4 +153,5 @@ class Lineage:
 
 def _story(event: EvolutionEvent) -> str:
     others = ", ".join(f"{name}@{version}" for name, version in event.parents[1:])
-    return f"step {event.step}, {event.operator}" + (f" with {others}" if others else "")
+    made = "import" if event.kind == "import" else event.operator
+    return f"step {event.step}, {made}" + (f" with {others}" if others else "")

@@ -114,13 +114,19 @@ class Sampler(ABC):
         """What `draw` returns.
 
         Raises:
-            ValueError: If that is not one completion per row.
+            ValueError: If that is not one completion per row, or one is too long.
         """
         drawn = self.draw(prompt_ids, members, row_seeds)
         if not isinstance(drawn, list) or [type(one) for one in drawn] != [Completion] * len(prompt_ids):
             raise ValueError(
                 f"{type(self).__name__}.draw must return a list of {len(prompt_ids)} Completions, one per row, got "
                 f"{repr(drawn)[:200]}."
+            )
+        longest = max((len(one.ids) for one in drawn), default=0)
+        if longest > self.max_completion_length:
+            raise ValueError(
+                f"{type(self).__name__}.draw returned {longest} tokens where max_completion_length is "
+                f"{self.max_completion_length}. Read the limit, and the temperature, when draw is called: they change."
             )
         return drawn
 

@@ -13,10 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from ..run_files.run import TINY
+
 
 logger = logging.getLogger(__name__)
 
-TINY = "tiny"
 TINY_FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "tiny" / "base"
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"

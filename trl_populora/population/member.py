@@ -18,7 +18,8 @@ class Member:
         slot (`int`): Position within the role.
         version (`int`): 0 for a founder; every replacement in this slot adds one.
         born_step (`int`): Optimizer step at which this version came into being.
-        parents (`tuple[str, ...]`): `"name@version"` of the parents, best first; empty for a founder.
+        parents (`tuple[str, ...]`): `"name@version"` of the parents, best first; of a founder that another run or
+            training made, where it comes from; empty for a fresh founder.
         operator (`str`): Variation operator that made it, or `"founder"`.
         learning_rate (`float`): Peak learning rate of this member's optimizer group.
         temperature (`float`): Its sampling temperature as a multiple of the run's; 1 for a founder.

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ..run_files.files import write_files, write_json
-from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
+from ..run_files.layout import ADAPTER_FILE, CARD_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
 from .factors import Factor, Factors, from_tensors
 from .lora_config import check_lora_config
@@ -219,12 +219,19 @@ class Population(Mapping[str, Member]):
             "members": [member.to_json() for member in self._members.values()],
         }
 
+    def name_base(self, name: str) -> None:
+        """Say in every adapter what the base is called, where it was loaded from a folder, such as a cache."""
+        for config in self.model.peft_config.values():
+            config.base_model_name_or_path = name
+
     def save(self, folder: str) -> None:
         """Write one standard PEFT folder per member and `population.json`."""
-        write_files(
-            folder,
-            lambda aside: self.model.save_pretrained(aside, selected_adapters=list(self), save_embedding_layers=False),
-        )
+
+        def write(aside: str) -> None:
+            self.model.save_pretrained(aside, selected_adapters=list(self), save_embedding_layers=False)
+            os.remove(os.path.join(aside, CARD_FILE))  # PEFT's template, which would take the place of the run's card
+
+        write_files(folder, write)
         write_json(os.path.join(folder, POPULATION_FILE), self.table())
 
     def load(self, folder: str, *, names: Sequence[str] | None = None) -> None:
@@ -297,4 +304,7 @@ class Population(Mapping[str, Member]):
                     peft_model = get_peft_model(model, config, adapter_name=name)
                 else:
                     peft_model.add_adapter(name, config)
+        for config in peft_model.peft_config.values():
+            if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
+                config.target_modules = sorted(config.target_modules)
         return peft_model

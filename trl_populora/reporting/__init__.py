@@ -8,7 +8,8 @@ from .history import read_history
 from .live import LiveView
 from .model_card import model_card
 from .plots import save_plots
+from .probes import read_probes
 from .summary import run_summary
 
 
-__all__ = ["LiveView", "family_tree", "model_card", "read_history", "run_summary", "save_plots"]
+__all__ = ["LiveView", "family_tree", "model_card", "read_history", "read_probes", "run_summary", "save_plots"]

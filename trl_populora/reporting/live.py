@@ -7,6 +7,7 @@ rank 0 speaks. Numbers come from `diagnostics`; nothing is computed here.
 import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +16,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from ..diagnostics import RoundSummary
+from .probes import probe_line
 from .tables import event_line, phases_line, round_line, round_tables
 
 
@@ -98,6 +100,10 @@ class LiveView:
             if alarm not in known:
                 self.note(f"round {summary.round + 1}  alarm: {alarm}")
         self.console.file.flush()
+
+    def on_probe(self, record: Mapping) -> None:
+        """Show an evaluation along the run, in one line that stays."""
+        self.note(probe_line(record))
 
     def _write_plain(self, summary: RoundSummary) -> None:
         self.note(round_line(summary, self.rounds))

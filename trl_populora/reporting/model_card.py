@@ -2,13 +2,16 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import metadata as packages
+from typing import Any, NamedTuple
+
+from huggingface_hub import EvalResult, ModelCardData
 
 from ..diagnostics import RoundSummary
-from ..run_files.files import write_file
-from ..run_files.layout import CARD_FILE, HISTORY_FILE
+from ..run_files.files import read_json, write_file
+from ..run_files.layout import CARD_FILE, EVALUATION_FILE, EVALUATION_FOLDER, HISTORY_FILE, PLOTS_FOLDER
+from ..run_files.run import TINY, adapter_fingerprint, hub_id
 from .history import read_history
 from .tables import NOTHING, fill_ins, percent, signed, strongest
 
@@ -26,38 +29,79 @@ PAID_TASKS = {
 }
 """`teacher_reward` -> which valid tasks it pays for most, in words."""
 
+OF_SELF_PLAY = {
+    *("prompts_per_teacher", "task_types", "task_kwargs", "prompt_style", "prompt_template", "num_references"),
+    *("seed_tasks", "seed_families", "buffer_capacity", "balance_rows", "max_unsolved_tries", "max_prompt_tokens"),
+    *("answer_share", "teacher_reward", "solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing"),
+    *("pairing_floor", "hall_of_fame_probability", "hall_of_fame_size", "executor_kwargs", "teacher_learning_rate"),
+}
+"""Settings without a meaning where there are no teachers."""
+
 
 def versions() -> dict[str, str]:
     """Installed versions of what a result depends on."""
     from .. import __version__  # not from the metadata: a checkout need not be installed
 
-    return {"trl-populora": __version__} | {name: metadata.version(name) for name in PACKAGES}
+    return {"trl-populora": __version__} | {name: packages.version(name) for name in PACKAGES}
 
 
 def model_card(
     table: Mapping,
     *,
     base_model: str,
-    repo_id: str = "<this repository>",
+    repo_id: str | None = None,
+    member: str | None = None,
     history: Sequence[RoundSummary] = (),
     settings: Mapping[str, object] | None = None,
     versions: Mapping[str, str] | None = None,
+    dataset: str | None = None,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    pictures: Sequence[str] = (),
+    evaluation: Mapping[str, Any] | None = None,
 ) -> str:
     """Text of the card.
 
     Args:
         table (`Mapping`): Contents of the folder's `population.json`.
-        base_model (`str`): Hub id or path of the frozen base.
-        repo_id (`str`, *optional*): Where the card will stand; used in its example.
+        base_model (`str`): Hub id or path of the frozen base, or `"tiny"`.
+        repo_id (`str`, *optional*): Where the card will stand on the Hub; used in its example. Unset, the example
+            loads from the folder in which the card stands.
+        member (`str`, *optional*): The only member of the repository, whose adapter is at its root; all if unset.
         history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
-        settings (`Mapping`, *optional*): Settings worth telling, by name; two of them word the first lines.
+        settings (`Mapping`, *optional*): Settings worth telling, by name; some of them word the first lines.
         versions (`Mapping`, *optional*): Package -> version.
+        dataset (`str`, *optional*): Prompts that the students were trained on, where there were no teachers.
+        name (`str`, *optional*): Name of the model, for its title.
+        tags (`Sequence[str]`, *optional*): Tags beside the usual ones.
+        metadata (`Mapping`, *optional*): Further metadata, such as `license`; what the card itself knows comes first.
+        pictures (`Sequence[str]`, *optional*): Paths of images, relative to the card.
+        evaluation (`Mapping`, *optional*): Contents of `evaluation.json`.
     """
-    members = table["members"]
-    sections = [_header(base_model), _introduction(table, base_model, settings or {})]
-    sections.append(_usage(repo_id, base_model, members, history))
+    settings, members = dict(settings or {}), table["members"]
+    if not table["num_teachers"]:
+        settings = {name: value for name, value in settings.items() if name not in OF_SELF_PLAY}
+    if member is not None:
+        members = [one for one in members if one["id"] == member]
+    base = _Base.named(base_model)
+    name = name or (repo_id or "").rpartition("/")[2]
+    if member is not None:
+        title = f"{member} of a PopuLoRA population"
+    else:
+        title = f"{name}: a PopuLoRA population" if name else "A PopuLoRA population"
+    if evaluation and member is not None:
+        evaluation = _of_member(evaluation, member)
+    head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
+    sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, member)}"]
+    sections.append(_usage(repo_id, base, members, history, alone=member is not None))
     if history:
-        sections.append(_results(history))
+        sections.append(_results(history, members))
+    if evaluation:
+        sections.append(_evaluation(evaluation))
+    if pictures and member is None:
+        shown = (f"![{os.path.splitext(os.path.basename(path))[0].replace('_', ' ')}]({path})" for path in pictures)
+        sections.append("## Pictures\n\n" + "\n\n".join(shown))
     sections.append(_members(members))
     if settings:
         rows = [(f"`{name}`", _code(value)) for name, value in _flat(settings)]
@@ -68,72 +112,247 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def write_card(folder: str, table: Mapping, **about: Any) -> None:
-    """Write a run's card, with the results so far; `about` as in [`model_card`]. Warns if it cannot."""
+def results_of(folder: str) -> dict[str, Any]:
+    """What a run's folder holds for its card: the rounds so far, and pictures."""
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
-    text = model_card(table, history=history, versions=versions(), **about)
+    plots = os.path.join(folder, PLOTS_FOLDER)
+    pictures = sorted(name for name in os.listdir(plots) if name.endswith(".png")) if os.path.isdir(plots) else []
+    evaluation = read_evaluation(folder)
+    return {"history": history, "evaluation": evaluation, "pictures": [f"{PLOTS_FOLDER}/{name}" for name in pictures]}
+
+
+def write_card(folder: str, table: Mapping, **about: Any) -> None:
+    """Write a run's card, with its results so far; `about` as in [`model_card`]. Warns if it cannot."""
+    text = model_card(table, **results_of(folder), **about)
     try:
         write_file(os.path.join(folder, CARD_FILE), text)
     except OSError as error:
         logger.warning(f"The model card in {folder} was not written: {error}.")
 
 
-def _header(base_model: str) -> str:
-    # A local path is no Hub id, and the Hub refuses a card that names it as one.
-    base = [] if os.path.sep in base_model.strip("/") and os.path.exists(base_model) else [f"base_model: {base_model}"]
-    tags = [f"- {tag}" for tag in ("trl", "grpo", "populora", "self-play", "lora", "population-based-training")]
-    lines = ["---", *base, "library_name: peft", "pipeline_tag: text-generation", "tags:", *tags, "---"]
-    return "\n".join(lines)
+class _Base(NamedTuple):
+    """How a card speaks of the base model.
+
+    Attributes:
+        id (`str` or `None`): Its Hub id, if it is on the Hub. words (`str`): What it is. line (`str`): Python that
+            names it in the example.
+    """
+
+    id: str | None
+    words: str
+    line: str
+
+    @classmethod
+    def named(cls, base_model: str) -> "_Base":
+        id = hub_id(base_model)
+        if id is not None:
+            return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
+        if base_model == TINY:
+            words = "`tiny`, which is not on the Hub but in the repository of trl-populora, as `recipes/tiny/base`"
+            return cls(None, words, 'base = "recipes/tiny/base"  # in a clone of trl-populora')
+        own = os.path.basename(os.path.normpath(base_model))
+        words = f"`{own}`, a local model that is not on the Hub: the adapters are of use only to those who have it"
+        return cls(None, words, f'base = "{own}"  # the folder of the base model')
 
 
-def _introduction(table: Mapping, base_model: str, settings: Mapping) -> str:
-    if table["shared_member"]:
-        who = "One LoRA adapter that both proposes and solves tasks"
-    else:
-        who = f"{_plural(table['num_teachers'], 'teacher')} and {_plural(table['num_students'], 'student')}"
-        who += ", each a LoRA adapter"
+def read_evaluation(folder: str) -> dict[str, Any] | None:
+    """What `populora evaluate` has left in a run's folder, if it is of the weights that are there now."""
+    path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    if not os.path.isfile(path):
+        return None
+    record = read_json(path, missing="")
+    weights = {name: value for name, value in record["weights"].items() if name != "base"}
+    if weights != {name: adapter_fingerprint(folder, name) for name in weights}:
+        logger.warning(f"{path} is of other weights than those in {folder}; the model card leaves it out.")
+        return None
+    return record
+
+
+def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
+    """What members scored, and all of them together, in the Hub's form."""
+    results = []
+    for exam in evaluation["exams"]:
+        drawn = exam["decoding"]
+        for name, one in (exam["scores"] | exam["summaries"]).items():
+            if name == "base" or one["accuracy"] is None:
+                continue
+            results.append(
+                EvalResult(
+                    task_type="text-generation",
+                    dataset_type=exam["source"].get("hub") or exam["exam"].partition("[")[0],
+                    dataset_name=exam["exam"],
+                    dataset_revision=exam["source"].get("revision"),
+                    dataset_args={"version": exam["version"], "questions": exam["questions"]},
+                    metric_type="accuracy",
+                    metric_name=f"accuracy of {_title(name)}, {_drawn(drawn)}",
+                    metric_value=round(one["accuracy"], 4),
+                )
+            )
+    return results
+
+
+def _of_member(evaluation: Mapping[str, Any], member: str) -> dict[str, Any]:
+    """An evaluation's scores of one member, and of the base."""
+    kept = (member, "base")
+    exams = [
+        {**exam, "scores": {name: one for name, one in exam["scores"].items() if name in kept}, "summaries": {}}
+        for exam in evaluation["exams"]
+    ]
+    return {**evaluation, "exams": [exam for exam in exams if member in exam["scores"]]}
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> str:
+    """A section with a table: exams across, players down."""
+    exams = evaluation["exams"]
+    names = dict.fromkeys(name for exam in exams for name in exam["scores"] | exam["summaries"] if name != "base")
+    cells = []
+    for name in [*names, *(["base"] if any("base" in exam["scores"] for exam in exams) else [])]:
+        own = [(exam["scores"] | exam["summaries"]).get(name) for exam in exams]
+        cells.append((_title(name), *(NOTHING if one is None else _estimate(one) for one in own)))
+    told = [
+        f"- `{exam['exam']}`: {exam['questions']} questions, version {exam['version']}, {_drawn(exam['decoding'])}, "
+        f"at most {exam['decoding']['max_completion_length']} tokens"
+        for exam in exams
+    ]
+    table = _table("Evaluation", ("", *(f"`{exam['exam']}`" for exam in exams)), cells)
+    return (
+        f"{table}\n\nShares of right answers with 95 % intervals over questions. The best and the weakest are chosen "
+        "on other questions than those they are scored on.\n\n" + "\n".join(told)
+    )
+
+
+def _title(name: str) -> str:
+    return {"mean": "the mean", "best": "the best elsewhere", "weakest": "the weakest elsewhere"}.get(name, name)
+
+
+def _drawn(decoding: Mapping[str, Any]) -> str:
+    if not decoding["temperature"]:
+        return "greedy"
+    return f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+
+
+def _estimate(one: Mapping[str, float]) -> str:
+    if one["accuracy"] is None:
+        return NOTHING
+    return f"{100 * one['accuracy']:.1f}% ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+
+
+def _header(
+    table: Mapping,
+    base: _Base,
+    dataset: str | None,
+    name: str,
+    tags: Sequence[str],
+    metadata: Mapping[str, Any] | None,
+    evaluation: Mapping[str, Any] | None,
+) -> str:
+    own = ["trl", "grpo", "populora", "lora", "population-based-training"] + ["self-play"] * bool(
+        table["num_teachers"]
+    )
+    known = {
+        # A local path is no Hub id, and the Hub refuses a card that names it as one.
+        "base_model": base.id,
+        "base_model_relation": base.id and "adapter",
+        "datasets": [dataset] if dataset and hub_id(dataset) else None,
+        "library_name": "peft",
+        "pipeline_tag": "text-generation",
+    }
+    if evaluation:
+        known |= {"model_name": name, "eval_results": eval_results(evaluation)}
+    known = {key: value for key, value in known.items() if value is not None}
+    data = ModelCardData(**{**(metadata or {}), **known, "tags": [*own, *tags]})
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
+    cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
+    who = _who(table, base, member)
+    if not table["num_teachers"]:
+        evolved = (
+            ", and weak ones were replaced by variants of strong ones" if settings.get("evolution_interval") else ""
+        )
+        return (
+            f"{who}. The students were trained by GRPO on {_prompts(dataset)}, each by the rewards of its own "
+            f"completions{evolved}. Populations of adapters: {cite}"
+        )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
     return (
-        f"# A PopuLoRA population\n\n{who}, on the frozen base `{base_model}`. Teachers were trained to propose valid "
-        f"tasks{kinds}{wanted}, students to solve them; programs and parsers judge, no model does. "
-        f"Method: [{TITLE}](https://huggingface.co/papers/{PAPER})."
+        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them; programs and "
+        f"parsers judge, no model does. Method: {cite}"
     )
 
 
-def _usage(repo_id: str, base_model: str, members: Sequence[Mapping], history: Sequence[RoundSummary]) -> str:
+def _who(table: Mapping, base: _Base, member: str | None) -> str:
+    if table["shared_member"]:
+        return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
+    roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
+    population = " and ".join(_plural(count, role) for count, role in roles if count)
+    if member is None:
+        return f"{population}, each a LoRA adapter, on the frozen base {base.words}"
+    return f"A LoRA adapter on the frozen base {base.words}, trained in a population of {population}"
+
+
+def _prompts(dataset: str | None) -> str:
+    """The prompts that students were trained on, in words."""
+    if dataset is None:
+        return "given prompts"
+    if hub_id(dataset):
+        return f"the prompts of [`{dataset}`](https://huggingface.co/datasets/{dataset})"
+    return f"the prompts of `{os.path.basename(os.path.normpath(dataset))}`"
+
+
+def _usage(
+    repo_id: str | None, base: _Base, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
+) -> str:
     best = strongest(history[-1], "student") if history else None
-    name = members[-1]["id"] if best is None else best.name
+    names = [member["id"] for member in members]
+    name = best.name if best is not None and best.name in names else names[-1]
+    place = f'"{repo_id or "."}"' if alone else f'"{repo_id}", subfolder="{name}"' if repo_id else f'"{name}"'
+    told = "The repository is" if alone else "Every member's folder is"
+    where = "" if repo_id else ", and is loaded here from where this file stands"
+    pulled = (
+        f" vLLM and SGLang serve local folders: `populora pull {repo_id} --output DIR` brings them." if repo_id else ""
+    )
     return f"""## Use
 
-Every folder is an ordinary PEFT adapter.
+{told} an ordinary PEFT adapter{where}.{pulled}
 
 ```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-base = "{base_model}"
+{base.line}
 tokenizer = AutoTokenizer.from_pretrained(base)
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), "{repo_id}", subfolder="{name}")
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), {place})
 ```"""
 
 
-def _results(history: Sequence[RoundSummary]) -> str:
-    last, rows = history[-1], []
-    for member in last.members:
+def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str:
+    last, rows, names = history[-1], [], {member["id"] for member in members}
+    if not last.teachers:
+        return _rewards(history, names)
+    for member in (one for one in last.members if one.name in names):
         rating, shares = f"{member.mu:.1f}, {member.sigma:.1f}", map(percent, (member.validity, member.solve_rate))
         rows.append((member.name, rating, *shares, fill_ins(member), signed(member.reward)))
     columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
     replaced = sum(len(summary.events) for summary in history)
-    told = f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only."
-    if last.teachers:
-        told += (
-            " `solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
-            "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
-            "were invalid."
-        )
+    told = (
+        f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only. "
+        "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
+        "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
+        "were invalid."
+    )
     return f"{_table('Last round', columns, rows)}\n\n{told}"
+
+
+def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
+    """Results where nobody played: on a dataset members are compared by the reward they earn."""
+    rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
+    replaced = sum(len(summary.events) for summary in history)
+    told = f"After {len(history)} rounds and {replaced} replacements."
+    return f"{_table('Last round', ('member', 'reward', 'mean reward of the last rounds'), rows)}\n\n{told}"
 
 
 def _members(members: Sequence[Mapping]) -> str:
@@ -141,7 +360,11 @@ def _members(members: Sequence[Mapping]) -> str:
         (f"`{one['id']}`", one["role"], str(one["version"]), one["operator"], ", ".join(one["parents"]) or NOTHING)
         for one in members
     ]
-    return _table("Members", ("folder", "role", "version", "made by", "parents"), rows)
+    text = _table("Members", ("folder", "role", "version", "made by", "parents"), rows)
+    own = [f"`{one['id']}` {one['temperature']:g}" for one in members if one.get("temperature", 1.0) != 1.0]
+    if own:
+        text += f"\n\nSampling temperatures, as multiples of the run's: {', '.join(own)}; 1 for the others."
+    return text
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,13 +7,14 @@ marked by triangles on the axis.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.dynamics import MemberSummary, mean
 from .drawing import COLOURS, line_look, need_matplotlib, new_figure, save_figure
 from .family_tree import plot_family_tree
+from .probes import plot_probes
 
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ SHARE = (-0.03, 1.03)  # limits of an axis of shares
 WINDOW = 9  # rounds of the running mean, drawn when a run is long enough to need one
 
 
-def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> list[str]:
+def save_plots(
+    history: Sequence[RoundSummary], folder: str | os.PathLike, *, probes: Sequence[Mapping] = ()
+) -> list[str]:
     """Draw every plot that `history` has data for.
 
     Args:
         history (`Sequence[RoundSummary]`): Rounds, in order.
         folder (`str`): Where to write; made if missing.
+        probes (`Sequence[Mapping]`, *optional*): Evaluations along the run, in order.
 
     Returns:
         `list[str]`: Paths of the files written.
@@ -51,8 +55,8 @@ def save_plots(history: Sequence[RoundSummary], folder: str | os.PathLike) -> li
         raise ValueError("there are no rounds to plot")
     need_matplotlib()
     paths = []
-    for name, draw in PLOTS.items():
-        figure = draw(history)
+    figures = {name: draw(history) for name, draw in PLOTS.items()} | {"probes": plot_probes(probes)}
+    for name, figure in figures.items():
         if figure is not None:
             paths.append(os.path.join(folder, f"{name}.png"))
             save_figure(figure, paths[-1])

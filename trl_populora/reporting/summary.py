@@ -1,21 +1,23 @@
 """What a run leaves its owner with, in words: where the adapters are, who won, what to do next."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
+from .probes import probes_summary
 from .tables import compute_totals, percent, strongest
 
 
-def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> str:
+def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, probes: Sequence[Mapping] = ()) -> str:
     """Text for the end of a run.
 
     Args:
         folder (`str`): The run's `output_dir`, which holds the saved population.
         history (`Sequence[RoundSummary]`): Its rounds, at least one.
         base (`str`): Base model that the adapters belong to.
+        probes (`Sequence[Mapping]`, *optional*): Evaluations along it.
     """
     last = history[-1]
     names = [member.name for member in last.members]
@@ -33,13 +35,14 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str) -> s
     for name, (rows, prompt, tokens, updates, _) in totals.items():
         counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {updates} updates"
         lines.append(f"  {name:<{width}}  {counts}")
+    lines += probes_summary(probes)
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
     lines += ["Next:", f"  populora report {folder}      plots and tables of this run"]
     if last.teachers:
         lines += [
             f"  populora play {folder}        one task proposed, verified and solved, to read",
-            f"  populora evaluate {folder}    greedy pass@1 of every member on held-out tasks",
+            f"  populora evaluate {folder}    what every member and the base score on held-out tasks, or benchmarks",
         ]
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     from the buffer, as a share of its rows, and the share of them that it solved.
     """
     headings = ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows")
-    table = _table("member", *headings, plain=plain)
+    table = new_table("member", *headings, plain=plain)
     best = [strongest(summary, role) for role in ("teacher", "student")]
     previous = None
     for member in summary.members:
@@ -54,7 +54,7 @@ def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Ta
     An adapter is a slot: the rows of all members that lived in it are added up.
     """
     headings = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
-    table = _table("learned per adapter", *headings, plain=plain)
+    table = new_table("learned per adapter", *headings, plain=plain)
     totals = compute_totals(history)
     for name, counts in totals.items():
         table.add_row(name, *(f"{count:,}" for count in counts))
@@ -74,7 +74,7 @@ def compute_totals(history: Sequence[RoundSummary]) -> dict[str, tuple[int, ...]
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Matched solve rate of each student (column) on each teacher's tasks (row) when they last met, and attempts."""
-    table = _table("solve rate (attempts)", *summary.students, plain=plain)
+    table = new_table("solve rate (attempts)", *summary.students, plain=plain)
     for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts):
         cells = [
             Text(f"{percent(rate)} ({n})", style=shade(rate)) if n else Text(NOTHING) for rate, n in zip(rates, games)
@@ -146,7 +146,7 @@ def shade(rate: float | None) -> str:
     return "bold" if 0.25 <= rate <= 0.75 else ("dim" if rate in (0.0, 1.0) else "")
 
 
-def _table(first: str, *others: str, plain: bool) -> Table:
+def new_table(first: str, *others: str, plain: bool) -> Table:
     """An empty table with these columns, of which the first is to the left."""
     table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "dim")
     table.add_column(first)

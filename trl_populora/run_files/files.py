@@ -8,12 +8,13 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from .layout import SCRATCH_SUFFIX, STAGING_FOLDER
+from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
 
 Record = TypeVar("Record")
@@ -71,6 +72,16 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
     _flush({folder, *map(os.path.dirname, targets)}, place=folder)
 
 
+def check_writable(folder: str, *, option: str) -> None:
+    """Raises a `ValueError` that names the option if a folder, which is made if missing, cannot be written into."""
+    probe = os.path.join(folder, f".writable-{os.getpid()}")
+    try:
+        write_file(probe, b"")
+        os.remove(probe)
+    except OSError as error:
+        raise ValueError(f"{option}={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+
+
 def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
     write_file(path, json.dumps(data, indent=indent) + "\n")
 
@@ -118,6 +129,31 @@ def move_folder(source: str, target: str) -> None:
         shutil.rmtree(target)
     os.replace(source, target)
     _flush([place], place=place)
+
+
+@contextmanager
+def kept(paths: Iterable[str], folder: str) -> Iterator[dict[str, str]]:
+    """Files as they are now, for as long as the context lasts, whatever is put in their place meanwhile.
+
+    Args:
+        paths (`Iterable[str]`): Files that are replaced and never changed, as all are that this module writes whole.
+        folder (`str`): Where to keep them, best on the same file system: hard links then cost nothing.
+
+    Returns:
+        `dict[str, str]`: Path -> path under which its content is kept.
+    """
+    own = tempfile.mkdtemp(prefix=UPLOAD_PREFIX, dir=folder)
+    try:
+        found = {}
+        for number, path in enumerate(paths):
+            found[path] = os.path.join(own, f"{number}-{os.path.basename(path)}")
+            try:
+                os.link(path, found[path])
+            except OSError:  # some file systems have no hard links
+                shutil.copyfile(path, found[path])
+        yield found
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def files_below(folder: str) -> list[str]:

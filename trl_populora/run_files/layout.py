@@ -12,19 +12,27 @@ from collections.abc import Mapping
 HISTORY_FILE = "history.jsonl"  # one summary per round
 LINEAGE_FILE = "lineage.jsonl"  # one replacement event per line
 ROUNDS_FOLDER = "rounds"  # one table per round, one row per completion
-RUN_FILE = "run.json"  # base model and settings, for the commands that open a run
+TABLE_SUFFIX = ".parquet"  # of the tables in it, and in others
+PROBES_FILE = "probes.jsonl"  # one evaluation along the run per line
+PROBES_FOLDER = "probes"  # one table per evaluation, one row per answer
+RUN_FILE = "run.json"  # base model, settings and versions, for the commands that open a run
 CARD_FILE = "README.md"
 PLOTS_FOLDER = "plots"
-EVALUATION_FILE = "evaluation.json"  # scores of `populora evaluate`
+EVALUATION_FOLDER = "evaluation"  # what `populora evaluate` leaves: a table of answers per exam, and
+EVALUATION_FILE = "evaluation.json"  # the scores
+PARTIAL_SUFFIX = ".partial.jsonl"  # answers of an evaluation that has not ended
 
 # State, in a checkpoint and in the output_dir of a finished run.
 POPULATION_FILE = "population.json"  # the table of members
 STATE_FILE = "self_play.json"  # ratings, buffer, lineage, strikes of the guard
 HALL_FOLDER = "hall_of_fame"
 HALL_FILE = "hall_of_fame.json"  # the table of champions, in that folder
+FOUNDERS_FOLDER = "founders"  # students as they were at the start, where probes play against them
 MANIFEST_FILE = "manifest.json"  # every file of a checkpoint with its size
 STAGING_FOLDER = ".saving"  # what is being written, and what a killed process left of it
 SCRATCH_SUFFIX = ".saving"  # the same of a single file
+UPLOAD_PREFIX = ".uploading-"  # folders of files as they were when their upload began
+LAST_CHECKPOINT = "last-checkpoint"  # the newest checkpoint, in a repository on the Hub
 
 # Names that PEFT and transformers give.
 ADAPTER_FILE = "adapter_model.safetensors"
@@ -60,15 +68,36 @@ def checkpoints(output_dir: str) -> list[str]:
 
 def left_by_a_run(output_dir: str) -> list[str]:
     """Paths of what a run has left in a folder, and a new one there would overwrite or mix with its own."""
-    record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PLOTS_FOLDER)
-    state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, STAGING_FOLDER)
+    record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PROBES_FILE, PROBES_FOLDER, PLOTS_FOLDER, EVALUATION_FOLDER)
+    state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, FOUNDERS_FOLDER, STAGING_FOLDER)
     paths = (os.path.join(output_dir, name) for name in record + state)
-    return [path for path in paths if os.path.exists(path)] + checkpoints(output_dir)
+    return [path for path in paths if os.path.exists(path)] + uploads(output_dir) + checkpoints(output_dir)
+
+
+def uploads(output_dir: str) -> list[str]:
+    """What is kept for uploads, or was for those that a kill has ended."""
+    names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
+    return [os.path.join(output_dir, name) for name in names if name.startswith(UPLOAD_PREFIX)]
 
 
 def round_file(output_dir: str, round: int) -> str:
     """The table of a round; names sort as rounds do."""
-    return os.path.join(output_dir, ROUNDS_FOLDER, f"round_{round:06d}.parquet")
+    return os.path.join(output_dir, ROUNDS_FOLDER, f"round_{round:06d}{TABLE_SUFFIX}")
+
+
+def answers_file(folder: str, exam: str) -> str:
+    """The table of answers to an exam, whose name is one for files."""
+    return os.path.join(folder, f"{exam}{TABLE_SUFFIX}")
+
+
+def probe_file(output_dir: str, step: int) -> str:
+    """The table of an evaluation along the run; names sort as steps do."""
+    return os.path.join(output_dir, PROBES_FOLDER, f"step_{step:06d}{TABLE_SUFFIX}")
+
+
+def founder_file(name: str) -> str:
+    """Name of a founder's weights."""
+    return f"{name}.safetensors"
 
 
 def champion_file(champion: Mapping) -> str:

@@ -1,14 +1,27 @@
 """Opening what a run has left: the table of its members, its base model, its settings."""
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .files import read_json
-from .layout import ADAPTER_CONFIG_FILE, POPULATION_FILE, RUN_FILE, STATE_FILE
+from .layout import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_FILE,
+    HISTORY_FILE,
+    POPULATION_FILE,
+    RUN_FILE,
+    STATE_FILE,
+)
 
 
 TABLE_VERSION = 1
+TINY = "tiny"
+"""The base model that the repository brings, by the name that recipes give it."""
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+DATA_FILES = (".json", ".jsonl", ".parquet", ".csv")
 
 
 class Run(NamedTuple):
@@ -23,6 +36,14 @@ class Run(NamedTuple):
     base: str
     members: tuple[str, ...]
     settings: Mapping
+
+    @property
+    def record(self) -> str:
+        """Folder of the run's record: this one, or for a checkpoint the one above."""
+        places = (self.folder, os.path.dirname(os.path.abspath(self.folder)))
+        names = (RUN_FILE, HISTORY_FILE)
+        holds = [any(os.path.isfile(os.path.join(place, name)) for name in names) for place in places]
+        return places[1] if holds == [False, True] else self.folder
 
     def setting(self, name: str, default: Any) -> Any:
         """A setting of the run, or `default` where the folder does not tell."""
@@ -52,6 +73,29 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     if not base:
         raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
     return Run(folder, base, members, record.get("settings", {}))
+
+
+def read_record(folder: str) -> dict:
+    """What `run.json` of a run folder says; empty if there is none."""
+    return _known(os.path.join(folder, RUN_FILE))
+
+
+def hub_id(name: str) -> str | None:
+    """A model's or dataset's name, if it is an id on the Hub and neither `"tiny"` nor anything local."""
+    local = name == TINY or os.path.exists(os.path.expanduser(name)) or os.path.splitext(name)[1] in DATA_FILES
+    return name if not local and HUB_ID.fullmatch(name) and not name.startswith(".") else None
+
+
+def adapter_fingerprint(folder: str, member: str) -> str:
+    """A hash of a saved member's weights and their scaling, 16 hexadecimal digits; empty if they are not there."""
+    path = os.path.join(folder, member, ADAPTER_FILE)
+    if not os.path.isfile(path):
+        return ""
+    config = _known(os.path.join(folder, member, ADAPTER_CONFIG_FILE))
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(repr([config.get(name) for name in ("r", "lora_alpha", "use_rslora")]).encode())
+    return digest.hexdigest()[:16]
 
 
 def read_table(folder: str | os.PathLike) -> dict:

@@ -1,4 +1,4 @@
-"""`RunFolder`: the record that a run leaves beside its checkpoints: a summary a round, completions, the lineage."""
+"""`RunFolder`: the record that a run leaves beside its checkpoints: rounds, completions, probes, the lineage."""
 
 import logging
 import os
@@ -10,11 +10,14 @@ from .layout import (
     HISTORY_FILE,
     LINEAGE_FILE,
     POPULATION_FILE,
+    PROBES_FILE,
     SCRATCH_SUFFIX,
     STAGING_FOLDER,
     checkpoint_step,
     checkpoints,
+    probe_file,
     round_file,
+    uploads,
 )
 
 
@@ -33,7 +36,8 @@ class RunFolder:
 
     def __init__(self, path: str, columns: Mapping[str, type]) -> None:
         self.path, self.columns = path, columns
-        self.history, self.lineage = (os.path.join(path, name) for name in (HISTORY_FILE, LINEAGE_FILE))
+        names = (HISTORY_FILE, LINEAGE_FILE, PROBES_FILE)
+        self.history, self.lineage, self.probes = (os.path.join(path, name) for name in names)
         self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
         self._unwritten: list[Callable[[], None]] = []
 
@@ -79,6 +83,12 @@ class RunFolder:
             self._unwritten.append(lambda: append_lines(self.lineage, events))
             self._try_to_flush()
 
+    def append_probe(self, record: Mapping, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:
+        """Add an evaluation along the run: its record as JSON, and the answers as rows of `columns`."""
+        self._unwritten.append(lambda: write_table(probe_file(self.path, record["step"]), rows, columns))
+        self._unwritten.append(lambda: append_lines(self.probes, [record]))
+        self._try_to_flush()
+
     def flush(self) -> None:
         """Write what could not be written before.
 
@@ -99,14 +109,19 @@ class RunFolder:
             if checkpoint_step(folder) > step:
                 logger.warning(f"{folder} is removed: the run goes on from step {step}.")
                 shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(os.path.join(self.path, STAGING_FOLDER), ignore_errors=True)
+        for folder in (os.path.join(self.path, STAGING_FOLDER), *uploads(self.path)):
+            shutil.rmtree(folder, ignore_errors=True)
         if os.path.isfile(self.history):
             lines = read_lines(self.history, lambda summary: (summary["round"], summary))
             write_lines(self.history, [summary for number, summary in lines if number < round])
         if os.path.isfile(self.lineage) or events:
             write_lines(self.lineage, events)
-        first = round_file(self.path, round)
-        later = [path for path in _paths(os.path.dirname(first)) if path >= first]
+        later = []
+        if os.path.isfile(self.probes):  # the first evaluation is at step 0, before there is anything to resume from
+            lines = read_lines(self.probes, lambda record: (record["step"], record))
+            write_lines(self.probes, [record for number, record in lines if number <= step and step])
+        for first in (round_file(self.path, round), probe_file(self.path, step + 1 if step else 0)):
+            later += [path for path in _paths(os.path.dirname(first)) if path >= first]
         for path in (*later, *(path for path in _paths(self.path) if path.endswith(SCRATCH_SUFFIX))):
             os.remove(path)
 

@@ -54,13 +54,27 @@ def proposal_asks(
         for p in range(P):
             rng = random.Random(settings.seed_for(round, f"ask:{teacher}:{p}"))
             task_type = task_types[scheduled_type(types, round=round, prompt=p, prompts_per_teacher=P)]
-            most = max(settings.num_references, task_type.min_references)
-            references = buffer.references(task_type.id, most, rng)
-            if lengths is None:
-                prompt = task_type.propose_prompt(references, rng)
-            else:
-                prompt, references = lengths.fit(task_type, references, buffer, rng)
-            yield from [Ask(teacher, task_type, prompt, references)] * settings.num_generations
+            ask = proposal_ask(teacher, task_type, buffer, rng, settings=settings, lengths=lengths)
+            yield from [ask] * settings.num_generations
+
+
+def proposal_ask(
+    teacher: str,
+    task_type: TaskType,
+    buffer: TaskBuffer,
+    rng: random.Random,
+    *,
+    settings: RoundSettings,
+    lengths: TokenLimits | None,
+) -> Ask:
+    """The prompt that asks for a task of a type, with references drawn from the buffer."""
+    most = max(settings.num_references, task_type.min_references)
+    references = buffer.references(task_type.id, most, rng)
+    if lengths is None:
+        prompt = task_type.propose_prompt(references, rng)
+    else:
+        prompt, references = lengths.fit(task_type, references, buffer, rng)
+    return Ask(teacher, task_type, prompt, references)
 
 
 def solve_ask(player: str, task_type: TaskType, task: Task, **rest: object) -> Ask:

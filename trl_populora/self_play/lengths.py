@@ -43,13 +43,17 @@ class TokenLimits:
             return Refusal("prompt_too_long", f"the prompt has {prompt} tokens, at most {self.prompt} are allowed")
         return None
 
+    def fits(self, task_type: TaskType, task: Task) -> bool:
+        """Whether a solver's prompt of the task fits."""
+        return self.count(task_type.solve_prompt(task)) <= self.prompt
+
     def playable(self, task_type: TaskType, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose solver's prompt fits.
 
         Raises:
             ValueError: If none does.
         """
-        fitting = [task for task in tasks if self.count(task_type.solve_prompt(task)) <= self.prompt]
+        fitting = [task for task in tasks if self.fits(task_type, task)]
         if not fitting:
             raise ValueError(
                 f"max_prompt_tokens={self.prompt} is too small for every {task_type.id} task of the start. Raise it."

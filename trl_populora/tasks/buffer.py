@@ -38,6 +38,8 @@ class TaskBuffer:
         max_unsolved_tries (`int`, *optional*, defaults to `0`):
             After so many attempts of which none solved it, a proposed task is no reference and fills no slot any
             more, as long as its type has others. Seed tasks were made to be solvable and stay. 0 keeps all.
+        reserved (`Collection[str]`, *optional*):
+            Keys of tasks that never enter, such as those of exams.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class TaskBuffer:
         tasks: Iterable[Task] = (),
         *,
         max_unsolved_tries: int = 0,
+        reserved: Collection[str] = (),
     ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         if max_unsolved_tries < 0:
             raise ValueError(f"max_unsolved_tries must be 0 (keep all) or more, got {max_unsolved_tries}")
         self.types, self.capacity, self.max_unsolved_tries = dict(types), capacity, max_unsolved_tries
+        self.reserved = frozenset(reserved)
         self._tasks: dict[str, OrderedDict[str, Task]] = {}
         self._tries: dict[str, Tries] = {}  # id -> attempts
         self._given_up: set[str] = set()  # ids of tasks that are not in play
@@ -77,7 +81,10 @@ class TaskBuffer:
         return [task for task in stock if task.id not in self._given_up] or stock
 
     def add(self, task: Task) -> bool:
-        """Adds a task unless one with the same content is there. A full type loses, and forgets, its oldest task."""
+        """Adds a task, unless it is reserved or one with the same content is there; returns whether it did.
+
+        A full type loses, and forgets, its oldest task.
+        """
         return self._add(task, self._type(task.type).key(task.payload))
 
     def knows(self, key: str) -> bool:
@@ -175,7 +182,7 @@ class TaskBuffer:
         return [task for name in types for task in self.in_play(name)] or self.in_play(type)
 
     def _add(self, task: Task, key: str) -> bool:
-        if task in self:
+        if task in self or key in self.reserved:
             return False
         kept = self._tasks.setdefault(task.type, OrderedDict())
         kept[task.id] = task

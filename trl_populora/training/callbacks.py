@@ -14,6 +14,8 @@ from ..diagnostics import MemberSummary, RoundSummary, round_metrics
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, evolve
 from .config import PopulationSelfPlayConfig
+from .probing import probe
+from .run_record import write_run_file
 
 
 if TYPE_CHECKING:
@@ -40,15 +42,26 @@ class RoundCallback(TrainerCallback):
     def on_train_begin(
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self.trainer.guard.remember()
-        if state.global_step == 0 and self.trainer.accelerator.is_main_process:
-            self.trainer.folder.start(overwrite=args.overwrite_output_dir)
-            away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
-            if away:
-                logger.warning(
-                    f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: "
-                    "what was learned before would be undone. Set beta to 0.0, or start from fresh adapters."
-                )
+        trainer = self.trainer
+        trainer.guard.remember()
+        if trainer.accelerator.is_main_process:
+            if state.global_step == 0:
+                trainer.folder.start(overwrite=args.overwrite_output_dir)
+                trainer.folder.append_events([event.to_json() for event in trainer.lineage])
+                self._warn_of_members_away(args)
+            write_run_file(trainer)
+        if args.is_probed:
+            trainer.probes.begin(step=state.global_step)
+            if state.global_step == 0 and trainer.probes.asks:
+                probe(trainer)
+
+    def _warn_of_members_away(self, args: PopulationSelfPlayConfig) -> None:
+        away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
+        if away:
+            logger.warning(
+                f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: "
+                "what was learned before would be undone. Set beta to 0.0, or start from fresh adapters."
+            )
 
     def _has_moved(self, name: str) -> bool:
         return any(factor.B.any() for factor in self.trainer.population.factors(name).values())

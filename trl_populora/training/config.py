@@ -4,25 +4,23 @@ Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the populat
 """
 
 from dataclasses import dataclass, field, fields
+from enum import Enum
 
 from transformers.trainer_utils import SchedulerType
 from trl import GRPOConfig
 
-from ..evolution import EvolutionSettings
-from ..executor import ExecutorSettings
 from ..self_play import RoundSettings
-from ..self_play.rewards import RewardSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
 from .checks import check_choices, check_population, target_modules
-from .nested import complete
+from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
 
 
 @documented
 @dataclass
-class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
+class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     r"""
     Configuration class for the [`PopulationSelfPlayTrainer`].
 
@@ -54,6 +52,11 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
             LoRA alpha of every member.
         lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
             Modules to adapt: `"all-linear"`, or the ends of their names. Patterns need a `peft_config`.
+        initial_adapters (`str`, `list[str]` or `dict[str, str]`, *optional*):
+            What members start from in place of fresh adapters: PEFT folders, or `user/repo[@revision][/folder]` on the
+            Hub. One name is a population, whose members start those of the same names, or an adapter, from which all
+            start; a list has one for each member, teachers first; a mapping, one for members or roles
+            (docs/hub.md). Not used by a run that resumes.
         teacher_learning_rate (`float`, *optional*):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
@@ -148,6 +151,9 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         weight_metrics_interval (`int`, *optional*, defaults to `10`):
             Rounds between measurements of the members' weights: norm and effective rank of each update, cosines
             between members of a role. 0 takes none.
+        probe_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Fields of [`ProbeSettings`]: exams and games against founders, at the start and at the steps of
+            `eval_strategy`; nothing with `eval_strategy="no"`.
 
         > Parameters that control the run's folder
 
@@ -179,6 +185,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
+    > - `eval_steps`: In self-play, defaults to 20 rounds instead of `logging_steps`.
     """
 
     learning_rate: float = 1e-5
@@ -194,6 +201,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     lora_alpha: int = 32
     # A factory, because TrlParser loses the plain default of a union of list and str: the field would be None.
     lora_target_modules: list[str] | str = field(default_factory=lambda: "all-linear")
+    initial_adapters: dict | str | list | None = None  # in this order: what the parser takes for its type
     teacher_learning_rate: float | None = None
     student_learning_rate: float | None = None
     shard_base: bool = False
@@ -224,6 +232,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
     hall_of_fame_probability: float = 0.0
     hall_of_fame_size: int = 8
     weight_metrics_interval: int = 10
+    probe_kwargs: dict | str | None = None
     overwrite_output_dir: bool = False
     resize_on_resume: bool = False
     vllm_max_loras: int | None = None
@@ -238,6 +247,11 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         check_choices(self)
         check_population(self)
         derive_batch(self)
+        if self.num_teachers and self.is_probed:
+            if self.num_generations_eval is None:
+                self.num_generations_eval = 1  # exams are answered without groups: none has to fit into a batch
+            if self.eval_steps is None:
+                self.eval_steps = 20 * self.num_iterations  # Trainer's `logging_steps` would be every round
         super().__post_init__()
         check_supported(self)
         if self.ddp_find_unused_parameters is None:  # a rank's rows need not belong to all members
@@ -265,23 +279,6 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         return {"teacher": choose(self.teacher_learning_rate), "student": choose(self.student_learning_rate)}
 
     @property
-    def evolution(self) -> EvolutionSettings | None:
-        """Settings of the replacement step, or `None` when evolution is off."""
-        if self.evolution_interval == 0:
-            return None
-        return EvolutionSettings(interval=self.evolution_interval, **self.evolution_kwargs)
-
-    @property
-    def executor(self) -> ExecutorSettings:
-        """Settings of the sandbox."""
-        return ExecutorSettings(**self.executor_kwargs)
-
-    @property
-    def rewards(self) -> RewardSettings:
-        """What outcomes are worth."""
-        return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
-
-    @property
     def round_settings(self) -> RoundSettings:
         """Shape of a round of self-play: settings of the same names, and how often guests play."""
         shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
@@ -291,5 +288,7 @@ class PopulationSelfPlayConfig(RoundShape, GRPOConfig):
         """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""
         shared = {f.name for f in fields(GRPOConfig)}
         own = [f.name for f in fields(self) if f.name not in shared]
-        told = "seed max_steps learning_rate num_generations max_completion_length temperature beta".split()
-        return {name: getattr(self, name) for name in (*own, *told)}
+        told = "seed max_steps learning_rate num_generations num_iterations max_completion_length temperature top_p "
+        told = (told + "top_k min_p beta use_vllm eval_strategy eval_steps").split()
+        values = {name: getattr(self, name) for name in (*own, *told)}
+        return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

@@ -11,9 +11,11 @@ from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
 from ..population import Population
+from ..run_files.checkpoint import find_checkpoint
 from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
+from .initial_adapters import find_sources, start_from
 from .row_source import RowSource
 from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
@@ -75,8 +77,15 @@ def make_population(
             f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
             "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
         )
+    if args.beta and args.initial_adapters:
+        raise ValueError(
+            f"beta={args.beta} with initial_adapters: the penalty pulls towards the base, and undoes what they have "
+            "learned. Set beta to 0.0, or leave initial_adapters out."
+        )
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
+
+    sources = find_sources(args.initial_adapters) if args.initial_adapters and not _resumes(args) else {}
 
     def load() -> Population:
         set_seed(args.seed)
@@ -84,7 +93,7 @@ def make_population(
         template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
-        return Population(
+        population = Population(
             base,
             template,
             num_teachers=args.num_teachers,
@@ -93,13 +102,23 @@ def make_population(
             learning_rate=args.player_learning_rates,
             seed=args.seed,
             shared_init=args.shared_init,
-            num_guests=2 if args.hall_of_fame_probability else 0,
+            num_guests=args.num_guests,
         )
+        if sources:
+            start_from(population, args.initial_adapters, sources, base=base.config._name_or_path)
+        return population
 
     population = load_sharded(load, args.device) if args.shard_base else load()
     if args.evolution_kwargs["mutate_temperature"]:
         population.routing.check_head()
     return population
+
+
+def _resumes(args: PopulationSelfPlayConfig) -> bool:
+    """Whether a checkpoint is there to go on from, whose adapters are then those of the members."""
+    wanted = args.resume_from_checkpoint
+    wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
+    return find_checkpoint(wanted or None, args.output_dir) is not None
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
@@ -129,15 +148,19 @@ def make_rewards_and_datasets(
 
 
 @contextmanager
-def plain_settings(args: PopulationSelfPlayConfig) -> Iterator[None]:
+def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets) -> Iterator[None]:
     """Settings under which GRPOTrainer's constructor builds nothing that a population brings itself.
 
     For `beta > 0` it would add a "ref" adapter copied from "default"; the reference here is the base. For `use_vllm`
-    it would start an engine that serves one merged model.
+    it would start an engine that serves one merged model. For `push_to_hub` it would open the repository. With
+    `eval_strategy` it would ask for a dataset, and members can be evaluated by exams instead.
     """
-    beta, use_vllm = args.beta, args.use_vllm
-    args.beta, args.use_vllm = 0.0, False
+    own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False}
+    if eval_dataset is None:
+        own["eval_strategy"] = "no"
+    given = {name: getattr(args, name) for name in own}
+    vars(args).update(own)
     try:
         yield
     finally:
-        args.beta, args.use_vllm = beta, use_vllm
+        vars(args).update(given)

@@ -12,6 +12,7 @@ from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
 from ..settings import check_keys, from_mapping, to_mapping
 from ..tasks import known_task_types, task_type_class
+from .probe_settings import ProbeSettings
 
 
 class Nested(NamedTuple):
@@ -24,9 +25,50 @@ class Nested(NamedTuple):
 NESTED = {
     "evolution_kwargs": Nested(EvolutionSettings, without=("interval",)),
     "executor_kwargs": Nested(ExecutorSettings),
+    "probe_kwargs": Nested(ProbeSettings),
     "reward_kwargs": Nested(RewardSettings, without=("teacher",)),
 }
 """Setting -> what it stands for."""
+
+
+class Parts:
+    """The settings that mappings stand for, as their dataclasses.
+
+    A part of [`PopulationSelfPlayConfig`], which holds the mappings.
+    """
+
+    @property
+    def evolution(self) -> EvolutionSettings | None:
+        """Settings of the replacement step, or `None` when evolution is off."""
+        if self.evolution_interval == 0:
+            return None
+        return EvolutionSettings(interval=self.evolution_interval, **self.evolution_kwargs)
+
+    @property
+    def executor(self) -> ExecutorSettings:
+        """Settings of the sandbox."""
+        return ExecutorSettings(**self.executor_kwargs)
+
+    @property
+    def probes(self) -> ProbeSettings:
+        """Settings of what is measured along the run."""
+        return ProbeSettings(**self.probe_kwargs)
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether anything is measured along the run."""
+        return self.eval_strategy != "no"
+
+    @property
+    def num_guests(self) -> int:
+        """Frozen adapters beside the members: for two champions, and for a founder, who is not there at their time."""
+        founders = self.is_probed and self.num_teachers and self.probes.founders
+        return 2 if self.hall_of_fame_probability else int(bool(founders))
+
+    @property
+    def rewards(self) -> RewardSettings:
+        """What outcomes are worth."""
+        return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
 
 
 COMMON = ("style", "num_references")

@@ -37,6 +37,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         trainer.population.load(checkpoint)
         load_state(trainer, state)
     trainer.source.load(checkpoint)
+    trainer.probes.load(checkpoint, state.get("probes", {}))
 
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:

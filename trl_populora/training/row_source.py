@@ -30,8 +30,11 @@ from .scored_rows import ScoredRows
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import RewardFunc
 
+    from ..executor import Executor
     from ..generation import Sampler
     from ..self_play import Completion, Ratings
+    from ..tasks import TaskType
+    from .founders import Founders
     from .trainer import PopulationSelfPlayTrainer
 
 
@@ -64,6 +67,7 @@ class RowSource(ABC):
         ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
             cannot be compared yet.
         columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
+        task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Types in play and sandbox, if there are any.
 
     Example:
         ```python
@@ -80,6 +84,8 @@ class RowSource(ABC):
     """
 
     columns: Mapping[str, type] = {}
+    task_types: "Mapping[str, TaskType]" = {}
+    executor: "Executor | None" = None
     args: PopulationSelfPlayConfig
     population: Population
     sampler: "Sampler"
@@ -221,6 +227,10 @@ class RowSource(ABC):
 
     def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
         """Called before weak members are replaced."""
+
+    def make_founders(self, prompts: int) -> "Founders | None":
+        """Who plays against today's members in probes, with so many prompts per task type; nobody by default."""
+        return None
 
     # Files -------------------------------------------------------------------------------------------------------
 

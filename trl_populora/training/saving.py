@@ -4,6 +4,7 @@ The trainer's overrides of Trainer's `_save*` call these; how files are written 
 `resuming.py`'s.
 """
 
+import copy
 import os
 import zlib
 from collections.abc import Callable
@@ -12,18 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers.utils import logging
 
-from ..run_files.checkpoint import WRITE_ERRORS, write_checkpoint
+from ..run_files.checkpoint import write_checkpoint
 from ..run_files.files import write_file, write_files, write_json
 from ..run_files.layout import STAGING_FOLDER, STATE_FILE, TRAINING_ARGS_FILE
 
 
 if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
-
-
-logger = logging.get_logger(__name__)
 
 
 def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
@@ -44,12 +41,16 @@ def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
         "step": trainer.state.global_step,
         "source": trainer.source.state_dict(),
         "guard": trainer.guard.state_dict(),
+        "probes": trainer.probes.state_dict(),
         "lineage": [event.to_json() for event in trainer.lineage],
     }
     write_json(os.path.join(folder, STATE_FILE), state, indent=None)
     trainer.source.save(folder)
+    trainer.probes.save(folder)
     write_files(folder, trainer.processing_class.save_pretrained)
-    write_file(os.path.join(folder, TRAINING_ARGS_FILE), lambda aside: torch.save(trainer.args, aside))
+    told = copy.copy(trainer.args)
+    told.hub_token = None  # a secret, and checkpoints are shared
+    write_file(os.path.join(folder, TRAINING_ARGS_FILE), lambda aside: torch.save(told, aside))
 
 
 def save_checkpoint(trainer: "PopulationSelfPlayTrainer", write: Callable[[], None]) -> bool:
@@ -78,20 +79,6 @@ def save_checkpoint(trainer: "PopulationSelfPlayTrainer", write: Callable[[], No
         )
     finally:
         trainer.staging = None
-
-
-def save_for_upload(trainer: "PopulationSelfPlayTrainer") -> bool:
-    """Writes the newest adapters to where Trainer's upload of a checkpoint takes them from; returns whether it can."""
-    if trainer.staging is not None:  # the checkpoint is not whole yet
-        return False
-    if trainer.args.hub_strategy == "end":
-        return True
-    try:
-        trainer._save(trainer.args.output_dir)
-    except WRITE_ERRORS as error:
-        logger.warning(f"Nothing is uploaded from {trainer.args.output_dir}: {error}.")
-        return False
-    return True
 
 
 def fingerprint(base_model: nn.Module) -> str:

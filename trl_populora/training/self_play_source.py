@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
+from ..evaluation import reserved_keys
 from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..generation import Sampler
@@ -21,12 +22,17 @@ from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay,
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
-from ..tasks import Task, TaskBuffer, TaskType, families_of, make_task_types, recorded
+from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
 from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
+from .founders import Founders
+from .probe_settings import asked_keys
 from .ranks import Ranks
 from .row_source import RowSource
 from .scored_rows import ScoredRows
+
+
+DRAWS = 20  # of a seed task for each one that is reserved
 
 
 def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
@@ -65,11 +71,15 @@ class SelfPlaySource(RowSource):
         self.executor = args.executor.make(ranks.cores)
         self.task_types = types_in_play(args, self.given_types)
         lengths = _token_limits(args, sampler)
-        self.buffer = TaskBuffer(self.task_types, args.buffer_capacity, max_unsolved_tries=args.max_unsolved_tries)
+        self.buffer = TaskBuffer(
+            self.task_types,
+            args.buffer_capacity,
+            max_unsolved_tries=args.max_unsolved_tries,
+            reserved=reserved_keys(self.task_types) | asked_keys(args, self.task_types),
+        )
         families = families_of(self.task_types, args.seed_families)
         for name, task_type in self.task_types.items():
-            for task in lengths.playable(task_type, _first_tasks(args, task_type, families[name])):
-                self.buffer.add(task)
+            _fill(self.buffer, args, task_type, families[name], lengths)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
         self.execution_counts: Counter[str] = Counter()
@@ -96,7 +106,10 @@ class SelfPlaySource(RowSource):
             ValueError: In evaluation.
         """
         if not training:
-            raise ValueError("Self-play has no evaluation loop inside training. Use `populora evaluate`.")
+            raise ValueError(
+                "Self-play is not evaluated on a dataset: its members answer exams. Leave eval_dataset out, and name "
+                "exams in probe_kwargs."
+            )
         crossing = Crossing(self._invite(round))
         self.sampler.sync()
         population = self.population
@@ -193,6 +206,10 @@ class SelfPlaySource(RowSource):
             capacity, self.hall = self.hall.capacity, HallOfFame.load(path)
             self.hall.capacity = capacity
 
+    def make_founders(self, prompts: int) -> Founders:
+        """The founders of this run, as opponents that nobody learns from."""
+        return Founders(self, prompts=prompts)
+
     def close(self) -> None:
         self.executor.close()
 
@@ -202,9 +219,10 @@ class SelfPlaySource(RowSource):
             return None
         rng = random.Random(self.self_play.settings.seed_for(round, "guests"))
         champions = [self.hall.sample(role, rng) for role in ("teacher", "student")]
-        for guest, champion in zip(self.population.guests, champions, strict=True):
+        seats = self.population.guests[: len(champions)]
+        for guest, champion in zip(seats, champions, strict=True):
             self.population.admit(guest, champion.factors, temperature=champion.temperature)
-        return Guests(*(Guest(guest, one.title) for guest, one in zip(self.population.guests, champions)))
+        return Guests(*(Guest(guest, one.title) for guest, one in zip(seats, champions, strict=True)))
 
     def _sample(self, prompts: Sequence[list[Message]], members: Sequence[str], *, seed: int) -> list[Completion]:
         adapters = [self.population.adapter_of(member) for member in members]
@@ -233,10 +251,30 @@ def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType
     return types
 
 
-def _first_tasks(args: PopulationSelfPlayConfig, task_type: TaskType, families: Sequence[str] | None) -> list[Task]:
-    if args.seed_tasks == 0:
-        return [task_type.simplest()]
-    return task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
+def _fill(
+    buffer: TaskBuffer,
+    args: PopulationSelfPlayConfig,
+    task_type: TaskType,
+    families: Sequence[str] | None,
+    lengths: TokenLimits,
+) -> None:
+    """The first tasks of a type. For those that are reserved others are drawn, as far as the families have more."""
+    first = [task_type.simplest()]
+    if args.seed_tasks:
+        first = task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
+    playable = lengths.playable(task_type, first)
+    missing = len(playable) - sum(map(buffer.add, playable))
+    rng = random.Random(f"{args.seed}/{task_type.id}/instead")
+    for _ in range(DRAWS * missing):
+        if not missing:
+            break
+        task = task_type.generate(rng, families=families)
+        missing -= lengths.fits(task_type, task) and buffer.add(task)
+    if not buffer.tasks(task_type.id):
+        raise ValueError(
+            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families belong to exams. Name "
+            "more families, or leave the setting out for all."
+        )
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:

@@ -120,7 +120,10 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
 def _data(args: PopulationSelfPlayConfig) -> Rules:
     T = args.num_teachers
     yield T and args.chat_template_kwargs, f"chat_template_kwargs={args.chat_template_kwargs}"
-    yield T and args.eval_strategy != "no", f"eval_strategy={args.eval_strategy!r} (use `populora evaluate`)"
+    yield (
+        T and args.eval_strategy == "epoch",
+        "eval_strategy='epoch' without a dataset (use 'steps')",
+    )
     yield not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play"
     yield (
         not T and args.remove_unused_columns,
@@ -142,15 +145,22 @@ def _saving(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _intervals(args: PopulationSelfPlayConfig) -> Rules:
-    """A checkpoint stands between rounds, and where nothing waits to be logged."""
-    fractions = [name for name in ("save_steps", "logging_steps") if getattr(args, name) < 1]
+    """Checkpoints and probes stand between rounds, and a checkpoint where nothing waits to be logged."""
+    names = ("save_steps", "logging_steps", "eval_steps")
+    fractions = [name for name in names if (getattr(args, name) or 1) < 1]
     if fractions and args.max_steps < 1:
         raise ValueError(
             f"{fractions[0]}={getattr(args, fractions[0])} is a share of max_steps={args.max_steps}. Give a number."
         )
-    save_every, log_every = (
+    save_every, log_every, probe_every = (
         int(every) if every >= 1 else math.ceil(every * args.max_steps)
-        for every in (args.save_steps, args.logging_steps)
+        for every in (args.save_steps, args.logging_steps, args.eval_steps or args.logging_steps)
+    )
+    probed = args.num_teachers or args.probes.exams
+    yield (
+        probed and args.eval_strategy == "steps" and probe_every % args.num_iterations,
+        f"eval_steps={args.eval_steps} is not a multiple of num_iterations={args.num_iterations} (set eval_steps to "
+        f"{math.ceil(probe_every / args.num_iterations) * args.num_iterations})",
     )
     unit = math.lcm(args.num_iterations, log_every if args.logging_strategy == "steps" else 1)
     fitting = f"(set save_steps to {math.ceil(save_every / unit) * unit})"

@@ -7,6 +7,7 @@ has its own optimizer group, gradient scale and clipping (`member_updates.py`).
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any
 
@@ -38,16 +39,20 @@ from .construction import (
     refuse_arguments,
 )
 from .guard import Guard
+from .initial_adapters import import_events
 from .member_updates import MemberUpdates
 from .plain import plain_without_population
+from .probes import Probes
+from .probing import probe
 from .ranks import Ranks
 from .resuming import adopt_optimizer, load_finished, load_run
 from .row_source import RowSource, check_rows
 from .samplers import check_sampler, make_sampler
-from .saving import about_run, save_checkpoint, save_for_upload, save_run
+from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .supported import TOKEN_LOSSES
+from .uploading import card_facts, open_hub, push, push_checkpoint
 
 
 @plain_without_population
@@ -81,6 +86,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
+        on_probe (`Callable[[dict], None]`, *optional*):
+            Called on the main process with the record of every evaluation along the run, as in `probes.jsonl`.
         sampler (`type[Sampler]` or `Callable`, *optional*):
             Who draws completions, in place of `use_vllm`: a subclass of [`Sampler`], or a function `(population,
             tokenizer, accelerator, args) -> Sampler` (docs/samplers.md). Default: the training model itself.
@@ -94,6 +101,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             round. row_members (`list[str]`): Adapter of each row that this process generates or learns from now.
         ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
         updates ([`MemberUpdates`]): Scales, clipping and moments of each member.
+        probes ([`Probes`]): What is measured along the run. warm_start (`dict` or `None`): Settings of a warm start
+            that went before, for `run.json`.
 
     Raises:
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
@@ -101,6 +110,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     population: Population | None = None
     staging: str | None = None  # folder of the checkpoint that is being written
+    dataset_name: str | None = None  # what the prompts are called, for the card
 
     def __init__(
         self,
@@ -122,6 +132,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         row_source: RowSource | None = None,
         task_types: Sequence[str | TaskType] | None = None,
         on_round: Callable[[RoundSummary], None] | None = None,
+        on_probe: Callable[[dict[str, Any]], None] | None = None,
         sampler: type[Sampler] | SamplerFactory | None = None,
     ) -> None:
         check_sampler(sampler, args)
@@ -134,12 +145,15 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         )
         population = make_population(model, args, peft_config, quantization_config)
         self._tag_names = ["trl", "grpo", "populora"]
+        self.told: dict[str, Any] = {}  # facts for the card that came as arguments
         data = (train_dataset, eval_dataset, processing_class)
-        with plain_settings(args):
+        with plain_settings(args, eval_dataset=eval_dataset):
             super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)
         self._attach(population, source, sampler)
-        self.on_round = on_round
+        self.on_round, self.on_probe = on_round, on_probe
         self.add_callback(RoundCallback(self))
+        if args.push_to_hub:
+            self.init_hf_repo()
 
     def _attach(
         self, population: Population, source: RowSource, sampler: type[Sampler] | SamplerFactory | None
@@ -158,11 +172,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         source.setup(args, population, drawing, self.ranks)
         self.source, self.rollout_func = source, source.rollout
         self.ratings, self.lineage = source.ratings, Lineage()
+        self.lineage.extend(import_events(population))
         self.guard = Guard(population)
         self.updates = MemberUpdates(
             population, self.guard, max_grad_norm=args.max_grad_norm, by_token=args.loss_type in TOKEN_LOSSES
         )
+        self.probes = Probes(args, source, has_dataset=self.eval_dataset is not None)
         self.folder = RunFolder(args.output_dir, source.columns)
+        self.given_sampler, self.warm_start = sampler, None
         self.row_members: list[str] = []
 
     def train(
@@ -179,7 +196,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         try:
             return super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
-            self.source.close()
+            self._close_sandboxes()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
@@ -191,8 +208,31 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def close(self) -> None:
         """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
-        self.source.close()
+        self._close_sandboxes()
         self.source.sampler.close()
+
+    def _close_sandboxes(self) -> None:
+        self.source.close()
+        self.probes.close()
+
+    # Evaluation --------------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        eval_dataset: Dataset | dict[str, Dataset] | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> dict[str, float]:
+        """As in [`~transformers.Trainer`], and members answer the exams of `args.probe_kwargs`, if no dataset is
+        given. In training the answers go into the run's record."""
+        metrics = {}
+        if eval_dataset is None:
+            self.probes.prepare()
+        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.asks:
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        if eval_dataset is None and self.probes.asks:
+            metrics = metrics | probe(self, prefix=metric_key_prefix)
+        return metrics
 
     # The rows of a generation phase ------------------------------------------------------------------------------
 
@@ -309,21 +349,54 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if saved and self.args.push_to_hub:
             self._push_from_checkpoint(checkpoint_folder(self.args.output_dir, self.state.global_step))
 
+    # The Hub -----------------------------------------------------------------------------------------------------
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        if self.is_world_process_zero():
+            open_hub(self, token=token, private=private)
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **kwargs: Any,
+    ) -> str | Future | None:
+        """Saves the population and uploads it, one folder per member, in one commit.
+
+        Args:
+            commit_message (`str`, *optional*): Title of the commit.
+            blocking (`bool`, *optional*, defaults to `True`): Whether to wait until it is done.
+            token, revision, private: In place of `hub_token`, `hub_revision` and `hub_private_repo`.
+            kwargs: Facts for the card, as `create_model_card` takes them.
+
+        Returns:
+            `str`, or `Future` if not `blocking`: Address of the commit; `None` on other processes than the first.
+
+        Raises:
+            HubError: If it failed; the text has the command that pushes again from the folder.
+        """
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        if self.hub_model_id is None:
+            open_hub(self, token=token, private=private)
+        self.create_model_card(**kwargs)
+        return push(self, commit_message, blocking=blocking, token=token, revision=revision, private=private)
+
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        if save_for_upload(self):
-            super()._push_from_checkpoint(checkpoint_folder)
+        if self.staging is None and self.is_world_process_zero():  # while staged, the checkpoint is not whole yet
+            push_checkpoint(self, checkpoint_folder)
 
     def create_model_card(
         self, model_name: str | None = None, dataset_name: str | None = None, tags: str | list[str] | None = None
     ) -> None:
         if self.is_world_process_zero():
-            write_card(
-                self.args.output_dir,
-                self.population.table(),
-                base_model=self.base_model_name,
-                repo_id=self.args.hub_model_id or self.args.output_dir,
-                settings=self.args.settings(),
-            )
+            facts = card_facts(self, model_name=model_name, dataset_name=dataset_name, tags=tags)
+            table, base = self.population.table(), self.base_model_name
+            write_card(self.args.output_dir, table, base_model=base, repo_id=self.hub_model_id, **facts)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
         load_run(self, resume_from_checkpoint)

@@ -3,12 +3,15 @@
 Used to check the tiny base. The benchmarks by which results are compared live in `evaluation`.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from trl_populora.evaluation import grade
+from trl_populora.evaluation.asking import BASE, ask, grade
+from trl_populora.evaluation.held_out import task_exam
+from trl_populora.evaluation.results import ExamResult
 from trl_populora.self_play.sampling import SampleFunc
 from trl_populora.tasks import Referee, Refusal, Run, Task, TaskBuffer, TaskType
 
@@ -96,11 +99,9 @@ def measure_solving(
 
     Answers that the executor failed to judge, twice, are left out.
     """
-    prompts = [task_types[task.type].solve_prompt(task) for task in tasks]
-    texts = [completion.text for completion in sampler(prompts, [member] * len(prompts), seed=seed)]
-    grades = grade(tasks, texts, task_types=task_types, run_many=run_many)
-    solved = {name: [] for name in task_types}
-    for task, verdict in zip(tasks, grades, strict=True):
-        if not verdict.spared:
-            solved[task.type].append(verdict.solved)
-    return {name: sum(results) / len(results) for name, results in solved.items() if results}
+    exam = task_exam("skill", tasks, task_types)
+    members = [] if member is None else [member]
+    answers = ask(exam, members, sampler, base=member is None, seed=seed, rows_per_call=len(tasks))
+    result = ExamResult(exam, grade(exam, answers, exam.grader(run_many)))
+    rates = {name: result.accuracy(member or BASE, name) for name in task_types}
+    return {name: rate for name, rate in rates.items() if not math.isnan(rate)}

@@ -21,7 +21,6 @@ from peft import LoraConfig
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from trl_populora.evaluation import held_out_tasks
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.lightning import Row, causal_lm_loss, collate
@@ -210,7 +209,7 @@ def measure(folder: Path, *, tasks: int = 256, proposals: int = 128) -> dict:
     with Executor() as executor:
         for name, families in (("trained", TRAINED_FAMILIES), ("held_out", HELD_OUT_FAMILIES)):
             drawn = {"seed": MEASURING_SEED, "families": families}
-            held_out = held_out_tasks(types, tasks, **drawn)
+            held_out = [task for kind in types.values() for task in kind.seeds(tasks, **drawn)]
             known = TaskBuffer(types, tasks=(task for kind in types.values() for task in kind.seeds(256, **drawn)))
             arguments = (types, held_out, executor.run_many)
             written = measure_proposing(sampled, None, types, known, executor.run_many, proposals=proposals)

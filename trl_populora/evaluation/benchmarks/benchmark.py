@@ -78,12 +78,25 @@ class Benchmark:
         return rows, source
 
     def exam(self, data: str | None = None) -> Exam:
-        """All questions; `data` as in [`Benchmark.records`]."""
+        """All questions; `data` as in [`Benchmark.records`].
+
+        Raises:
+            ValueError: As there, or if a record makes no question; names the record.
+        """
         rows, source = self.records(data)
-        questions = tuple(self.question(row, place) for place, row in enumerate(rows))
+        questions = tuple(self._question(row, place) for place, row in enumerate(rows))
         return Exam(
             self.id, questions, self.grader, self.max_completion_length, self.samples, self.temperature, source
         )
+
+    def _question(self, row: Record, place: int) -> Question:
+        try:
+            return self.question(row, place)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise ValueError(
+                f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
+                "it the right file, and whole?"
+            ) from error
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:
         path = os.path.join(data, self.file)
@@ -105,7 +118,7 @@ class Benchmark:
     def _from_hub(self) -> tuple[list[Record], dict[str, str]]:
         import datasets
 
-        source = {"hub": self.hub, "revision": self.revision}
+        source = {"hub": self.hub, "revision": self.revision} | ({"config": self.config} if self.config else {})
         try:
             rows = datasets.load_dataset(self.hub, self.config, split=self.split, revision=self.revision)
         except Exception as error:  # what it raises is not documented: connection, missing, gated, scripts

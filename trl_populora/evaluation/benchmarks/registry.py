@@ -38,14 +38,14 @@ def benchmark(name: str) -> Benchmark | Callable[[], Exam]:
         ValueError: If there is none.
     """
     path = BUILT_IN.get(name, name)
-    if ":" not in path:
+    module_name, _, attribute = path.partition(":")
+    if not (module_name and attribute):
         near = get_close_matches(name, BUILT_IN, n=1)
         raise ValueError(
             f"benchmark {name!r} is unknown. "
             + (f"Did you mean {near[0]!r}? " if near else "")
             + f"Choose from {list(BUILT_IN)}, or name a record of your own as 'module:Name'."
         )
-    module_name, _, attribute = path.partition(":")
     try:
         found = getattr(import_module(module_name), attribute)
     except ImportError as error:

@@ -1,10 +1,14 @@
 """Supervised examples from seed tasks: what an ideal proposer or solver writes, to the prompts of self-play."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from ...evaluation import reserved_keys
 from ...tasks import Task, TaskBuffer, TaskType, families_of
 from .completions import Example
+
+
+DRAWS = 200  # for a task that is not reserved
 
 
 class SeedExamples:
@@ -18,6 +22,8 @@ class SeedExamples:
         families (`Sequence[str]`, *optional*): Families of seed tasks; default: all.
         references (`int`, *optional*, defaults to `256`): Seed tasks per type in the stock of references.
         seed (`int`, *optional*, defaults to `0`): Seed of that stock.
+        reserved (`Collection[str]`, *optional*): Keys of tasks that no example may show; default: those of the
+            held-out exams.
     """
 
     def __init__(
@@ -28,16 +34,29 @@ class SeedExamples:
         families: Sequence[str] | None = None,
         references: int = 256,
         seed: int = 0,
+        reserved: Collection[str] | None = None,
     ) -> None:
         self.task_types, self.rng, self.families = task_types, rng, families_of(task_types, families)
-        self.references = TaskBuffer(task_types)
+        self.references = TaskBuffer(task_types, reserved=reserved_keys(task_types) if reserved is None else reserved)
         for type_id, task_type in task_types.items():
             if type_id in (task_type.reference_types or (type_id,)):
                 for task in task_type.seeds(references, seed=seed, families=self.families[type_id]):
                     self.references.add(task)
 
     def task(self, type_id: str) -> Task:
-        return self.task_types[type_id].generate(self.rng, families=self.families[type_id])
+        """A task that is not reserved.
+
+        Raises:
+            ValueError: If the families hold no other.
+        """
+        task_type, families = self.task_types[type_id], self.families[type_id]
+        for _ in range(DRAWS):
+            task = task_type.generate(self.rng, families=families)
+            if task_type.key(task.payload) not in self.references.reserved:
+                return task
+        raise ValueError(
+            f"families={families}: {DRAWS} {type_id} tasks of these families all belong to exams. Name more families."
+        )
 
     def solve(self, type_id: str) -> Example:
         """A task and its right answer."""

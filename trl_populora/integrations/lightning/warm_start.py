@@ -8,7 +8,7 @@ import contextlib
 import logging
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ def warm_start(
     rows_per_pass: int = 8,
     template: str = "chat",
     seed: int = 0,
+    reserved: Collection[str] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     **trainer_settings: Any,
 ) -> list[dict[str, float]]:
@@ -60,6 +61,8 @@ def warm_start(
         max_length (`int`): Longer rows are drawn again.
         rows_per_pass (`int`): Rows per forward pass; bounds memory.
         template (`str`), seed (`int`): `"chat"` or `"base"`, as in training; seed of the examples.
+        reserved (`Collection[str]`, *optional*): Keys of tasks that no row may show; default: those of the held-out
+            exams.
         on_step (`Callable`, *optional*): Called with each step (from 1) and the mean loss of the trained adapters.
         trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
             itself: `enable_progress_bar=True`, `logger`, `callbacks`.
@@ -75,7 +78,9 @@ def warm_start(
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
-    rows = _Rows(task_types, tokenizer, learners, **sizes, families=families, template=template, seed=seed)
+    rows = _Rows(
+        task_types, tokenizer, learners, **sizes, families=families, template=template, seed=seed, reserved=reserved
+    )
     losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
     warmup_steps = min(warmup_steps, steps - 1)
     _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
@@ -131,11 +136,12 @@ class _Rows:
         families: Sequence[str] | str | None,
         template: str,
         seed: int,
+        reserved: Collection[str] | None,
     ) -> None:
         if families == "easy":
             families = [name for one in task_types.values() for name in one.easy_families] or None
         rng = random.Random(f"{seed}/warm start")
-        examples = SeedExamples(task_types, rng=rng, families=families, seed=seed)
+        examples = SeedExamples(task_types, rng=rng, families=families, seed=seed, reserved=reserved)
         self._draws = {"teacher": examples.propose, "student": examples.solve}
         self._types = cycle(task_types)  # which take turns, on from one step to the next
         self.tokenizer, self.learners, self.template = tokenizer, learners, template

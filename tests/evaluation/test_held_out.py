@@ -1,0 +1,117 @@
+"""Held-out tasks: the same for all runs, few of a type that has few, and never what a run may learn from."""
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from tests.code_tasks import code_types
+from trl_populora.evaluation import held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
+from trl_populora.integrations.lightning.seed_examples import SeedExamples
+from trl_populora.tasks import Payload, Task, make_task_types
+from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.countdown import Countdown
+
+
+@dataclass(frozen=True)
+class Number(Payload):
+    value: int
+
+
+@dataclass(frozen=True)
+class Numbers(TaskType):
+    """A type of `size` different seed tasks, one of which is the simplest."""
+
+    id: ClassVar[str] = "numbers"
+    payload: ClassVar[type] = Number
+    size: int = 10
+    labels: list = field(default_factory=list)
+
+    def generate(self, rng, *, families=None):
+        return Task.create(self.id, Number(rng.randrange(self.size)))
+
+    def simplest(self):
+        return Task.create(self.id, Number(0))
+
+    def solve_prompt(self, task):
+        return [{"role": "user", "content": str(task.payload.value)}]
+
+    def _unused(self, *args, **kwargs):
+        raise AssertionError
+
+    propose_prompt = parse_proposal = verify = propose_completion = solve_completion = _unused
+    parse_answer = judge = features = _unused
+
+
+@pytest.mark.parametrize("size, most", [(1, 0), (3, 0), (5, 1), (10, 2), (100, 24), (300, 64), (10**6, 64)])
+def test_a_type_with_few_tasks_keeps_most_of_them(size, most):
+    """At most a quarter of what there is beside the simplest task."""
+    tasks = held_out_tasks(Numbers(size=size))
+    values = [task.payload.value for task in tasks]
+    assert len(set(values)) == len(values) == most and 0 not in values
+    assert held_out_tasks(Numbers(size=size)) == tasks
+
+
+def test_no_exam_of_types_without_tasks_to_spare():
+    with pytest.raises(ValueError, match=r"\['numbers'\] have too few different seed tasks"):
+        make_exam("held_out", {"numbers": Numbers(size=3)})
+    assert reserved_keys({"numbers": Numbers(size=3)}) == set()
+
+
+def test_built_in_types_have_enough():
+    for name, one in make_task_types(["code_o", "math", "countdown"]).items():
+        for level in ("held_out", "held_out_easy"):
+            keys = {one.key(task.payload) for task in held_out_tasks(one, level)}
+            assert len(keys) == 64, (name, level)
+            assert one.key(one.simplest().payload) not in keys
+    assert held_out_tasks(Countdown()) == held_out_tasks(Countdown(style="compact"))
+    with pytest.raises(ValueError, match="level='hard'"):
+        held_out_tasks(Countdown(), "hard")
+
+
+def test_an_exam_is_asked_by_turns_and_its_keys_are_reserved():
+    types = code_types("compact", num_function_inputs=4)
+    exam = held_out_exam(types)
+    assert [question.group for question in exam.questions[:6]] == ["code_o", "code_i", "code_f"] * 2
+    assert len(task_keys(exam, types)) == 3 * 64 and task_keys(exam, types) <= reserved_keys(types)
+    assert exam.version == held_out_exam(types).version
+
+
+def test_a_warm_start_shows_no_reserved_task():
+    kind = Countdown()
+    all_keys = {kind.key(task.payload) for task in kind.seeds(200, families=["two_numbers"])}
+    rng = random.Random(0)
+    free = {"countdown": kind}
+    seen = {kind.key(SeedExamples(free, rng=rng, families=["two_numbers"], references=8).task("countdown").payload)}
+    assert seen and not seen & reserved_keys(free)
+    examples = SeedExamples(free, rng=rng, families=["two_numbers"], references=8, reserved=all_keys)
+    assert not all_keys & {kind.key(examples.task("countdown").payload) for _ in range(50)}
+    assert not all_keys & {kind.key(task.payload) for task in examples.references.tasks("countdown")}
+
+
+def test_a_warm_start_of_reserved_tasks_only_is_refused():
+    kind = Numbers(size=10)
+    examples = SeedExamples(
+        {"numbers": kind}, rng=random.Random(0), references=1, reserved={kind.key(Number(i)) for i in range(10)}
+    )
+    with pytest.raises(ValueError, match="200 numbers tasks of these families all belong to exams"):
+        examples.task("numbers")
+
+
+def test_keys_of_an_exam_of_another_run(tmp_path):
+    types = {"countdown": Countdown()}
+    tasks = types["countdown"].seeds(5)
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
+    keys = task_keys(make_exam(f"tasks:{path}", types), types)
+    assert keys == {types["countdown"].key(task.payload) for task in tasks}
+
+
+def test_types_of_the_same_record_keep_each_others_tasks():
+    types = make_task_types(["code_o", "code_i", "code_f"])
+    reserved = reserved_keys(types)
+    for task in held_out_tasks(types["code_o"], "held_out_easy"):
+        assert types["code_i"].key(task.payload) in reserved
+    assert reserved > reserved_keys({"code_o": types["code_o"]})

@@ -1,0 +1,211 @@
+import base64
+import json
+import os
+import pickle
+import zlib
+
+import pytest
+
+from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
+from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
+from trl_populora.executor import Execution, Executor, Status
+
+
+def cases(*pairs: tuple[str, str], kind: str = "stdin") -> str:
+    return json.dumps([{"input": one, "output": other, "testtype": kind} for one, other in pairs])
+
+
+def packed(value: object) -> str:
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode("ascii")
+
+
+SUM = {
+    "question_title": "Sum",
+    "question_content": "Print the sum of the numbers in each line.",
+    "platform": "atcoder",
+    "question_id": "abc001_a",
+    "contest_id": "abc001",
+    "contest_date": "2024-01-01T00:00:00",
+    "starter_code": "",
+    "difficulty": "easy",
+    "public_test_cases": cases(("1 2\n3\n", "3\n3\n")),
+    "private_test_cases": packed(cases(("", ""), ("10 -10\n", "0\n"), ("0.5 0.5\n", "1.0\n"))),
+    "metadata": "{}",
+}
+PAIR = SUM | {
+    "question_id": "1899",
+    "starter_code": "class Solution:\n    def pair(self, a: List[int], b: int) -> List[int]:\n        ",
+    "public_test_cases": cases(("[1, 2]\n3", "[2, 3]"), kind="functional"),
+    "private_test_cases": packed(cases(("[]\n0", "[0, 0]"), kind="functional")),
+    "metadata": '{"func_name": "pair"}',
+}
+READ = "import sys\nfor line in sys.stdin:\n    print(sum(map(eval, line.split())))"
+METHOD = "class Solution:\n    def pair(self, a: List[int], b: int):\n        return {}"
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Executor(1) as executor:
+        yield ProgramTests(executor.run_many)
+
+
+def verdicts(grader: ProgramTests, record: dict, *codes: str) -> list[str]:
+    reference = LIVECODEBENCH.question(record, 0).reference
+    answers = [f"```python\n{code}\n```" for code in codes]
+    return [one.verdict for one in grader.grade(answers, [reference] * len(codes))]
+
+
+def test_questions_show_the_problem_and_no_test():
+    program, method = (LIVECODEBENCH.question(record, 0) for record in (SUM, PAIR))
+    assert (program.id, program.group, method.id) == ("abc001_a", "easy", "1899")
+    assert SUM["question_content"] in program.prompt[0]["content"]
+    assert "standard input" in program.prompt[0]["content"]
+    assert "def pair(self" in method.prompt[0]["content"] and "standard input" not in method.prompt[0]["content"]
+    assert "-10" not in program.prompt[0]["content"]
+
+
+def test_programs_are_judged_by_what_they_print(grader):
+    right = [
+        READ,
+        READ.replace("import sys\n", ""),  # the usual names are there
+        "import sys\nfor line in sys.stdin.read().splitlines():\n    print(sum(map(float, line.split())), '  ')",
+        "if __name__ == '__main__':\n    " + READ.replace("\n", "\n    "),
+        "try:\n    while True: print(sum(map(eval, input().split())))\nexcept EOFError:\n    exit(0)",
+        "import sys\n"
+        "for line in sys.stdin.buffer:\n    sys.stdout.buffer.write(b'%r\\n' % sum(map(eval, line.split())))",
+        "for line in open(0): print(sum(map(eval, line.split())))\nprint()",
+        "def main():\n    for line in stdin.readlines(): print(sum(map(eval, line.split())))\nmain()",
+    ]
+    wrong = [
+        READ.replace("print(", "print('sum', "),
+        READ + "\nprint(0)",
+        READ.replace("sum(", "len("),
+        READ + "\n1 / 0",
+        READ + "\nexit(0)\n".replace("exit(0)", "import os; os._exit(0)"),
+        "print('3\\n3')",
+        "while True: pass",
+        "while True: print(1)",
+        "import sys\nsys.stdout = None",
+        "import program\nprogram.run_program = lambda *a: ''\nprint(5)",
+        "import os\nos.write(3, b'x')",
+    ]
+    impatient = ProgramTests(grader._run, seconds=0.3, memory_mb=256)
+    assert verdicts(grader, SUM, *right) == ["solved"] * len(right)
+    assert verdicts(impatient, SUM, *wrong) == ["wrong"] * len(wrong)
+    assert verdicts(grader, SUM, "print 1", "") == ["refused", "refused"]
+
+
+def test_methods_are_judged_by_what_they_return(grader):
+    right = [METHOD.format("[len(a), b]"), METHOD.format("(len(a), b)"), "def pair(a, b): return [float(len(a)), b]"]
+    right += [
+        "class Solution:\n    def __init__(self): self.n = 1\n    def pair(self, a, b): return [len(a) * self.n, b]"
+    ]
+    wrong = [
+        METHOD.format("[b, len(a)]"),
+        METHOD.format("None"),
+        METHOD.format("exit(0)"),
+        "class Solution: pass",
+        "x = 1",
+    ]
+    wrong += ["class Yes(list):\n    __eq__ = lambda self, other: True\n" + METHOD.format("Yes()")]
+    assert verdicts(grader, PAIR, *right) == ["solved"] * len(right)
+    assert verdicts(grader, PAIR, *wrong) == ["wrong"] * len(wrong)
+    assert verdicts(grader, PAIR, METHOD.format("[")) == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "verdict"),
+    [
+        ("1.0 2", "1 2.00", "solved"),
+        ("  a b \n\n", "a b", "solved"),
+        ("1e3", "1000", "solved"),
+        ("0.1", "0.10000001", "wrong"),
+        ("a  b", "a b", "wrong"),
+        ("1\n2", "1 2", "wrong"),
+        ("1\n\n2", "1\n2", "wrong"),
+        ("sNaN", "1", "wrong"),
+        ("nan", "nan", "solved"),
+        ("", "", "solved"),
+        ("YES", "Yes", "wrong"),
+    ],
+)
+def test_outputs_are_compared_by_lines_and_numbers(printed, expected, verdict):
+    def run(jobs):
+        from trl_populora.executor import canonical
+        from trl_populora.executor.records import Value
+
+        return [Execution(Status.OK, (Value(Status.OK, canonical.encode(printed)),), 0.0, 0) for _ in jobs]
+
+    reference = program_reference(None, cases(("", expected)), "[]")
+    assert ProgramTests(run).grade(["```python\nx\n```"], [reference])[0].verdict == verdict
+
+
+def test_the_first_lost_test_ends_a_trial(grader):
+    programs = []
+
+    def run(jobs):
+        programs.append([job.inputs for job in jobs])
+        return grader._run(jobs)
+
+    codes = ["print(3)\nprint(3)", "print(0)"]
+    assert verdicts(ProgramTests(run), SUM, *codes) == ["wrong", "wrong"]
+    assert programs == [[(("1 2\n3\n",),)] * 2, [(("",),)]]
+
+
+def test_private_tests_are_read_in_both_forms():
+    tests = read_tests(SUM["private_test_cases"])
+    assert [tuple(one) for one in tests] == [("", ""), ("10 -10\n", "0\n"), ("0.5 0.5\n", "1.0\n")]
+    assert read_tests(cases(*tests)) == tests
+
+
+class Runs:
+    def __reduce__(self):
+        return os.mkdir, ("must_not_exist",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        packed(Runs()),
+        packed([Runs()]),
+        packed(b"[]"),
+        packed([{"input": "", "output": ""}]),
+        packed("{}"),
+        packed("[1]"),
+        packed('[{"input": ""}]'),
+        packed("no JSON"),
+        base64.b64encode(b"not zlib").decode(),
+        base64.b64encode(zlib.compress(b"not pickle")).decode(),
+        base64.b64encode(zlib.compress(b"")).decode(),
+        "not base64!",
+        "[{]",
+        "",
+    ],
+)
+def test_other_private_tests_are_refused(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="tests cannot be read"):
+        read_tests(text)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_problem_without_tests_is_refused():
+    reference = program_reference(None, "[]", "[]")
+    with pytest.raises(ValueError, match="no tests"):
+        ProgramTests(lambda jobs: []).compute(predictions=["```python\nx\n```"], references=[reference])
+
+
+def test_failures_of_the_sandbox_are_spared():
+    failing = ProgramTests(lambda jobs: [Execution(Status.INFRA_ERROR, (), 0.0, 0) for _ in jobs])
+    assert verdicts(failing, SUM, READ) == ["spared"]
+    full = ProgramTests(lambda jobs: [Execution(Status.TOO_LARGE, (), 0.0, 0) for _ in jobs])
+    assert verdicts(full, SUM, READ) == ["failed"]
+
+
+def test_records_come_from_a_file(tmp_path):
+    (tmp_path / "livecodebench.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (SUM, PAIR)))
+    exam = LIVECODEBENCH.exam(str(tmp_path))
+    assert [one.id for one in exam.questions] == ["abc001_a", "1899"] and exam.max_completion_length == 2048
+    (tmp_path / "livecodebench.jsonl").write_text(json.dumps({"question_id": "1"}))
+    with pytest.raises(ValueError, match="livecodebench: record 1 .* has no column 'question_content'"):
+        LIVECODEBENCH.exam(str(tmp_path))

@@ -1,0 +1,148 @@
+"""What was pushed comes back as a folder that every command opens, and that a run can start from."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.hub import scripts
+from trl_populora.evolution import Lineage
+from trl_populora.run_files.run import open_run
+
+
+@pytest.fixture
+def shared(client, hub, run):
+    """The run as `user/repo`."""
+    code, _, err = client(scripts.populora, "push", str(run), "--to", "user/repo")
+    assert code == 0, err
+    return hub
+
+
+def pulled(client, source, folder):
+    code, out, err = client(scripts.populora, "pull", source, "--output", str(folder))
+    assert code == 0, err
+    return out
+
+
+def refused(client, source, folder):
+    code, _, err = client(scripts.populora, "pull", source, "--output", str(folder))
+    assert code == 2 and err.startswith("populora pull: "), err
+    return err
+
+
+def test_a_population_comes_back(client, shared, run, tmp_path):
+    folder = tmp_path / "pulled"
+    commit = shared.repos["model", "user/repo"].commits[-1][0]
+    assert pulled(client, "user/repo", folder) == f"{folder}: user/repo@{commit}\n"
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == shared.files("user/repo")
+    assert all(shared.read("user/repo", path) == (folder / path).read_bytes() for path in files)
+    opened = open_run(str(folder))
+    assert opened.base == "user/base" and opened.members == open_run(str(run)).members
+    code, out, err = client(scripts.populora, "report", str(folder), "--no-plots")
+    assert code == 0 and "2 rounds" in out, err
+
+
+def test_an_older_commit_and_one_member(client, shared, run, tmp_path):
+    first = shared.repos["model", "user/repo"].commits[-1][0]
+    weights = shared.read("user/repo", "student_1/adapter_model.safetensors")
+    shutil.copytree(run / "checkpoint-1" / "student_0", run / "student_1", dirs_exist_ok=True)
+    assert client(scripts.populora, "push", str(run), "--to", "user/repo")[0] == 0
+    pulled(client, f"user/repo@{first}/student_1", tmp_path / "one")
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+    assert (tmp_path / "one" / "adapter_model.safetensors").read_bytes() == weights
+    assert shared.read("user/repo", "student_1/adapter_model.safetensors") != weights
+
+
+def test_what_cannot_be_pulled(client, shared, run, tmp_path):
+    assert f"'{run}' is not empty" in refused(client, "user/repo", run)
+    assert "there is no such repository" in refused(client, "user/nothing", tmp_path / "a")
+    assert "there is no such repository" in refused(client, "user/repo@0123456", tmp_path / "a")
+    assert "user/repo[@revision][/folder]" in refused(client, "../elsewhere", tmp_path / "a")
+    assert "user/base holds neither a population nor an adapter" in refused(client, "user/base", tmp_path / "a")
+    files = {path: blob.content for path, blob in shared.repos["model", "user/repo"].files.items()}
+    shared.put("user/torn", {path: c for path, c in files.items() if path != "student_1/adapter_model.safetensors"})
+    assert "student_1 has no adapter_model.safetensors" in refused(client, "user/torn", tmp_path / "a")
+    table = json.loads(files["population.json"])
+    table["members"][0]["id"] = "../../away"
+    shared.put("user/evil", files | {"population.json": json.dumps(table).encode()})
+    assert "impossible names: ['../../away']" in refused(client, "user/evil", tmp_path / "a")
+    shared.failures = [("GET", "/api/models/user/repo")] * 9
+    assert "the Hub cannot be reached" in refused(client, "user/repo", tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+SIZE = {"num_teachers": 2, "num_students": 2, "per_device_train_batch_size": 12, "max_steps": 1, "plots": False}
+
+
+def test_a_run_starts_from_a_shared_population(client, shared, run, tmp_path):
+    commit = shared.repos["model", "user/repo"].commits[-1][0]
+    still = {"initial_adapters": "user/repo", "learning_rate": 1e-30}
+    code, _, err = client(scripts.train, SIZE | still, str(tmp_path / "again"))
+    assert code == 0, err
+    folder = tmp_path / "again" / "demo"
+    table = {row["id"]: row for row in json.loads((run / "population.json").read_text())["members"]}
+    for name in table:
+        now, before = (load_file(place / name / "adapter_model.safetensors") for place in (folder, run))
+        assert all(torch.equal(now[key], before[key]) for key in before)
+    lineage = Lineage(folder / "lineage.jsonl")
+    origins = {event.slot: event.parents for event in lineage}
+    assert origins == {name: ((f"user/repo@{commit}/{name}", row["version"]),) for name, row in table.items()}
+    assert lineage.founders("student_1") == {f"user/repo@{commit}/student_1"}
+    tree = lineage.family_tree(list(table))
+    assert f"user/repo@{commit}/student_1@{table['student_1']['version']}  from elsewhere" in tree
+    assert "  student_1@0 *  step 0, import" in tree
+    now = {row["id"]: row for row in json.loads((folder / "population.json").read_text())["members"]}
+    assert now["student_1"]["parents"] == [f"user/repo@{commit}/student_1@{table['student_1']['version']}"]
+
+
+def test_a_run_starts_from_adapters_of_the_hub_and_of_folders(client, shared, run, tmp_path):
+    sources = {"teacher": "user/repo/teacher_1", "student_0": "user/repo", "student_1": str(run / "student_0")}
+    changes = SIZE | {"initial_adapters": sources, "learning_rate": 1e-30}
+    code, _, err = client(scripts.train, changes, str(tmp_path / "again"))
+    assert code == 0, err
+    told = {"teacher_0": "teacher_1", "teacher_1": "teacher_1", "student_0": "student_0", "student_1": "student_0"}
+    for name, source in told.items():
+        now = load_file(tmp_path / "again/demo" / name / "adapter_model.safetensors")
+        assert all(torch.equal(now[key], value) for key, value in load_file(
+            run / source / "adapter_model.safetensors").items())  # fmt: skip
+
+
+def test_a_start_that_does_not_fit(client, shared, tmp_path):
+    def refusal(sources, **changes):
+        code, _, err = client(scripts.train, SIZE | {"initial_adapters": sources} | changes, str(tmp_path / "new"))
+        assert code == 2, err
+        return err
+
+    assert "has rank 2, this run 3. Its own settings are lora_r: 2, lora_alpha: 4" in refusal("user/repo", lora_r=3)
+    assert "there is no such repository" in refusal("user/nothing")
+    assert "is neither a population nor an adapter" in refusal("user/base")
+    assert not (tmp_path / "new" / "demo" / "history.jsonl").exists()
+
+
+def test_a_member_is_exported(client, hub, run, tmp_path):
+    code, _, err = client(
+        scripts.populora, "export", str(run), "--member", "student_0", "--output", str(tmp_path / "one")
+    )
+    assert code == 0, err
+    one = tmp_path / "one"
+    weights = (run / "student_0" / "adapter_model.safetensors").read_bytes()
+    assert (one / "adapter_model.safetensors").read_bytes() == weights
+    tensors, logits = client(scripts.run_card, (one / "README.md").read_text(), str(one))
+    assert len(tensors) == 28
+    code, _, err = client(
+        scripts.populora, "export", str(run), "--member", "student_0", "--output", str(tmp_path / "whole"), "--merge"
+    )
+    assert code == 0, err
+    merged = client(scripts.logits_of, str(tmp_path / "whole"))
+    torch.testing.assert_close(torch.tensor(merged), torch.tensor(logits), rtol=1e-4, atol=1e-5)
+    base = client(scripts.logits_of, "user/base")
+    assert not torch.allclose(torch.tensor(merged), torch.tensor(base), rtol=1e-4, atol=1e-5)
+    argv = ["export", str(run), "--member", "student_0", "--output"]
+    code, _, err = client(scripts.populora, *argv, str(tmp_path / "whole"))
+    assert code == 2 and "is not empty" in err
+    argv[3] = "student_7"
+    code, _, err = client(scripts.populora, *argv, str(tmp_path / "no"))
+    assert code == 2 and "has no member 'student_7'; choose from" in err and not (tmp_path / "no").exists()

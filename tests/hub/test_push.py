@@ -1,0 +1,151 @@
+"""A pushed population is what others can use, and nothing else has left the machine."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.hub import scripts
+
+
+MEMBERS = ("teacher_0", "teacher_1", "student_0", "student_1")
+
+
+def pushed(client, *argv, **rest):
+    code, out, err = client(scripts.populora, "push", *map(str, argv), **rest)
+    assert code == 0, err
+    return out
+
+
+def test_a_repository_holds_what_is_named_and_nothing_else(client, hub, run):
+    for stray in (".saving/student_0/adapter_model.safetensors", "notes.txt", "credentials.json", "wandb/run.log"):
+        (run / stray).parent.mkdir(parents=True, exist_ok=True)
+        (run / stray).write_text("not yours")
+    out = pushed(client, run, "--to", "user/repo")
+    commit = hub.repos["model", "user/repo"].commits[-1][0]
+    assert out == f"Pushed: {hub.url}/user/repo/commit/{commit}\n"
+    wanted = {f"{name}/{file}" for name in MEMBERS for file in ("adapter_config.json", "adapter_model.safetensors")}
+    wanted |= {"README.md", "population.json", "self_play.json", "run.json", "history.jsonl", "lineage.jsonl"}
+    wanted |= {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
+    wanted |= {f"plots/{path.name}" for path in (run / "plots").iterdir()}
+    assert hub.files("user/repo") == wanted
+    assert len(hub.titles("user/repo")) == 2  # all of it in one commit
+    for name in MEMBERS:
+        config = json.loads(hub.read("user/repo", f"{name}/adapter_config.json"))
+        assert config["base_model_name_or_path"] == "user/base"
+        weights = (run / name / "adapter_model.safetensors").read_bytes()
+        assert hub.read("user/repo", f"{name}/adapter_model.safetensors") == weights
+    everything = b"".join(blob.content for blob in hub.repos["model", "user/repo"].files.values())
+    for secret in (b"hf_user", str(run.parent).encode(), b"models--user--base"):
+        assert secret not in everything.replace(b"https://", b""), secret
+    assert not [path for path in run.iterdir() if path.name.startswith(".uploading")]
+
+
+def test_the_card(client, hub, run):
+    pushed(client, run, "--to", "user/repo")
+    data, text = hub.card("user/repo")
+    assert data["base_model"] == "user/base" and data["base_model_relation"] == "adapter"
+    assert data["license"] == "apache-2.0"  # the base's
+    assert data["library_name"] == "peft" and {"populora", "self-play", "lora"} <= set(data["tags"])
+    assert '"user/repo", subfolder="student_' in text and "# repo: a PopuLoRA population" in text
+    pictures = [line.rpartition("(")[2][:-1] for line in text.splitlines() if line.startswith("![")]
+    assert "plots/ratings.png" in pictures and set(pictures) <= hub.files("user/repo")
+
+
+def test_what_the_owner_has_written_on_the_hub_stays(client, hub, run):
+    card = b"---\nlicense: mit\nlanguage: en\ntags:\n- mine\nbase_model: other/base\n---\nOld text\n"
+    stale = {"student_7/adapter_model.safetensors": b"old", "plots/old.png": b"old", "notes/mine.md": b"mine"}
+    hub.put("user/repo", {"README.md": card, **stale})
+    pushed(client, run, "--to", "user/repo")
+    data, text = hub.card("user/repo")
+    assert data["license"] == "mit" and data["language"] == "en" and data["base_model"] == "user/base"
+    assert {"mine", "populora"} <= set(data["tags"]) and "Old text" not in text
+    assert hub.files("user/repo") & set(stale) == {"notes/mine.md"}
+
+
+def same_adapter(tensors, folder):
+    saved = load_file(folder / "adapter_model.safetensors")
+    return saved.keys() == tensors.keys() and all(torch.equal(saved[k], torch.tensor(tensors[k])) for k in saved)
+
+
+def test_the_lines_of_the_card_load_every_member(client, hub, run):
+    pushed(client, run, "--to", "user/repo")
+    _, text = hub.card("user/repo")
+    named = text.partition('subfolder="')[2].partition('"')[0]
+    logits = {}
+    for member in MEMBERS:
+        tensors, logits[member] = client(scripts.run_card, text.replace(f'"{named}"', f'"{member}"'))
+        assert same_adapter(tensors, run / member)
+    assert len({str(values) for values in logits.values()}) == len(MEMBERS)
+
+
+@pytest.mark.parametrize("member", ["student_0", "teacher_1"])
+def test_a_member_alone_has_its_adapter_at_the_root(client, hub, run, member):
+    pushed(client, run, "--to", "user/repo", "--member", member)
+    assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} < hub.files("user/repo")
+    assert not any("/" in path for path in hub.files("user/repo"))
+    tensors, _ = client(scripts.run_card, hub.card("user/repo")[1])
+    assert same_adapter(tensors, run / member)
+
+
+def test_a_member_has_a_card_of_its_own(client, hub, run):
+    pushed(client, run, "--member", "student_1")
+    data, text = hub.card("user/demo-student_1")
+    assert data["base_model"] == "user/base"
+    assert text.startswith("\n# student_1 of a PopuLoRA population")
+    assert "trained in a population of 2 teachers and 2 students" in text
+    assert "| student_1 |" in text and "| teacher_0 |" not in text and "| `teacher_0` |" not in text
+
+
+def test_the_rounds_as_a_dataset(client, hub, run):
+    pushed(client, run, "--dataset", "--private")
+    tables = sorted((run / "rounds").iterdir())
+    assert hub.files("user/demo-rounds", "dataset") == {"README.md", *(f"rounds/{path.name}" for path in tables)}
+    assert hub.repos["dataset", "user/demo-rounds"].private
+    data, text = hub.card("user/demo-rounds", "dataset")
+    assert data["configs"] == [{"config_name": "rounds", "data_files": "rounds/*.parquet", "default": True}]
+    assert "`user/base`" in text and "| `member` | string |" in text
+    rows = [row for path in tables for row in pyarrow.parquet.read_table(path).to_pylist()]
+    assert client(scripts.run_dataset_card, text) == rows
+
+
+def test_a_checkpoint_only_when_asked(client, hub, run):
+    pushed(client, run, "--to", "user/repo", "--checkpoint")
+    files = {path for path in hub.files("user/repo") if path.startswith("last-checkpoint/")}
+    source = run / "checkpoint-2"
+    assert files == {f"last-checkpoint/{p.relative_to(source)}" for p in source.rglob("*") if p.is_file()}
+    code, _, err = client(scripts.populora, "pull", "user/repo", "--output", str(run.parent / "a"), "--checkpoint")
+    assert code == 0, err
+    resumed = {"resume_from_checkpoint": str(run.parent / "a" / "last-checkpoint"), "max_steps": 3}
+    settings = {"num_teachers": 2, "num_students": 2, "per_device_train_batch_size": 12, "evolution_interval": 1}
+    (run.parent / "more").mkdir()
+    code, _, err = client(scripts.train, settings | resumed, str(run.parent / "more"))
+    assert code == 0, err
+    assert len((run.parent / "more/demo/history.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_checkpoint_of_a_run_is_pushed_like_the_run(client, hub, run):
+    pushed(client, run / "checkpoint-1", "--to", "user/repo")
+    weights = (run / "checkpoint-1/student_0/adapter_model.safetensors").read_bytes()
+    assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights
+    assert {"history.jsonl", "run.json"} <= hub.files("user/repo")
+
+
+def test_a_base_that_is_not_on_the_hub(client, hub, run, tiny_model):
+    pushed(client, run, "--to", "user/repo", "--base", tiny_model)
+    data, text = hub.card("user/repo")
+    assert "base_model" not in data and "base_model_relation" not in data
+    assert "a local model that is not on the Hub" in text and str(Path(tiny_model).parent) not in text
+    assert json.loads(hub.read("user/repo", "student_0/adapter_config.json"))["base_model_name_or_path"] is None
+    tensors, _ = client(scripts.run_card, text, str(Path(tiny_model).parent))  # where the base's folder is
+    assert len(tensors) == 28
+
+
+def test_pushing_twice_changes_nothing(client, hub, run):
+    pushed(client, run, "--to", "user/repo")
+    before = len(hub.titles("user/repo"))
+    pushed(client, run, "--to", "user/repo")
+    assert len(hub.titles("user/repo")) == before

@@ -1,0 +1,69 @@
+"""A push that cannot be: one sentence with the fix, exit code 2, and nothing changed on either side."""
+
+import shutil
+
+import pytest
+
+from tests.hub import scripts
+
+
+def refused(client, *argv, **rest):
+    code, out, err = client(scripts.populora, "push", *map(str, argv), **rest)
+    assert code == 2 and not out, out + err
+    assert "Traceback" not in err
+    *bars, told = err.splitlines(keepends=True)  # the client's progress bars, if it has come so far
+    assert told.startswith("populora push: ")
+    return told
+
+
+def test_who_may_push(client, hub, run):
+    err = refused(client, run, "--to", "user/repo", token=None)
+    assert "Log in with `hf auth login`, or set HF_TOKEN" in err and f"populora push {run} --to user/repo" in err
+    assert "Log in with" in refused(client, run, "--to", "user/repo", token="hf_wrong")
+    assert "you may not write there" in refused(client, run, "--to", "other/repo")
+    hub.put("other/repo", {"README.md": b"theirs"})
+    assert "Name a repository of yours" in refused(client, run, "--to", "other/repo")
+    hub.put("other/hidden", {"README.md": b"theirs"}, private=True)
+    assert "you may not write there" in refused(client, run, "--to", "other/hidden")
+    assert hub.repos["model", "other/repo"].files.keys() == {"README.md"}
+    assert ("model", "user/repo") not in hub.repos
+
+
+def test_a_private_push_never_becomes_public(client, hub, run):
+    hub.put("user/open", {"README.md": b"here"})
+    err = refused(client, run, "--to", "user/open", "--private")
+    assert "user/open is public already" in err and "--private" in err
+    assert hub.repos["model", "user/open"].files.keys() == {"README.md"}
+
+
+@pytest.mark.parametrize("place", ["/api/repos/create", "/preupload/", "/commit/"])
+def test_the_network_goes(client, hub, run, place):
+    hub.failures = [("POST", place)] * 9
+    err = refused(client, run, "--to", "user/repo")
+    assert "the Hub cannot be reached" in err and f"To push again: populora push {run} --to user/repo\n" in err
+    hub.failures = []
+    assert client(scripts.populora, "push", str(run), "--to", "user/repo")[0] == 0
+    assert "student_0/adapter_model.safetensors" in hub.files("user/repo")
+    assert not [path for path in run.iterdir() if path.name.startswith(".uploading")]
+
+
+def test_what_is_no_population(client, hub, run, tmp_path):
+    assert "holds no population.json" in refused(client, tmp_path / "nothing")
+    assert "has no member 'student_9'; choose from teacher_0, teacher_1" in refused(
+        client, run, "--member", "student_9"
+    )
+    (run / "student_1" / "adapter_model.safetensors").unlink()
+    assert "holds no adapter_model.safetensors" in refused(client, run)
+    shutil.rmtree(run / "student_1")
+    assert "holds no adapter_config.json" in refused(client, run, "--member", "student_1")
+    shutil.rmtree(run / "rounds")
+    assert "holds no tables of rounds" in refused(client, run, "--dataset")
+    for folder in run.glob("checkpoint-*"):
+        shutil.rmtree(folder)
+    assert "holds no whole checkpoint" in refused(client, run, "--checkpoint")
+    assert [id for _, id in hub.repos] == ["user/base"]
+
+
+def test_a_run_that_was_stopped_says_what_can_be_pushed(client, hub, run):
+    (run / "population.json").unlink()
+    assert f"push its newest checkpoint, {run / 'checkpoint-2'}" in refused(client, run)

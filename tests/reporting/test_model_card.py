@@ -1,0 +1,112 @@
+from dataclasses import fields, replace
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+from trl_populora.reporting import model_card
+from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
+from trl_populora.self_play.rewards import TEACHER_REWARDS
+
+
+def member(name, **changes):
+    row = {"id": name, "role": name.split("_")[0], "version": 0, "operator": "founder", "parents": []}
+    return row | changes
+
+
+def table(*members, teachers=1, students=1, shared=False):
+    members = members or (member("teacher_0"), member("student_0"), member("student_1"))
+    return {"num_teachers": teachers, "num_students": students, "shared_member": shared, "members": list(members)}
+
+
+def head_of(card):
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+def test_a_population_that_played(rounds):
+    child = member("student_1", version=1, operator="dare", parents=["student_0@0"], temperature=1.2)
+    members = table(member("teacher_0"), member("student_0"), child)
+    settings = {"pairing": "a|b", "task_kwargs": {"code_f": {"num_inputs": 4}}}
+    card = model_card(members, base_model="org/base", repo_id="me/run", history=rounds, settings=settings)
+    head = head_of(card)
+    assert head["base_model"] == "org/base" and head["base_model_relation"] == "adapter"
+    assert head["library_name"] == "peft" and {"populora", "self-play"} <= set(head["tags"])
+    assert "1 teacher and 1 student, each" in card and "# run: a PopuLoRA population" in card
+    assert '"me/run", subfolder="student_1"' in card  # the strongest
+    assert "| `student_1` | student | 1 | dare | student_0@0 |" in card and "run's: `student_1` 1.2;" in card
+    rows = {line.split(" | ")[0].strip("| "): line for line in card.splitlines() if line.startswith("| ")}
+    assert " | 25% (75%) | " in rows["student_0"] and " | - | " in rows["teacher_0"]
+    assert "| `pairing` | `a/b` |" in card and "| `task_kwargs.code_f.num_inputs` | `4` |" in card
+    assert "valid tasks, students" in card
+
+
+@pytest.mark.parametrize("reward, words", PAID_TASKS.items())
+def test_what_teachers_were_paid_for(reward, words):
+    told = model_card(table(), base_model="org/base", settings={"teacher_reward": reward, "task_types": ["sql"]})
+    assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
+
+
+def test_every_reward_has_words():
+    assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
+
+
+def test_settings_of_self_play_are_settings():
+    from trl_populora.training import PopulationSelfPlayConfig
+
+    assert {field.name for field in fields(PopulationSelfPlayConfig)} >= OF_SELF_PLAY
+
+
+def test_a_population_on_a_dataset_had_no_teachers(rounds):
+    students = (member("student_0"), member("student_1"))
+    last = replace(rounds[-1], teachers=(), members=rounds[-1].members[2:], window_attempts=(), window_solved=())
+    settings = {"teacher_reward": "adversarial", "task_types": ["code_o"], "evolution_interval": 5}
+    about = {"base_model": "org/base", "history": [last], "settings": settings}
+    card = model_card(table(*students, teachers=0, students=2), dataset="org/prompts", **about)
+    assert "2 students, each a LoRA adapter" in card and "eachers" not in card and "solved" not in card
+    assert "| `evolution_interval` | `5` |" in card and "task_types" not in card
+    assert "GRPO on the prompts of [`org/prompts`](https://huggingface.co/datasets/org/prompts)" in card
+    assert "mean reward of the last rounds" in card
+    assert head_of(card)["datasets"] == ["org/prompts"] and "self-play" not in head_of(card)["tags"]
+    local = model_card(table(*students, teachers=0, students=2), dataset="/home/me/prompts.jsonl", **about)
+    assert "the prompts of `prompts.jsonl`" in local and "/home/me" not in local and "datasets" not in head_of(local)
+
+
+@pytest.mark.parametrize("base, words", [
+    ("tiny", "in the repository of trl-populora, as `recipes/tiny/base`"),
+    ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
+])  # fmt: skip
+def test_a_base_that_is_not_on_the_hub(base, words):
+    card = model_card(table(), base_model=base, repo_id="me/run")
+    assert words in card and "/home/me" not in card
+    assert "base_model" not in head_of(card) and "base_model_relation" not in head_of(card)
+
+
+def test_a_card_that_stands_in_a_folder_loads_from_it():
+    card = model_card(table(), base_model="org/base")
+    assert 'from_pretrained(base), "student_1")' in card and "# A PopuLoRA population" in card
+    alone = model_card(table(), base_model="org/base", member="student_0")
+    assert 'from_pretrained(base), ".")' in alone and "| `student_0` |" in alone and "| `teacher_0` |" not in alone
+
+
+def test_metadata_scores_and_pictures():
+    half = {"accuracy": 0.5, "low": 0.2, "high": 0.8}
+    exam = {"exam": "gsm8k", "version": "1", "questions": 8, "source": {"hub": "openai/gsm8k"}, "summaries": {}}
+    drawn = {"temperature": 0.0, "samples": 1, "max_completion_length": 64}
+    evaluation = {"exams": [exam | {"decoding": drawn, "scores": {"student_0": half, "teacher_0": half}}]}
+    card = model_card(
+        table(),
+        base_model="org/base",
+        repo_id="me/run",
+        tags=["mine"],
+        metadata={"license": "mit", "base_model": "other/base", "library_name": "other"},
+        pictures=["plots/solve_rates.png"],
+        evaluation=evaluation,
+    )
+    data = ModelCard(card).data  # as the Hub's own library reads it
+    assert data.license == "mit" and data.base_model == "org/base" and data.library_name == "peft"
+    assert data.model_name == "run" and len(data.eval_results) == 2 and "mine" in data.tags
+    assert "![solve rates](plots/solve_rates.png)" in card
+    assert "![" not in model_card(table(), base_model="b/b", member="student_0", pictures=["plots/solve_rates.png"])
+    alone = ModelCard(model_card(table(), base_model="b/b", member="student_0", evaluation=evaluation))
+    assert [one.dataset_type for one in alone.data.eval_results] == ["openai/gsm8k"]
+    assert "teacher_0 |" not in alone.text and "| student_0 | 50.0% (20.0 to 80.0) |" in alone.text

@@ -1,0 +1,61 @@
+"""What sharing relies on: files that stay as they are, and names that mean something elsewhere."""
+
+import os
+
+import pytest
+
+from trl_populora.run_files.files import kept, write_file
+from trl_populora.run_files.layout import left_by_a_run, uploads
+from trl_populora.run_files.run import hub_id, open_run
+from trl_populora.run_files.run_folder import RunFolder
+
+
+@pytest.fixture(params=["links", "copies"])
+def file_system(request, monkeypatch):
+    if request.param == "copies":
+
+        def refuse(source, target):
+            raise OSError("no hard links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+
+
+def test_kept_files_stay_as_they_were(file_system, tmp_path):
+    paths = [str(tmp_path / name / "weights") for name in ("a", "b")]
+    for path in paths:
+        write_file(path, f"old {path}")
+    with kept(paths, str(tmp_path)) as found:
+        write_file(paths[0], "new")
+        os.remove(paths[1])
+        assert uploads(str(tmp_path)) == left_by_a_run(str(tmp_path)) != []
+        for path in paths:
+            with open(found[path]) as file:
+                assert file.read() == f"old {path}"
+    assert uploads(str(tmp_path)) == []
+
+
+def test_what_a_kill_has_left_of_an_upload_goes_with_the_next_run(tmp_path):
+    write_file(tmp_path / "weights", "here")
+    with kept([str(tmp_path / "weights")], str(tmp_path)):
+        RunFolder(str(tmp_path), {}).start(overwrite=True)
+        assert uploads(str(tmp_path)) == []
+    assert (tmp_path / "weights").read_text() == "here"
+
+
+def test_names_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "local").mkdir(parents=True)
+    for name in ("org/model", "gpt2", "HuggingFaceTB/SmolLM2-135M-Instruct"):
+        assert hub_id(name) == name
+    for name in ("tiny", "org/local", "/models/mine", "./mine", "~/mine", "a/b/c", "prompts.jsonl", "data/x.parquet"):
+        assert hub_id(name) is None, name
+
+
+def test_where_a_checkpoints_record_is(tmp_path):
+    table = '{"format": 1, "members": [{"id": "student_0"}]}'
+    for folder in (tmp_path / "run", tmp_path / "run" / "checkpoint-2", tmp_path / "alone"):
+        write_file(folder / "population.json", table)
+    write_file(tmp_path / "run" / "history.jsonl", "")
+    assert open_run(str(tmp_path / "run" / "checkpoint-2"), base="b").record == str(tmp_path / "run")
+    for name in ("run", "alone"):
+        assert open_run(str(tmp_path / name), base="b").record == str(tmp_path / name)

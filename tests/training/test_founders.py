@@ -1,0 +1,130 @@
+"""Games against the founders: what they mean, that they cost no more than they must, and that they leave nothing."""
+
+import os
+
+import pytest
+import torch
+
+from tests.tiny import perturb
+from tests.training.conftest import Altered
+from tests.training.victim import plausible
+from trl_populora.training.founders import Founders
+
+
+PROBED = dict(eval_strategy="steps", eval_steps=2, probe_kwargs={"exams": [], "founders": 2}, task_types=["code_o"])
+TASK = "```python\ndef f(x, new={}):\n    return [x, 0]\n```\n```input\n0\n```"
+
+
+def scripted(trainer, right):
+    """Teachers write tasks whose answer is [0, 0]; who gives it is told by `right(adapter)`."""
+
+    def change(drawn, members):
+        def text(one, member):
+            if member.startswith("teacher") and member != "teacher_1":
+                return TASK.format(list(one.ids))
+            return "```output\n[0, 0]\n```" if right(member) else "```output\n[1, 1]\n```"
+
+        return [one._replace(text=text(one, member)) for one, member in zip(drawn, members, strict=True)]
+
+    trainer.source.sampler = Altered(trainer.source.sampler, change)
+    trainer.source.self_play.lengths = None
+
+
+def test_what_the_shares_mean(make_trainer):
+    """Founders, who play as a guest, solve nothing; student_0 of today solves everything; teacher_1 writes nothing."""
+    records = []
+    trainer = make_trainer(**PROBED)
+    trainer.on_probe = records.append
+    scripted(trainer, lambda member: member == "student_0")
+    trainer.train()
+    assert [one["step"] for one in records] == [0, 2]
+    for record in records:
+        games = record["founders"]
+        assert games["tasks"] == 2 and games["founders"] == ["student_0", "student_1"]
+        assert games["students"] == {"student_0": {"solved": 1.0}, "student_1": {"solved": 0.0}}
+        assert games["teachers"]["teacher_0"] == {
+            "proposals": 2, "valid": 1.0, "tasks": 2, "unsolved": 1.0, "unsolved_now": 0.5
+        }  # fmt: skip
+        assert games["teachers"]["teacher_1"] == {
+            "proposals": 2, "valid": 0.0, "tasks": 0, "unsolved": None, "unsolved_now": None
+        }  # fmt: skip
+
+
+def test_the_table_has_what_the_shares_are_made_of(make_trainer):
+    trainer = make_trainer(**PROBED)
+    scripted(trainer, lambda member: member == "student_0")
+    trainer.probes.begin(step=0)
+    record, rows = trainer.probes.measure(step=0, round=0)
+    games, answers = record["founders"], [row for row in rows if row["exam"] == "proposals"]
+    assert games["authors"]["teacher_1"] == []
+    assert sorted(games["authors"]["teacher_0"]) == sorted({row["question"] for row in answers})
+    for kind, then in (("unsolved", True), ("unsolved_now", False)):
+        lost = [row["verdict"] != "solved" for row in answers if row["player"].endswith("@0") == then]
+        assert games["teachers"]["teacher_0"][kind] == sum(lost) / len(lost)
+
+
+def test_equal_founders_play_as_one(make_trainer):
+    """Fresh adapters do nothing, whatever their A; after a warm start all of a role have one's weights."""
+    trainer = make_trainer(noise=0, **PROBED)
+    asked = []
+    founders, examiner = trainer.probes.founders, trainer.probes.examiner
+    trainer.source.sampler = Altered(trainer.source.sampler, lambda drawn, members: asked.extend(members) or drawn)
+    founders.start(examiner)
+    assert list(founders.students) == ["student_0"] and asked == ["teacher_0"] * 2
+    population = trainer.population
+    perturb(population, 0.1)
+    population.write("student_1", population.factors("student_0"))
+    founders.start(examiner)
+    assert list(founders.students) == ["student_0"] and asked[2:] == ["teacher_0"] * 2 + ["teacher_1"] * 2
+
+
+def test_founders_stay_as_they_were(make_trainer):
+    trainer = make_trainer(**PROBED, save_strategy="steps", save_steps=2, max_completion_length=8)
+    trainer.source.sampler = Altered(trainer.source.sampler, plausible)
+    trainer.source.self_play.lengths = None
+    began = {
+        name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in ("student_0", "student_1")
+    }
+    trainer.train()
+    founders = trainer.probes.founders
+    for name, weights in began.items():
+        kept = [X for factor in founders.students[name].values() for X in (factor.A, factor.B)]
+        assert all(torch.equal(mine, then) for mine, then in zip(kept, weights, strict=True))
+        assert any(not torch.equal(p, w) for p, w in zip(trainer.population.parameters(name), weights))
+    guest = trainer.population.guests[-1]
+    assert not any(factor.B.any() for factor in trainer.population.factors(guest).values())
+    folder = os.path.join(trainer.args.output_dir, "checkpoint-2", "founders")
+    assert sorted(os.listdir(folder)) == ["student_0.safetensors", "student_1.safetensors"]
+
+    other = make_trainer(noise=0.7, **PROBED)
+    other._load_from_checkpoint(os.path.dirname(folder))
+    assert other.probes.founders.tasks == founders.tasks and founders.tasks
+    for name, factors in other.probes.founders.students.items():
+        for path, factor in factors.items():
+            assert torch.equal(factor.B, founders.students[name][path].B)
+
+
+def test_prompts_are_a_function_of_the_seed(make_trainer):
+    def prompts(**settings):
+        source = make_trainer(**PROBED | settings).source
+        return [ask.prompt for ask in Founders(source, prompts=3).asks]
+
+    assert prompts() == prompts() and len(prompts()) == 3
+    assert prompts() != prompts(seed=1)
+
+
+def test_nothing_enters_the_game(make_trainer):
+    trainer = make_trainer(**PROBED)
+    scripted(trainer, lambda member: True)
+    before = trainer.source.state_dict()
+    trainer.probes.begin(step=0)
+    record, rows = trainer.probes.measure(step=0, round=0)
+    assert trainer.source.state_dict() == before and not trainer.source.execution_counts
+    assert record["founders"]["tasks"] == 2 and {row["exam"] for row in rows} == {"founders", "proposals"}
+    assert {row["player"] for row in rows} == {"student_0", "student_1", "student_0@0", "student_1@0"}
+
+
+@pytest.mark.parametrize("prompts, guests", [(0, ()), (1, ("guest_0",))])
+def test_a_guest_is_there_only_for_founders(make_trainer, prompts, guests):
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": prompts}})
+    assert trainer.population.guests == guests

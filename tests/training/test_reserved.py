@@ -1,0 +1,77 @@
+"""Tasks of exams never enter a run: not as seeds, not as proposals, whether the run is probed or not."""
+
+import json
+
+import pytest
+
+from tests.training.conftest import Altered
+from trl_populora.evaluation import held_out_tasks, reserved_keys
+from trl_populora.tasks import make_task_types
+
+
+KEYS = reserved_keys(make_task_types(kwargs={"code_f": {"num_inputs": 4}}))
+
+
+def keys_in(buffer):
+    return {types.key(task.payload) for name, types in buffer.types.items() for task in buffer.tasks(name)}
+
+
+def test_buffers_start_without_the_tasks_of_exams(make_trainer, tmp_path):
+    """As many as were asked for, also where some of the first are asked elsewhere."""
+    plain = make_trainer().source
+    assert plain.buffer.reserved >= KEYS and not KEYS & keys_in(plain.buffer)
+    taken = [task for name in plain.task_types for task in plain.buffer.tasks(name)[:3]]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in taken))
+    probes = {"exams": [f"tasks:{path}"], "founders": 0}
+    probed = make_trainer(eval_strategy="steps", eval_steps=2, probe_kwargs=probes).source
+    keys = {plain.task_types[task.type].key(task.payload) for task in taken}
+    assert len(keys) == 9 and not (keys | KEYS) & keys_in(probed.buffer)
+    for name in plain.task_types:
+        tasks = probed.buffer.tasks(name)
+        assert len(tasks) == 8 and tasks[:5] == plain.buffer.tasks(name)[3:]
+    unprobed = make_trainer(probe_kwargs=probes).source
+    assert keys <= keys_in(unprobed.buffer)
+
+
+def test_families_whose_tasks_are_all_reserved(make_trainer, monkeypatch):
+    from trl_populora.training import self_play_source
+
+    class All(frozenset):
+        def __contains__(self, key):
+            return True
+
+        def __or__(self, other):
+            return self
+
+    monkeypatch.setattr(self_play_source, "reserved_keys", lambda types: All())
+    monkeypatch.setattr(self_play_source, "TaskBuffer", keep_reserved(self_play_source.TaskBuffer))
+    with pytest.raises(ValueError, match="all code_o tasks of these families belong to exams"):
+        make_trainer(seed_families=["add"])
+
+
+def keep_reserved(buffer_class):
+    def make(*args, reserved, **kwargs):
+        buffer = buffer_class(*args, **kwargs)
+        buffer.reserved = reserved
+        return buffer
+
+    return make
+
+
+def test_a_proposal_of_a_held_out_task_is_refused(make_trainer):
+    rounds = []
+    trainer = make_trainer(task_types=["code_o"], on_round=lambda _: rounds.append(trainer.source.played.record))
+    kind = trainer.source.task_types["code_o"]
+    task = next(one for one in held_out_tasks(kind, "held_out_easy"))
+
+    def change(drawn, members):
+        text = kind.propose_completion(task)
+        return [one._replace(text=text if m.startswith("teacher") else "") for one, m in zip(drawn, members)]
+
+    trainer.source.sampler = Altered(trainer.source.sampler, change)
+    trainer.source.self_play.lengths = None
+    trainer.train()
+    reasons = [one.refusal.reason for record in rounds for one in record.proposals]
+    assert reasons == ["held_out"] * 8
+    assert kind.key(task.payload) not in keys_in(trainer.source.buffer)

@@ -1,0 +1,68 @@
+"""`run.json`: every run leaves it, whoever starts it, and the commands can open the run by it."""
+
+import json
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from datasets import Dataset
+
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from trl_populora.generation import TransformersSampler
+from trl_populora.run_files.run import open_run
+from trl_populora.training import PopulationSelfPlayTrainer
+from trl_populora.training.run_record import git_state
+
+
+PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six".split()]})
+
+
+def record_of(trainer):
+    return json.loads((Path(trainer.args.output_dir) / "run.json").read_text())
+
+
+def test_a_run_of_a_script(make_trainer):
+    sampler = partial(TransformersSampler.from_args, batch_size=3)
+    trainer = make_trainer(sampler=sampler, max_steps=1, prompt_style="compact", save_strategy="no")
+    trainer.base_model_name, trainer.warm_start = "some/base", {"steps": 4}
+    trainer.train()
+    record = record_of(trainer)
+    assert record["model"] == "some/base" and record["warm_start"] == {"steps": 4}
+    settings = record["settings"]
+    assert settings["prompt_style"] == "compact" and settings["max_completion_length"] == 8
+    assert settings["task_kwargs"]["code_f"]["num_inputs"] == 4 and settings["eval_strategy"] == "no"
+    own = "trl_populora.generation.transformers_sampler:TransformersSampler"
+    assert record["sampler"] == {"class": own, "made_by": own, "kwargs": {"batch_size": 3}}
+    assert record["reward_funcs"] == ["self_play_reward", "hash_reward"]
+    assert record["row_source"].endswith(":SelfPlaySource") and record["isolation"].startswith("L")
+    assert {"trl", "torch", "transformers", "trl-populora"} <= set(record["versions"])
+    trainer.save_model()
+    run = open_run(trainer.args.output_dir)
+    assert run.base == "some/base" and run.setting("task_types", None) == ["code_o", "code_i", "code_f"]
+
+
+def test_a_run_on_a_dataset(config):
+    args = config(num_teachers=0, num_students=2, num_generations=2, per_device_train_batch_size=4, max_steps=1)
+    trainer = PopulationSelfPlayTrainer(
+        tiny_model(), hash_reward, args, train_dataset=PROMPTS, processing_class=tiny_tokenizer(), peft_config=lora()
+    )
+    trainer.train()
+    record = record_of(trainer)
+    assert record["row_source"].endswith(":DatasetSource") and record["isolation"] is None
+    assert record["reward_funcs"] == ["hash_reward"] and record["sampler"]["made_by"] is None
+    assert record["warm_start"] is None and record["exams"] == {}
+
+
+def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_state() is None
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
+    (tmp_path / "file").write_text("1")
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    state = git_state()
+    assert len(state["commit"]) == 40 and state["changed"] is False
+    (tmp_path / "file").write_text("2")
+    assert git_state() == state | {"changed": True}

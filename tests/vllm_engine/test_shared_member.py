@@ -1,0 +1,57 @@
+"""A member that was pushed and pulled is served by vLLM from the folder that came back, as the card says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from tests.hub.loopback import LoopbackHub
+from tests.vllm_engine.conftest import population_on
+
+
+PROMPT = "a prompt of some words"
+
+
+def populora(hub: LoopbackHub, home: Path, *argv: str) -> None:
+    own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_TOKEN": "hf_user", "NO_PROXY": "*"}
+    own |= {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    command = [sys.executable, "-m", "trl_populora.cli", *argv]
+    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def pulled(engine_model, tokenizer, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shared")
+    population_on(engine_model, teachers=1, students=2).save(str(folder / "run"))
+    tokenizer.save_pretrained(folder / "run")
+    hub = LoopbackHub()
+    try:
+        populora(hub, folder / "home", "push", str(folder / "run"), "--to", "user/repo")
+        populora(hub, folder / "home", "pull", "user/repo", "--output", str(folder / "pulled"))
+    finally:
+        hub.close()
+    return folder / "pulled"
+
+
+def test_vllm_serves_a_pulled_member(sampler, engine_model, tokenizer, pulled):
+    from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    ids = tokenizer(PROMPT)["input_ids"]
+    greedy = SamplingParams(temperature=0.0, max_tokens=16, detokenize=False)
+    drawn = {}
+    for number, name in enumerate(("teacher_0", "student_0", "student_1")):
+        request = LoRARequest(name, 1000 + number, str(pulled / name))
+        output = sampler.engine.llm.generate({"prompt_token_ids": ids}, greedy, lora_request=request, use_tqdm=False)
+        drawn[name] = list(output[0].outputs[0].token_ids)
+        base = AutoModelForCausalLM.from_pretrained(engine_model, dtype="float32")
+        model = PeftModel.from_pretrained(base, str(pulled), subfolder=name)  # the lines of the card
+        tokens = tokenizer(PROMPT, return_tensors="pt")
+        written = model.generate(**tokens, max_new_tokens=16, do_sample=False)[0, len(ids) :].tolist()
+        assert drawn[name] == written
+    assert len(set(map(tuple, drawn.values()))) == 3

@@ -1,0 +1,32 @@
+"""`populora export`: one member as a folder of its own: its adapter, or the base with the adapter merged into it."""
+
+import argparse
+import os
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
+    parser.add_argument("--member", required=True, metavar="NAME", help="member to export")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder to make")
+    parser.add_argument("--merge", action="store_true", help="write a whole model instead of an adapter")
+    parser.add_argument("--base", help="base model; the recorded one if unset")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..hub.exporting import export_adapter
+    from ..run_files.run import open_run
+
+    if os.path.exists(options.output) and (not os.path.isdir(options.output) or os.listdir(options.output)):
+        raise ValueError(f"--output {options.output} is not empty")
+    opened = open_run(options.folder, base=options.base)
+    if options.merge:
+        from ..hub.merging import export_merged
+        from ..integrations.base_models import resolve_base
+        from ..recipe import hush
+
+        hush()
+        export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
+    else:
+        export_adapter(opened, options.member, options.output)
+    print(f"{options.output}: {options.member} of {options.folder}" + (", merged" if options.merge else ""))
+    return 0

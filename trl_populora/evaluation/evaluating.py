@@ -1,0 +1,195 @@
+"""Evaluating: a team of players takes exams, resumably, and the results are put together.
+
+A *team* is a population, or the base alone. `populora evaluate` and the end of a run both come here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from ..generation import Sampler
+from ..tasks import Run
+from .answers import AnswerFile
+from .asking import BASE, Sample, ask, grade
+from .exam import Exam
+from .results import ExamResult
+
+
+class GradingError(ValueError):
+    """Answers were written and kept, but could not be graded."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How answers are drawn.
+
+    Args:
+        samples (`int`, *optional*, defaults to `1`): Answers per question and player.
+        temperature (`float`, *optional*, defaults to `0.0`): 0 chooses the likeliest token.
+        max_completion_length (`int`, *optional*): Tokens of an answer; the exam's, else the sampler's, if unset.
+        seed (`int`, *optional*, defaults to `0`): Of the noise.
+        rows_per_call (`int`, *optional*, defaults to `64`): Rows in one call of the sampler.
+
+    Raises:
+        ValueError: If a number is out of its range, or several samples would all be the same.
+    """
+
+    samples: int = 1
+    temperature: float = 0.0
+    max_completion_length: int | None = None
+    seed: int = 0
+    rows_per_call: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "max_completion_length", "rows_per_call"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature} must be a number from 0 on.")
+        if self.samples > 1 and not self.temperature:
+            raise ValueError(
+                f"samples={self.samples} at temperature 0 would all be the same. Set a temperature above 0, such as "
+                "0.6, or take one sample."
+            )
+
+    def for_exam(self, exam: Exam, sampler: Sampler) -> Decoding:
+        """With the length that this exam's answers get from this sampler."""
+        length = self.max_completion_length or exam.max_completion_length or sampler.max_completion_length
+        return replace(self, max_completion_length=length)
+
+
+@dataclass(frozen=True)
+class ExamRun:
+    """One team's graded answers to one exam.
+
+    Args:
+        result ([`ExamResult`]): Answers and grades.
+        decoding ([`Decoding`]): How they were drawn.
+        generation, grading (`float`): Seconds that each took.
+        files (`tuple[AnswerFile, ...]`): Where the answers are kept until they are in a table.
+    """
+
+    result: ExamResult
+    decoding: Decoding
+    generation: float
+    grading: float
+    files: tuple[AnswerFile, ...]
+
+
+def take_exam(
+    exam: Exam,
+    members: Sequence[str],
+    sampler: Sampler,
+    run: Run,
+    *,
+    folder: str,
+    decoding: Decoding = Decoding(),
+    base: bool = True,
+    identity: Mapping[str, Any] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ExamRun:
+    """Lets a team take an exam, or go on with it, and grades the answers.
+
+    Args:
+        exam ([`Exam`]): The questions.
+        members (`Sequence[str]`): Members of the sampler's population.
+        sampler ([`Sampler`]): Draws the answers.
+        run (`Run`): Runs programs in the sandbox.
+        folder (`str`): Where the answers are kept meanwhile.
+        decoding ([`Decoding`], *optional*): How to draw them.
+        base (`bool`, *optional*, defaults to `True`): Ask the base too.
+        identity (`Mapping`, *optional*): What else determines the answers: the weights' fingerprints and versions.
+        on_progress (`Callable`, *optional*): Called with the number of answers there are, and of all.
+
+    Raises:
+        GradingError: If the grader fails on every answer. The answers stay in their file.
+    """
+    decoding = decoding.for_exam(exam, sampler)
+    header = {
+        "exam": exam.name,
+        "prompts": exam.prompts,
+        "players": [*members, *([BASE] if base else [])],
+        "decoding": {name: getattr(decoding, name) for name in Decoding.__dataclass_fields__},
+        "template": sampler.template,
+        **(identity or {}),
+    }
+    file = AnswerFile(folder, file_stem(exam), header)
+    total = len(header["players"]) * len(exam.questions) * decoding.samples
+    done, clock = len(file.answered), time.monotonic()
+    tell = on_progress or (lambda done, total: None)
+    tell(done, total)
+
+    def keep(new: list[Sample]) -> None:
+        nonlocal done, clock
+        now = time.monotonic()
+        file.add(new, now - clock)
+        done, clock = done + len(new), now
+        tell(done, total)
+
+    with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
+        answers = ask(
+            exam,
+            members,
+            sampler,
+            base=base,
+            samples=decoding.samples,
+            seed=decoding.seed,
+            rows_per_call=decoding.rows_per_call,
+            answered=file.answered,
+            on_answers=keep,
+        )
+    started = time.monotonic()
+    graded = grade(exam, answers, exam.grader(run))
+    if all(one.grade.broke_the_grader for one in graded):
+        raise GradingError(
+            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; the same "
+            "command grades them once that is mended."
+        )
+    return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
+
+
+def merged(runs: Mapping[str, ExamRun], *, named: bool) -> ExamRun:
+    """Several teams' answers to one exam as one, the base's last.
+
+    Args:
+        runs (`Mapping[str, ExamRun]`): By name of the team; one of them alone was asked with the base.
+        named (`bool`): Call player `"student_0"` of team `"run"` `"run/student_0"`.
+    """
+    samples = [
+        replace(one, player=f"{team}/{one.player}" if named and one.player != BASE else one.player)
+        for team, run in runs.items()
+        for one in run.result.samples
+    ]
+    first = next(iter(runs.values()))
+    return ExamRun(
+        ExamResult(first.result.exam, sorted(samples, key=lambda one: one.player == BASE)),
+        first.decoding,
+        sum(run.generation for run in runs.values()),
+        sum(run.grading for run in runs.values()),
+        tuple(file for run in runs.values() for file in run.files),
+    )
+
+
+def file_stem(exam: Exam) -> str:
+    """The exam's name as a file name: `"gsm8k[:50]"` -> `"gsm8k_50"`; otherwise changed ones get a hash."""
+    plain = re.sub(r"\[:(\d+)\]$", r"_\1", exam.name)
+    stem = re.sub(r"[^\w.-]+", "_", plain).strip("_.")
+    return stem if stem == plain else f"{stem[-60:]}-{sha256(exam.name.encode()).hexdigest()[:6]}"
+
+
+def base_fingerprint(sampler: Sampler) -> str:
+    """A hash of the base's weights as float32, 16 hexadecimal digits: the same in whatever precision they are kept."""
+    weights, digest = sampler.population.base_model.state_dict(), sha256()
+    for name in sorted(weights):
+        if ".lora_" not in name:
+            tensor = weights[name].detach().to(device="cpu", dtype=torch.float32).contiguous()
+            digest.update(f"{name.replace('.base_layer.', '.')}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,240 @@
+"""`MathAccuracy`: grading mathematical answers with math-verify, in the sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import Any
+
+from ...executor import Execution, Job, Limits, Status
+from ...tasks import Run
+from ...tasks.math.answers import compare_plain
+from ..grading import Grade, Grader
+from .math_text import (
+    MAX_ANSWER,
+    MAX_DEPTH,
+    Number,
+    find_answer,
+    find_number,
+    hedges,
+    nesting,
+    read_number,
+    split,
+    tidy,
+    without_unit,
+)
+
+
+HARNESS = "trl_populora.tasks.math.equivalence"
+PROGRAM = f"from {HARNESS} import compare as f"
+BATCH = 32  # comparisons in one job
+LIMITS = Limits(cpu_seconds=3.0, wall_seconds=30.0, memory_mb=1024)  # of a job; a comparison takes milliseconds
+DECIMALS = 6  # that math-verify compares
+GUARD = Fraction(1, 10**4)  # relative error that this rounding may make
+SMALL = Fraction(1, 10**3)  # below it, that rounding is too coarse for anything but written numbers
+
+Pair = tuple[str | tuple[int, int], str]  # what `compare` is given
+
+
+def math_reference(
+    answers: Sequence[str],
+    *,
+    form: str = "boxed",
+    kind: str = "",
+    several: bool = False,
+    atol: Sequence[float] = (),
+    rtol: float = 0.0,
+    unit: str = "",
+) -> str:
+    """What [`MathAccuracy`] needs to judge an answer, as JSON; what is not set is left out.
+
+    Args:
+        answers (`Sequence[str]`): Right answer, or answers, in LaTeX.
+        form (`str`, *optional*, defaults to `"boxed"`): Where a completion has its answer: `"boxed"`, in its last
+            `\\boxed{...}`, see [`find_answer`]; `"number"`, after its last `####`, see [`find_number`].
+        kind (`str`, *optional*): `"Numerical"`, `"Expression"`, `"Equation"`, `"Interval"` or `"Tuple"`: for people.
+        several (`bool`, *optional*, defaults to `False`): Several answers are wanted, in any order.
+        atol (`Sequence[float]`, *optional*): Absolute error that a number may have; one for all or one for each.
+        rtol (`float`, *optional*, defaults to `0.0`): Relative error that a number may have.
+        unit (`str`, *optional*): Unit that an answer may carry.
+    """
+    values = {
+        "answers": list(answers),
+        "form": form,
+        "kind": kind,
+        "several": several,
+        "atol": list(atol),
+        "rtol": rtol,
+        "unit": unit,
+    }
+    defaults = {"form": "boxed", "kind": "", "several": False, "atol": [], "rtol": 0.0, "unit": ""}
+    return json.dumps({key: value for key, value in values.items() if defaults.get(key) != value})
+
+
+class MathAccuracy(Grader):
+    """Share of completions with the right answer. References are made by [`math_reference`].
+
+    The answer is what stands in the last `\\boxed{...}`, else what the text calls its answer; for GSM8K what stands
+    after the last `####`. Numbers are compared here, exactly or within the error that the reference allows. Anything
+    else is math-verify's to say, in the sandbox.
+
+    It says the same as math-verify, except for the better:
+    - one box counts, the last; math-verify joins boxes that stand near each other. Without a box, a formula or number
+      somewhere in the text is no answer;
+    - a number must be worked out: `3+4`, `3!` or `\\sqrt{49}` is no 7. An answer has no sums, products, integrals,
+      limits or derivatives that the right one has not, and if that is a constant, no other functions either;
+    - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that
+      any small number is 0. Where the reference allows an error, that alone counts;
+    - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
+    - letters behind an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
+    - an equation such as `y' + ky = 0` wants a relation: math-verify compares its 0 with an answer that is none;
+    - of several answers, as many must be given, each equal to another right one, in any order. Of a percentage, the
+      number before the sign counts, too.
+
+    Args:
+        run (`Run`, *optional*): See [`Grader`].
+        kwargs: Arguments of [`~evaluate.Metric`].
+
+    Raises:
+        ValueError: If math-verify is not installed.
+
+    Example:
+        ```python
+        >>> MathAccuracy().compute(
+        ...     predictions=["It is $\\\\boxed{\\\\frac{1}{2}}$."], references=[math_reference(["0.5"])]
+        ... )
+        {'accuracy': 1.0, 'well_formed': 1.0, 'spared': 0}
+        ```
+    """
+
+    description = "Share of mathematical answers that are right, judged by math-verify in a sandbox."
+
+    def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
+        if find_spec("math_verify") is None:
+            raise ValueError("MathAccuracy needs math-verify: pip install 'trl-populora[math]'.")
+        super().__init__(run, **kwargs)
+
+    def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
+        """One grade for each completion; equal comparisons are made once."""
+        read = [_read(json.loads(reference), text) for text, reference in zip(completions, references, strict=True)]
+        pairs = [pair for one in read if isinstance(one, _Comparison) for pair in one.pairs()]
+        known = _compare(list(dict.fromkeys(pairs)), run)
+        return [one if isinstance(one, Grade) else one.grade(known) for one in read]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """An answer that was read. `table[i][j]` says whether right answer i equals given answer j, or what the sandbox
+    is to compare."""
+
+    answer: str
+    table: list[list[bool | Pair]]
+
+    def pairs(self) -> Iterator[Pair]:
+        return (entry for row in self.table for entry in row if not isinstance(entry, bool))
+
+    def grade(self, known: Mapping[Pair, tuple[str, float]]) -> Grade:
+        free = set(range(len(self.table)))
+        for row in self.table:
+            free.discard(next((j for j in sorted(free) if _is_right(row[j], known)), -1))
+        met = [known[pair] for pair in self.pairs()]
+        seconds = sum(cost for _, cost in met)
+        if not free:
+            return Grade("solved", self.answer, seconds=seconds)
+        verdicts = [verdict for verdict, _ in met]
+        worst = next((one for one in ("spared", "failed", "refused") if one in verdicts), "wrong")
+        return Grade(worst, self.answer, _DETAIL.get(worst, ""), seconds)
+
+
+_DETAIL = {
+    "spared": "the sandbox failed",
+    "failed": "judging it took too much time or memory",
+    "refused": "math-verify cannot read it",
+}
+
+
+def _is_right(entry: bool | Pair, known: Mapping[Pair, tuple[str, float]]) -> bool:
+    return entry if isinstance(entry, bool) else known[entry][0] == "solved"
+
+
+def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
+    """The answer of a completion, beside the right ones; a grade if there is nothing to compare."""
+    boxed = wanted.get("form", "boxed") == "boxed"
+    found = find_answer(completion) if boxed else find_number(completion)
+    if found is not None and len(found) > MAX_ANSWER:
+        return Grade("refused", found, f"more than {MAX_ANSWER} characters")
+    answer = tidy(found or "")
+    if not answer:
+        return Grade("refused", detail='no \\boxed{...}, and no "answer is"' if boxed else "no number, or several")
+    if nesting(answer) > MAX_DEPTH:
+        return Grade("failed", answer, f"brackets nest more than {MAX_DEPTH} deep")
+    golds, given = [tidy(one) for one in wanted["answers"]], [answer]
+    if wanted.get("several", False):
+        golds, given = [one for gold in golds for one in split(gold)], split(answer)
+    if len(golds) != len(given):
+        return Grade("wrong", answer, f"{len(given)} answers, and not {len(golds)}")
+    if wanted.get("several", False):
+        golds, given = _without_common(golds, given)
+    atol = [Fraction(str(one)) for one in wanted.get("atol", ())]
+    atols = atol if len(atol) == len(golds) else [atol[0] if atol else Fraction(0)] * len(golds)
+    rtol = Fraction(str(wanted.get("rtol", 0)))
+    table = [[_entry(gold, one, atol, rtol) for one in given] for gold, atol in zip(golds, atols, strict=True)]
+    return _Comparison(answer, table)
+
+
+def _without_common(golds: list[str], given: list[str]) -> tuple[list[str], list[str]]:
+    """Both lists without the texts that stand in both."""
+    common = Counter(golds) & Counter(given)
+    return list((Counter(golds) - common).elements()), list((Counter(given) - common).elements())
+
+
+def _entry(gold: str, answer: str, atol: Fraction, rtol: Fraction) -> bool | Pair:
+    """Whether two texts are equal, or what the sandbox is to compare."""
+    right, given = read_number(gold), read_number(answer)
+    if right is not None and given is not None:
+        return _is_near(right, given, atol, rtol)
+    if hedges(answer):
+        return answer == gold
+    if right is None or right.percent:
+        return (without_unit(gold), without_unit(answer))
+    if 0 < abs(right.value) < SMALL or compare_plain(str(right.value), answer) is False:
+        return False
+    return ((right.value.numerator, right.value.denominator), answer)
+
+
+def _is_near(right: Number, given: Number, atol: Fraction, rtol: Fraction) -> bool:
+    readings = {given.value}
+    if right.percent != given.percent:
+        readings.add(given.value / 100 if given.percent else given.value * 100)
+    allowed = max(atol, rtol * abs(right.value))
+    if not allowed and (right.decimal or given.decimal):
+        allowed = GUARD * abs(right.value)
+        readings = {one for one in readings if round(one, DECIMALS) == round(right.value, DECIMALS)}
+    return any(abs(one - right.value) <= allowed for one in readings)
+
+
+def _compare(pairs: Sequence[Pair], run: Run) -> dict[Pair, tuple[str, float]]:
+    """Verdicts and CPU seconds of comparisons. A batch shares a process, so it counts only if nothing went wrong in
+    it; otherwise each of its comparisons is made again, alone."""
+    known: dict[Pair, tuple[str, float]] = {}
+    for size in (BATCH, 1):
+        left = [pair for pair in pairs if pair not in known]
+        parts = [left[place : place + size] for place in range(0, len(left), size)]
+        jobs = [Job(PROGRAM, tuple(part), LIMITS, modules=(HARNESS,)) for part in parts]
+        for part, execution in zip(parts, run(jobs) if jobs else (), strict=True):
+            if len(part) == 1:
+                known[part[0]] = (_verdict(execution), execution.seconds)
+            elif execution.status is Status.OK and execution.peak_memory < LIMITS.memory_mb << 19:
+                cost = execution.seconds / len(part)
+                known |= {pair: (str(value.value), cost) for pair, value in zip(part, execution.values, strict=True)}
+    return known
+
+
+def _verdict(execution: Execution) -> str:
+    if execution.status is Status.INFRA_ERROR:
+        return "spared"
+    return str(execution.values[0].value) if execution.status is Status.OK else "failed"

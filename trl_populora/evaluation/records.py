@@ -1,0 +1,163 @@
+"""The record of an evaluation, `evaluation.json`: all numbers and what they depend on, as plain data."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ..run_files.files import write_json, write_table
+from ..run_files.layout import EVALUATION_FILE, answers_file
+from .asking import BASE
+from .evaluating import ExamRun, file_stem
+from .results import COLUMNS, per_question
+from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, share
+
+
+RECORD_FORMAT = 1
+SUMMARIES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
+    "mean": mean_rates,
+    "best": chosen_elsewhere,
+    "weakest": partial(chosen_elsewhere, weakest=True),
+}
+"""What is said of all members of a team together: name -> rates of the members to rates, `(questions,)` each."""
+
+
+def save_evaluation(
+    folder: str, runs: Sequence[ExamRun], teams: Mapping[str, Sequence[str]], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Writes one table of answers per exam and the record, and removes the files of partial answers.
+
+    Args:
+        folder (`str`): Where to.
+        runs (`Sequence[ExamRun]`): The exams.
+        teams (`Mapping[str, Sequence[str]]`): Name of a team -> the players of which mean, best and weakest are told.
+        about (`Mapping`): What else the record says: who was evaluated, on what base, by which versions.
+
+    Returns:
+        `dict`: The record.
+    """
+    for run in runs:
+        write_table(answers_file(folder, file_stem(run.result.exam)), run.result.rows(), COLUMNS)
+    record = make_record(runs, teams, about)
+    write_json(os.path.join(folder, EVALUATION_FILE), record)
+    for file in chain.from_iterable(run.files for run in runs):
+        file.remove()
+    return record
+
+
+def make_record(
+    runs: Sequence[ExamRun], teams: Mapping[str, Sequence[str]], about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The record of exams; arguments as in [`save_evaluation`]."""
+    rates = [_rates(run, teams) for run in runs]
+    pairs = [_pairs(one, teams) for one in rates]
+    chosen = {summary_name(team, "best") for team in teams}
+    comparisons = sum(of not in chosen for own in pairs for of, _ in own)
+    exams = [_exam(*one, teams, comparisons) for one in zip(runs, rates, pairs, strict=True)]
+    metrics = {
+        f"eval/{exam['exam']}/{name}": one["accuracy"]
+        for exam in exams
+        for name, one in (exam["scores"] | exam["summaries"]).items()
+        if one["accuracy"] is not None
+    }
+    made = {"level": LEVEL, "comparisons": comparisons, "exams": exams, "metrics": metrics}
+    return {"format": RECORD_FORMAT, **about, **made}
+
+
+def summary_name(team: str, summary: str) -> str:
+    """Key of a team's `"mean"`, `"best"` or `"weakest"`; a single team needs no name."""
+    return f"{team}/{summary}" if team else summary
+
+
+def _rates(run: ExamRun, teams: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+    """Rates of every player, and of every team's summaries, if it has more than one player."""
+    rates = {player: per_question(run.result.scores(player)) for player in run.result.players}
+    for team, players in teams.items():
+        if len(players) > 1:
+            own = [rates[player] for player in players]
+            rates |= {summary_name(team, name): summarise(own) for name, summarise in SUMMARIES.items()}
+    return rates
+
+
+def _pairs(rates: Mapping[str, np.ndarray], teams: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Who is compared with whom: everybody with the base, but the weakest; other teams' means with the first's."""
+    pairs = []
+    if BASE in rates:
+        skipped = {BASE, *(summary_name(team, "weakest") for team in teams)}
+        pairs += [(name, BASE) for name in rates if name not in skipped]
+    first, *others = [_whole(team, players) for team, players in teams.items()] or [""]
+    return pairs + [(other, first) for other in others if other in rates and first in rates]
+
+
+def _whole(team: str, players: Sequence[str]) -> str:
+    return players[0] if len(players) == 1 else summary_name(team, "mean")
+
+
+def _exam(
+    run: ExamRun,
+    rates: Mapping[str, np.ndarray],
+    pairs: Sequence[tuple[str, str]],
+    teams: Mapping[str, Sequence[str]],
+    comparisons: int,
+) -> dict[str, Any]:
+    exam, players = run.result.exam, run.result.players
+    differences = []
+    for of, to in pairs:
+        found = difference(rates[of], rates[to], comparisons=max(comparisons, 1))
+        if of in {summary_name(team, "best") for team in teams}:  # resamples do not choose again
+            found = found._replace(significant=False)
+        differences.append({"of": of, "to": to} | found._asdict())
+    return known(
+        {
+            "exam": exam.name,
+            "version": exam.version,
+            "questions": len(exam.questions),
+            "source": dict(exam.source),
+            "decoding": asdict(run.decoding),
+            "groups": run.result.groups,
+            "seconds": {"generation": round(run.generation, 3), "grading": round(run.grading, 3)},
+            "tokens": sum(one.tokens for one in run.result.samples),
+            "prompt_tokens": sum(one.prompt_tokens for one in run.result.samples),
+            "scores": {player: _score(run, player) for player in players},
+            "summaries": {name: _accuracy(own) for name, own in rates.items() if name not in players},
+            "differences": differences,
+        }
+    )
+
+
+def _accuracy(rates: np.ndarray) -> dict[str, float]:
+    accuracy, low, high = share(rates)
+    return {"accuracy": accuracy, "low": low, "high": high}
+
+
+def _score(run: ExamRun, player: str) -> dict[str, Any]:
+    result, count = run.result, run.decoding.samples
+    own = [one for one in result.samples if one.player == player]
+    verdicts = Counter(one.grade.verdict for one in own)
+    judged, scores = len(own) - verdicts["spared"], result.scores(player)
+    several = [k for k in (2**i for i in range(count.bit_length())) if k < count] + [count]
+    return _accuracy(per_question(scores)) | {
+        "pass_at_k": {str(k): _accuracy(pass_at_k(scores, k)) for k in several if count > 1},
+        "well_formed": (judged - verdicts["refused"]) / judged if judged else math.nan,
+        "tokens": sum(one.tokens for one in own) / len(own),
+        "cut": sum(one.tokens >= run.decoding.max_completion_length for one in own) / len(own),
+        "verdicts": dict(verdicts),
+        "groups": {group: result.accuracy(player, group) for group in result.groups},
+    }
+
+
+def known(value: Any) -> Any:
+    """Plain data with `None` in place of NaN, which JSON has not."""
+    if isinstance(value, Mapping):
+        return {key: known(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [known(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,179 @@
+"""What shares of right answers are worth: intervals, paired differences, pass@k, and the best member without its luck.
+
+An array of *rates* has shape `(questions,)`: the share of right answers to each question, NaN where nothing is known
+(spared). The unit of chance is the question, everywhere. No function here warns or returns NaN for data that are all
+equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+
+LEVEL = 0.95
+RESAMPLES = 9_999
+FOLDS = 10
+
+
+class Estimate(NamedTuple):
+    """A mean over questions and its interval at `LEVEL`; NaN if nothing is known."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """A mean paired difference over questions and its interval at `LEVEL`.
+
+    Attributes:
+        difference, low, high (`float`): In [-1, 1]; NaN if nothing is known.
+        significant (`bool`): Whether the interval at level 1 - (1 - `LEVEL`) / comparisons excludes 0 (Bonferroni)
+            and a test by flips of the signs agrees. Where few questions differ, the interval alone excludes 0 several
+            times too often; the test is exact for two players who are equally good at every question.
+    """
+
+    difference: float
+    low: float
+    high: float
+    significant: bool
+
+
+def share(rates: np.ndarray) -> Estimate:
+    """Mean of the known rates, with Wilson's score interval.
+
+    For rates of 0 and 1 it is Wilson's interval itself (Wilson 1927). Rates between them, such as means over samples
+    or members, vary less: their number counts as n / deff, with the design effect deff = variance / (p (1 - p)) times
+    the square of the ratio of Student's quantile to the normal one, as in surveys (Korn and Graubard 1998). Between
+    1 / n and 1, our choice: n equal rates, or a single one, do not show that there is no variance. It stays within
+    [0, 1] and is never empty.
+    """
+    rates = rates[~np.isnan(rates)]
+    if not rates.size:
+        return Estimate(math.nan, math.nan, math.nan)
+    p = float(rates.mean())
+    effect = 1.0
+    if 0 < p < 1 and rates.size > 1:
+        few = stats.t.ppf((1 + LEVEL) / 2, rates.size - 1) / stats.norm.ppf((1 + LEVEL) / 2)
+        effect = min(1.0, max(1 / rates.size, few**2 * float(rates.var(ddof=1)) / (p * (1 - p))))
+    ratio = stats.norm.ppf((1 + LEVEL) / 2) ** 2 * effect / rates.size
+    center, spread = (p + ratio / 2) / (1 + ratio), math.sqrt(ratio * (p * (1 - p) + ratio / 4)) / (1 + ratio)
+    return Estimate(p, max(0.0, min(p, center - spread)), min(1.0, max(p, center + spread)))
+
+
+def difference(rates: np.ndarray, other: np.ndarray, *, comparisons: int = 1, seed: int = 0) -> Difference:
+    """Mean of `rates - other` over the questions that both know, by the bootstrap over questions (BCa, Efron 1987).
+
+    Resamples of equal differences would all be equal. Where all n differences are c, the interval is that of what n
+    questions cannot exclude: another share u of all questions, with (1 - u)^n = (1 - level) / 2, on which the
+    difference is -1, or 1. It ends at c - u (1 + c) and c + u (1 - c).
+
+    Args:
+        rates, other (`np.ndarray`): Shape `(questions,)`, in [0, 1] or NaN.
+        comparisons (`int`, *optional*, defaults to `1`): How many were made together.
+        seed (`int`, *optional*, defaults to `0`): Of the resamples.
+
+    Returns:
+        [`Difference`]: NaN and not significant if there is no common question.
+    """
+    found = (rates - other)[~np.isnan(rates - other)]
+    if not found.size:
+        return Difference(math.nan, math.nan, math.nan, False)
+    strict = 1 - (1 - LEVEL) / comparisons
+    if np.ptp(found) < 1e-12:
+        (low, high), bounds = (_equal_differences(float(found[0]), found.size, level) for level in (LEVEL, strict))
+    else:
+        resamples = max(RESAMPLES, 200 * comparisons)  # some beyond the strict bounds
+        drawn = stats.bootstrap(
+            (found,), np.mean, confidence_level=LEVEL, n_resamples=resamples, batch=500, method="BCa",
+            random_state=np.random.default_rng(seed),
+        )  # fmt: skip
+        again = stats.bootstrap(
+            (found,), np.mean, confidence_level=strict, n_resamples=0, batch=500, method="BCa", bootstrap_result=drawn
+        )
+        (low, high), bounds = drawn.confidence_interval, again.confidence_interval
+    excluded = bounds[0] > 0 or bounds[1] < 0
+    significant = excluded and _flipped_at_random(found, comparisons, seed) <= 1 - strict
+    return Difference(float(found.mean()), float(low), float(high), bool(significant))
+
+
+def _flipped_at_random(found: np.ndarray, comparisons: int, seed: int) -> float:
+    """How often differences with signs at random are as far from 0 as these: a p-value, two-sided."""
+    tested = stats.permutation_test(
+        (found[found != 0],), np.mean, permutation_type="samples", n_resamples=max(RESAMPLES, 200 * comparisons),
+        batch=500, vectorized=True, random_state=np.random.default_rng(seed),
+    )  # fmt: skip
+    return float(tested.pvalue)
+
+
+def _equal_differences(value: float, count: int, level: float) -> tuple[float, float]:
+    unseen = 1 - ((1 - level) / 2) ** (1 / count)
+    return value - unseen * (1 + value), value + unseen * (1 - value)
+
+
+def pass_at_k(scores: np.ndarray, k: int) -> np.ndarray:
+    """Probability that of k samples at least one is right, question by question: the unbiased estimate from n samples
+    of which c are right, 1 - C(n - c, k) / C(n, k), as the product of Chen et al. (2021), equation 1.
+
+    Args:
+        scores (`np.ndarray`): 1, 0 or NaN (spared), of shape `(questions, samples)`.
+        k (`int`): At least 1.
+
+    Returns:
+        `np.ndarray`: Shape `(questions,)`; NaN where fewer than k samples are judged.
+    """
+    judged, solved = (~np.isnan(scores)).sum(axis=1), np.nansum(scores, axis=1).astype(int)
+    rates = np.full(len(scores), math.nan)
+    for i, (n, c) in enumerate(zip(judged, solved, strict=True)):
+        if n >= k:
+            rates[i] = 1.0 if n - c < k else 1.0 - float(np.prod(1.0 - k / np.arange(n - c + 1, n + 1)))
+    return rates
+
+
+def mean_rates(players: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean over players, question by question, of what is known; `(questions,)`."""
+    table = np.stack(players)
+    known = ~np.isnan(table)
+    return np.where(known.any(axis=0), np.nansum(table, axis=0) / np.maximum(known.sum(axis=0), 1), math.nan)
+
+
+def chosen_elsewhere(
+    players: Sequence[np.ndarray], *, weakest: bool = False, folds: int = FOLDS, seed: int = 0
+) -> np.ndarray:
+    """Rates of the best player, chosen on other questions than those it is scored on.
+
+    The maximum over players of a score that has noise in it is too high, the more so the more players there are. So
+    questions are dealt into folds at random. For each fold the player with the highest mean on all other folds is
+    chosen (of equal ones, all), and its rates in this fold are taken. What is chosen knows nothing of what it is
+    scored on: among players who are equally good, the mean of these rates is their common one.
+
+    Args:
+        players (`Sequence[np.ndarray]`): Rates of each, of shape `(questions,)`.
+        weakest (`bool`, *optional*, defaults to `False`): Choose the lowest instead.
+        folds (`int`, *optional*, defaults to `10`): Folds, but no more than questions.
+        seed (`int`, *optional*, defaults to `0`): Of the dealing.
+
+    Returns:
+        `np.ndarray`: Shape `(questions,)`. With one question nothing can be chosen: the mean over players.
+    """
+    table = np.stack(players)
+    count = table.shape[1]
+    if count < 2:
+        return mean_rates(players)
+    dealt = np.random.default_rng(seed).permutation(count) % min(folds, count)
+    rates = np.full(count, math.nan)
+    for fold in range(dealt.max() + 1):
+        others, own = table[:, dealt != fold], dealt == fold
+        known = (~np.isnan(others)).sum(axis=1)
+        means = np.where(known > 0, np.nansum(others, axis=1) / np.maximum(known, 1), math.nan)
+        if np.isnan(means).all():
+            continue
+        target = np.nanmin(means) if weakest else np.nanmax(means)
+        chosen = [row[own] for row, mean in zip(table, means, strict=True) if abs(mean - target) < 1e-12]
+        rates[own] = mean_rates(chosen)
+    return rates

@@ -1,0 +1,176 @@
+"""The Hub as this package uses it: a repository opened, one commit up, one snapshot down. Every error has a fix."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, RepoCard, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
+
+from ..run_files.layout import CARD_FILE
+
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["model", "dataset"]
+Contents = Mapping[str, str | bytes]
+"""Path in the repository -> content, or the path of a file that holds it."""
+PASSING = (408, 429, 500, 502, 503, 504)
+"""Answers of a Hub that is busy or broken just now."""
+_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+LICENSE_TIMEOUT = 5.0  # seconds; nothing but the license of the base depends on the answer
+
+
+class HubError(ValueError):
+    """What the Hub refused, or why it could not be asked, and what to do.
+
+    Attributes:
+        final (`bool`): Whether the same would be refused again; if not, it may go well later.
+    """
+
+    def __init__(self, text: str, *, final: bool = True) -> None:
+        super().__init__(text)
+        self.final = final
+
+
+@contextmanager
+def hub_errors(what: str) -> Iterator[None]:
+    """Context in which errors of the client become a [`HubError`] that begins with `what`."""
+    try:
+        yield
+    except HubError:
+        raise
+    except LocalTokenNotFoundError:
+        raise HubError(f"{what}: there is no token. {_LOGIN}") from None
+    except HfHubHTTPError as error:
+        raise HubError(f"{what}: {_refusal(error)}", final=error.response.status_code not in PASSING) from error
+    except Exception as error:  # whatever the HTTP client raises without a network; it differs between versions
+        ours = isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename is not None)
+        story = " ".join(str(error).split()) or type(error).__name__
+        story = story if ours else f"the Hub cannot be reached ({story})"
+        raise HubError(f"{what}: {story}.", final=ours) from error
+
+
+def _refusal(error: HfHubHTTPError) -> str:
+    status, said = error.response.status_code, (error.server_message or "").strip().rstrip(".")
+    said = f" ({said})" if said else ""
+    if isinstance(error, RepositoryNotFoundError) and status == 401:
+        return f"there is no such repository, or it is private and you are not logged in{said}. {_LOGIN}"
+    if status == 401:
+        return f"the Hub does not accept the token, or there is none{said}. {_LOGIN}"
+    if status == 403:
+        return f"you may not write there{said}. Name a repository of yours, or use a token that may write to this one."
+    if status == 404:
+        return f"there is no such repository, revision or file, or it is private and your token may not see it{said}."
+    return f"the Hub answered {status}{said}."
+
+
+def open_repository(
+    repo_id: str, *, kind: Kind = "model", private: bool | None = None, token: str | None = None
+) -> str:
+    """Makes a repository unless it exists, and checks that it can be written to.
+
+    Args:
+        repo_id (`str`): `"user/name"`, or a name in your own namespace.
+        kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
+        private (`bool`, *optional*): Whether it must be private; unset, the default of its owner.
+        token (`str`, *optional*): Token that may write; the one you are logged in with if unset.
+
+    Returns:
+        `str`: Its full id.
+
+    Raises:
+        HubError: If it cannot be made, is not yours to write, or is public although `private` is asked for.
+    """
+    api = HfApi(token=token)
+    with hub_errors(f"{repo_id} cannot be pushed to"):
+        repo_id = api.create_repo(repo_id, repo_type=kind, private=private, exist_ok=True).repo_id
+        api.auth_check(repo_id, repo_type=kind, write=True)
+        if private and not api.repo_info(repo_id, repo_type=kind).private:
+            raise HubError(
+                f"{repo_id} is public already, and stays so: make it private in its settings on the Hub, name another "
+                "repository, or push without asking for a private one."
+            )
+    return repo_id
+
+
+def commit(
+    repo_id: str,
+    contents: Contents,
+    *,
+    kind: Kind = "model",
+    message: str,
+    owned: Callable[[str], bool] = lambda top: False,
+    revision: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Puts files into a repository in one commit, so that others see all of them or none.
+
+    Args:
+        repo_id (`str`): Where to.
+        contents (`Contents`): What to put there.
+        kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
+        message (`str`): Title of the commit.
+        owned (`Callable`, *optional*): Says of a folder at the root whether what is there and not in `contents` goes.
+        revision (`str`, *optional*): Branch; `"main"` if unset.
+        token (`str`, *optional*): Token that may write.
+
+    Returns:
+        `str`: Address of the commit.
+
+    Raises:
+        HubError: If it cannot be made; nothing has changed then.
+    """
+    api = HfApi(token=token)
+    with hub_errors(f"{repo_id} was not pushed to"):
+        files = api.list_repo_files(repo_id, repo_type=kind, revision=revision)
+        stale = [path for path in files if "/" in path and owned(path.split("/")[0]) and path not in contents]
+        operations = [
+            *(CommitOperationDelete(path) for path in stale),
+            *(CommitOperationAdd(path, content) for path, content in sorted(contents.items())),
+        ]
+        done = api.create_commit(repo_id, operations, repo_type=kind, commit_message=message, revision=revision)
+    return str(done.commit_url)
+
+
+def card_metadata(
+    repo_id: str, *, kind: Kind = "model", revision: str | None = None, token: str | None = None
+) -> dict:
+    """Metadata of the card that a repository has; empty without a card."""
+    with hub_errors(f"The card of {repo_id} cannot be read"):
+        api = HfApi(token=token)
+        if not api.file_exists(repo_id, CARD_FILE, repo_type=kind, revision=revision):
+            return {}
+        path = api.hf_hub_download(repo_id, CARD_FILE, repo_type=kind, revision=revision)
+    return RepoCard.load(path, ignore_metadata_errors=True).data.to_dict()
+
+
+def license_of(model: str, *, token: str | None = None) -> dict[str, Any]:
+    """Metadata of a card that tells a model's license; empty if the Hub does not say."""
+    try:
+        card = HfApi(token=token).model_info(model, timeout=LICENSE_TIMEOUT).card_data
+    except Exception as error:  # as above; a card without a license is a card
+        logger.info("The license of %s is not known: %s", model, error)
+        return {}
+    known = card.to_dict() if card else {}
+    return {key: known[key] for key in ("license", "license_name", "license_link") if key in known}
+
+
+def download(repo_id: str, *, patterns: Collection[str], revision: str | None = None, token: str | None = None) -> str:
+    """Files of a model repository that match `patterns`, as a folder in the Hub's cache.
+
+    Raises:
+        HubError: If there is no such repository or revision, or the Hub cannot be reached.
+    """
+    with hub_errors(f"{repo_id} cannot be read"):
+        return snapshot_download(repo_id, revision=revision, token=token, allow_patterns=list(patterns))
+
+
+def head(repo_id: str, *, revision: str | None = None, token: str | None = None) -> tuple[str, list[str]]:
+    """The commit of a model repository's revision, and the paths in it."""
+    with hub_errors(f"{repo_id} cannot be read"):
+        info = HfApi(token=token).model_info(repo_id, revision=revision)
+    return str(info.sha), [file.rfilename for file in info.siblings or ()]

@@ -1,0 +1,119 @@
+"""Which files of a run a repository holds. What is not named here is never uploaded.
+
+Left out are records of rounds (a dataset of their own), optimizer and random states (parts of checkpoints, which are
+uploaded when asked for), pickles, and whatever else lies in the folder.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatch
+
+from ..run_files.checkpoint import whole_checkpoints
+from ..run_files.files import files_below, read_json
+from ..run_files.layout import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_FILE,
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
+    HISTORY_FILE,
+    LINEAGE_FILE,
+    PLOTS_FOLDER,
+    POPULATION_FILE,
+    PROBES_FILE,
+    PROBES_FOLDER,
+    ROUNDS_FOLDER,
+    RUN_FILE,
+    STATE_FILE,
+    TABLE_SUFFIX,
+)
+from ..run_files.run import Run, hub_id
+from .client import Contents
+
+
+TOKENIZER_FILES = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab.*", "merges.txt"),
+    *("*.model", "processor_config.json", "preprocessor_config.json"),
+)
+RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE, os.path.join(EVALUATION_FOLDER, EVALUATION_FILE))
+
+
+def population_contents(run: Run) -> Contents:
+    """One folder per member, the table and state of the population, its record and pictures; all but the card."""
+    contents: dict[str, str | bytes] = {}
+    for member in run.members:
+        contents |= {f"{member}/{name}": content for name, content in adapter_contents(run, member).items()}
+    for folder, names in ((run.folder, (POPULATION_FILE, STATE_FILE)), (run.record, RECORD_FILES)):
+        contents |= {name: _read(folder, name) for name in names if os.path.isfile(os.path.join(folder, name))}
+    plots = os.path.join(run.record, PLOTS_FOLDER)
+    pictures = [name for name in _listed(plots) if name.endswith(".png")]
+    contents |= {f"{PLOTS_FOLDER}/{name}": _read(plots, name) for name in pictures}
+    return {**contents, **tokenizer_contents(run)}
+
+
+def member_contents(run: Run, member: str) -> Contents:
+    """One adapter, and the tokenizer, at the root; all but the card."""
+    return {**adapter_contents(run, member), **tokenizer_contents(run)}
+
+
+def adapter_contents(run: Run, member: str) -> Contents:
+    """The two files of a member's PEFT folder. The base is named by its Hub id, or not at all.
+
+    Raises:
+        ValueError: If one is missing or damaged.
+    """
+    folder = os.path.join(run.folder, member)
+    config = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing="the member's adapter is incomplete.")
+    weights = os.path.join(folder, ADAPTER_FILE)
+    if not os.path.isfile(weights):
+        raise ValueError(f"{folder} holds no {ADAPTER_FILE}: the member's adapter is incomplete.")
+    config["base_model_name_or_path"] = hub_id(run.base)
+    return {ADAPTER_CONFIG_FILE: (json.dumps(config, indent=2) + "\n").encode(), ADAPTER_FILE: weights}
+
+
+def tokenizer_contents(run: Run) -> Contents:
+    """The tokenizer with its chat template, as saved beside the members."""
+    names = [name for name in _listed(run.folder) if any(fnmatch(name, pattern) for pattern in TOKENIZER_FILES)]
+    return {name: _read(run.folder, name) for name in names}
+
+
+def checkpoint_contents(folder: str, place: str) -> Contents:
+    """A whole checkpoint, all its files, in the folder `place`."""
+    return {f"{place}/{os.path.relpath(path, folder)}": path for path in files_below(folder)}
+
+
+def newest_checkpoint(run: Run) -> str:
+    """The newest whole checkpoint of a run.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    found = whole_checkpoints(run.record)
+    if not found:
+        raise ValueError(f"{run.record} holds no whole checkpoint. Push without one, or save some with save_steps.")
+    return found[-1]
+
+
+def table_contents(folder: str) -> Mapping[str, list[str]]:
+    """Tables of a run's record: folder of tables -> their paths in order.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    found = {}
+    for name in (ROUNDS_FOLDER, PROBES_FOLDER):
+        place = os.path.join(folder, name)
+        tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
+        found |= {name: tables} if tables else {}
+    if not found:
+        raise ValueError(f"{folder} holds no tables of rounds: only self-play leaves them.")
+    return found
+
+
+def _listed(folder: str) -> list[str]:
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def _read(folder: str, name: str) -> bytes:
+    with open(os.path.join(folder, name), "rb") as file:
+        return file.read()

@@ -1,0 +1,31 @@
+"""Exporting: one member of a run as a PEFT folder of its own, with card and tokenizer."""
+
+import os
+import shutil
+from functools import partial
+
+from ..reporting.model_card import model_card, results_of
+from ..run_files.files import write_file, write_files
+from ..run_files.layout import CARD_FILE
+from ..run_files.run import Run, read_table
+from .contents import member_contents
+from .pushing import check_member, recorded
+
+
+def export_adapter(run: Run, member: str, output: str) -> None:
+    """Writes a member's adapter, the tokenizer and a card into a folder.
+
+    Raises:
+        ValueError: If there is no such member, or its adapter is not whole.
+    """
+    check_member(run, member)
+    about = {**results_of(run.record), **recorded(run)}
+    text = model_card(read_table(run.folder), base_model=run.base, member=member, **about)
+    contents = {**member_contents(run, member), CARD_FILE: text.encode()}
+
+    def write(aside: str) -> None:
+        for name, content in contents.items():
+            copied = partial(shutil.copyfile, content) if isinstance(content, str) else content
+            write_file(os.path.join(aside, name), copied)
+
+    write_files(output, write)

@@ -1,0 +1,120 @@
+"""Pulling: a shared population or adapter, from a repository to a folder that every command can open."""
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..run_files.files import read_json, write_files
+from ..run_files.layout import (
+    ADAPTER_CONFIG_FILE,
+    ADAPTER_FILE,
+    CHECKPOINT_PREFIX,
+    LAST_CHECKPOINT,
+    POPULATION_FILE,
+)
+from ..run_files.run import read_table
+from .client import HubError, download, head
+
+
+READ = (".json", ".jsonl", ".md", ".png", ".jinja", ".txt", ".model", os.path.splitext(ADAPTER_FILE)[1])
+"""Endings of files that are data. Pickles are read by nobody who has not asked for a checkpoint."""
+MEMBER_NAME = re.compile(r"[\w-]+")
+
+
+class Reference(NamedTuple):
+    """A repository or a folder in it: `"user/repo[@revision][/folder]"`."""
+
+    repo_id: str
+    revision: str | None
+    folder: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Reference":
+        """From text, with or without `hf://` before it.
+
+        Raises:
+            ValueError: If it names no repository.
+        """
+        found = re.fullmatch(r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@([\w.-]+))?(?:/(.+?))?/?", text)
+        folder = (found[3] or "") if found else ""
+        if found is None or ".." in folder.split("/"):
+            raise ValueError(
+                f"{text!r} is neither a folder nor a repository on the Hub: user/repo[@revision][/folder]."
+            )
+        return cls(found[1], found[2], folder)
+
+    def __str__(self) -> str:
+        return (
+            self.repo_id + (f"@{self.revision}" if self.revision else "") + (f"/{self.folder}" if self.folder else "")
+        )
+
+
+def pull(source: str, output: str, *, checkpoint: bool = False, token: str | None = None) -> str:
+    """Brings a population, or an adapter, into a new folder.
+
+    Args:
+        source (`str`): `"user/repo[@revision][/folder]"`; with a folder, such as a member's, only that.
+        output (`str`): Folder to make; may be there if it is empty.
+        checkpoint (`bool`, *optional*, defaults to `False`): Bring checkpoints as well. They hold pickles: load them
+            from people whom you trust.
+        token (`str`, *optional*): Token that may read; the one you are logged in with if unset.
+
+    Returns:
+        `str`: What was brought, as `"user/repo@commit[/folder]"`.
+
+    Raises:
+        ValueError: If `output` holds something, or the repository holds neither a population nor an adapter.
+    """
+    reference = Reference.parse(source)
+    if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
+        raise ValueError(f"{output!r} is not empty. Choose another folder.")
+    commit, paths = head(reference.repo_id, revision=reference.revision, token=token)
+    below = f"{reference.folder}/" if reference.folder else ""
+    if not {f"{below}{POPULATION_FILE}", f"{below}{ADAPTER_CONFIG_FILE}"} & set(paths):
+        raise HubError(f"{reference} holds neither a population nor an adapter: {POPULATION_FILE} is missing.")
+
+    def wanted(path: str) -> bool:
+        top = path.removeprefix(below).split("/")[0]
+        of_checkpoint = top == LAST_CHECKPOINT or top.startswith(CHECKPOINT_PREFIX)
+        return path.startswith(below) and (checkpoint if of_checkpoint else path.endswith(READ))
+
+    def write(aside: str) -> None:
+        patterns = [path.translate(_LITERAL) for path in paths if wanted(path)]
+        cached = download(reference.repo_id, patterns=patterns, revision=commit, token=token)
+        for path in filter(wanted, paths):  # earlier downloads may have left more there
+            target = os.path.join(aside, path.removeprefix(below))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(os.path.join(cached, path), target)
+        check_adapters(aside)
+
+    try:
+        write_files(output, write)
+    except BaseException:
+        with suppress(OSError):  # if it was there and empty, it may stay or go
+            os.rmdir(output)
+        raise
+    return str(reference._replace(revision=commit))
+
+
+_LITERAL = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})
+
+
+def check_adapters(folder: str) -> None:
+    """Checks that a folder of the Hub is a population with all its adapters, or an adapter.
+
+    Raises:
+        ValueError: If a file is missing or damaged, or a member has a name that is no name.
+    """
+    if os.path.isfile(os.path.join(folder, POPULATION_FILE)):
+        names = [str(row["id"]) for row in read_table(folder)["members"]]
+        if wrong := [name for name in names if not MEMBER_NAME.fullmatch(name)]:
+            raise ValueError(f"{POPULATION_FILE} has members of impossible names: {wrong}. Ask its author.")
+        places = [os.path.join(folder, name) for name in names]
+    else:
+        places = [folder]
+    for place in places:
+        read_json(os.path.join(place, ADAPTER_CONFIG_FILE), missing="the adapter is incomplete. Ask its author.")
+        if not os.path.isfile(os.path.join(place, ADAPTER_FILE)):
+            raise ValueError(f"{os.path.basename(place)} has no {ADAPTER_FILE}. Ask its author to push it again.")

@@ -1,0 +1,259 @@
+"""Pushing: a population, one member of it, or the tables of its rounds, from a run's folder to a repository."""
+
+import logging
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from huggingface_hub import HfApi
+
+from ..reporting.dataset_card import dataset_card
+from ..reporting.model_card import model_card, results_of
+from ..run_files.checkpoint import flaw, whole_checkpoints
+from ..run_files.files import kept
+from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
+from ..run_files.run import Run, hub_id, open_run, read_record, read_table
+from .client import Contents, HubError, Kind, card_metadata, commit, license_of, open_repository
+from .contents import checkpoint_contents, member_contents, population_contents, table_contents
+
+
+logger = logging.getLogger(__name__)
+
+MEMBERS = re.compile(r"(teacher|student|agent)_\d+")
+KEPT = ("license", "license_name", "license_link", "language", "datasets", "tags", "pipeline_tag")
+"""Metadata that stays as its owner has edited it on the Hub, where the card itself says nothing else."""
+
+
+@dataclass(kw_only=True)
+class Push:
+    """An upload that is ready to be sent. It sends what the files held when it was made, however late that is.
+
+    Attributes:
+        repo_id (`str`): Where to, with or without a namespace. kind (`str`): Kind of the repository.
+        contents (`Contents`): All files but the card. card (`Callable`): Text of the card, from the repository's full
+            id and the metadata that it has there.
+        command (`str`): What repeats it in a shell. owned (`Callable`): Says of a folder whether files that are there
+            and not in `contents` go. private, token, revision: As in [`push_population`].
+    """
+
+    repo_id: str
+    contents: Contents
+    card: Callable[[str, Mapping[str, Any]], str]
+    command: str
+    kind: Kind = "model"
+    message: str
+    owned: Callable[[str], bool]
+    private: bool | None = None
+    token: str | None = None
+    revision: str | None = None
+    _files: ExitStack = field(default_factory=ExitStack)
+
+    def keep(self, folder: str) -> "Push":
+        """Keep the files as they are now, beside the others of `folder`, until they are sent."""
+        paths = [content for content in self.contents.values() if isinstance(content, str)]
+        found = self._files.enter_context(kept(paths, folder))
+        self.contents = {
+            name: found[content] if isinstance(content, str) else content for name, content in self.contents.items()
+        }
+        return self
+
+    def send(self) -> str:
+        """Uploads, in one commit; returns its address.
+
+        Raises:
+            HubError: If that failed, with the command that repeats it. Nothing has changed then, here or there.
+        """
+        whose = {"kind": self.kind, "token": self.token}
+        try:
+            with self._files:
+                repo_id = open_repository(self.repo_id, private=self.private, **whose)
+                there = card_metadata(repo_id, revision=self.revision, **whose)
+                text = self.card(repo_id, {key: there[key] for key in KEPT if there.get(key)})
+                contents = {**self.contents, CARD_FILE: text.encode()}
+                details = {"message": self.message, "owned": self.owned, "revision": self.revision}
+                return commit(repo_id, contents, **details, **whose)
+        except HubError as error:
+            raise HubError(f"{error} Nothing is lost. To push again: {self.command}", final=error.final) from error
+
+    def send_later(self) -> "Future[str | None]":
+        """Uploads in the background, after what is being uploaded already; a failure is a warning, and `None`."""
+
+        def send() -> str | None:
+            try:
+                return self.send()
+            except HubError as error:
+                logger.warning(str(error))
+                return None
+
+        return HfApi().run_as_future(send)
+
+
+def push_population(
+    folder: str,
+    to: str | None = None,
+    *,
+    base: str | None = None,
+    about: Mapping[str, Any] | None = None,
+    checkpoint: str | None = None,
+    place: str = LAST_CHECKPOINT,
+    private: bool | None = None,
+    token: str | None = None,
+    revision: str | None = None,
+    message: str = "Population of adapters",
+) -> Push:
+    """A population, one folder per member, ready to be sent.
+
+    Args:
+        folder (`str`): Run folder or checkpoint.
+        to (`str`, *optional*): Repository; the run folder's name in your own namespace if unset.
+        base (`str`, *optional*): Base model, if another name than the recorded one is to be told.
+        about (`Mapping`, *optional*): Facts for the card, as [`model_card`] takes them; those of `run.json` if unset.
+        checkpoint (`str`, *optional*): Folder of a whole checkpoint to upload as well, with optimizer and random
+            states.
+        place (`str`, *optional*, defaults to `"last-checkpoint"`): What it is called in the repository.
+        private (`bool`, *optional*): Whether the repository must be private.
+        token (`str`, *optional*): Token that may write; the one you are logged in with if unset.
+        revision (`str`, *optional*): Branch.
+        message (`str`, *optional*): Title of the commit.
+
+    Raises:
+        ValueError: If the folder holds no whole population or checkpoint.
+    """
+    run = _open(folder, base)
+    name = to or _name(run)
+    contents = dict(population_contents(run))
+    if checkpoint:
+        if problem := flaw(checkpoint):
+            raise ValueError(f"{checkpoint} is no whole checkpoint: {problem}.")
+        contents |= checkpoint_contents(checkpoint, place)
+    options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}
+    return Push(
+        repo_id=name,
+        contents=contents,
+        card=_card_maker(run, about, token=token),
+        command=_command(folder, name, options),
+        message=message,
+        owned=lambda top: bool(MEMBERS.fullmatch(top)) or top == PLOTS_FOLDER or (bool(checkpoint) and top == place),
+        private=private,
+        token=token,
+        revision=revision,
+    ).keep(run.record)
+
+
+def push_member(
+    folder: str,
+    member: str,
+    to: str | None = None,
+    *,
+    base: str | None = None,
+    private: bool | None = None,
+    token: str | None = None,
+    revision: str | None = None,
+) -> Push:
+    """One member, its adapter at the root of the repository, ready to be sent. Arguments as in [`push_population`].
+
+    Raises:
+        ValueError: If there is no such member, or its adapter is not whole.
+    """
+    run = _open(folder, base)
+    check_member(run, member)
+    name = to or f"{_name(run)}-{member}"
+    options = {"--member": member, "--private": private, "--revision": revision, "--base": base}
+    return Push(
+        repo_id=name,
+        contents=member_contents(run, member),
+        card=_card_maker(run, {**recorded(run), "member": member}, token=token),
+        command=_command(folder, name, options),
+        message=f"Adapter {member}",
+        owned=lambda top: False,
+        private=private,
+        token=token,
+        revision=revision,
+    ).keep(run.record)
+
+
+def push_dataset(
+    folder: str,
+    to: str | None = None,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    revision: str | None = None,
+) -> Push:
+    """The tables of a run's rounds as a dataset repository, ready to be sent. Arguments as in [`push_population`].
+
+    Raises:
+        ValueError: If the run left no tables.
+    """
+    tables = table_contents(folder)
+    name = to or f"{os.path.basename(os.path.abspath(folder))}-rounds"
+    return Push(
+        repo_id=name,
+        contents={f"{place}/{os.path.basename(path)}": path for place, paths in tables.items() for path in paths},
+        card=lambda repo_id, there: dataset_card(tables, repo_id=repo_id, record=read_record(folder), metadata=there),
+        command=_command(folder, name, {"--dataset": True, "--private": private, "--revision": revision}),
+        kind="dataset",
+        message="Rounds of a population",
+        owned=lambda top: top in tables,
+        private=private,
+        token=token,
+        revision=revision,
+    ).keep(folder)
+
+
+def check_member(run: Run, member: str) -> None:
+    """Raises `ValueError` if the run has no such member."""
+    if member not in run.members:
+        raise ValueError(f"{run.folder} has no member {member!r}; choose from {', '.join(run.members)}.")
+
+
+def recorded(run: Run) -> dict[str, Any]:
+    """Facts for the card that a run has recorded."""
+    record = read_record(run.record)
+    about = {key: record[key] for key in ("versions", "dataset") if record.get(key)}
+    return {**about, "settings": run.settings}
+
+
+def _open(folder: str, base: str | None) -> Run:
+    """Opens a run; of one that has not ended it says which checkpoint to push."""
+    checkpoints = whole_checkpoints(folder)
+    if checkpoints and not os.path.isfile(os.path.join(folder, POPULATION_FILE)):
+        raise ValueError(f"{folder} has not ended: push its newest checkpoint, {checkpoints[-1]}.")
+    return open_run(folder, base=base)
+
+
+def _card_maker(
+    run: Run, about: Mapping[str, Any] | None, *, token: str | None
+) -> Callable[[str, Mapping[str, Any]], str]:
+    """The card as of now, but for what only the Hub can tell."""
+    table, results = read_table(run.folder), results_of(run.record)
+    if run.record != run.folder:  # scores are those of other weights
+        results["evaluation"] = None
+    facts = {**results, **(recorded(run) if about is None else about), "base_model": run.base}
+    tags = list(facts.pop("tags", ()))
+
+    def make(repo_id: str, there: Mapping[str, Any]) -> str:
+        base = hub_id(run.base)
+        known = {**(license_of(base, token=token) if base and "license" not in there else {}), **there}
+        kept_tags = [tag for tag in known.pop("tags", ()) if tag not in tags]
+        return model_card(table, repo_id=repo_id, tags=[*tags, *kept_tags], metadata=known, **facts)
+
+    return make
+
+
+def _name(run: Run) -> str:
+    return os.path.basename(os.path.abspath(run.record))
+
+
+def _command(folder: str, to: str, options: Mapping[str, object]) -> str:
+    """The `populora push` that does the same."""
+    words = ["populora", "push", folder, "--to", to]
+    for name, value in options.items():
+        if value:
+            words += [name] if value is True else [name, str(value)]
+    return shlex.join(words)

@@ -1,0 +1,58 @@
+"""The card of a dataset repository that holds the tables of a run: its README.md on the Hub."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from huggingface_hub import DatasetCardData
+
+from ..run_files.layout import ROUNDS_FOLDER, TABLE_SUFFIX
+
+
+def dataset_card(
+    tables: Mapping[str, Sequence[str]],
+    *,
+    repo_id: str,
+    record: Mapping[str, Any],
+    metadata: Mapping[str, Any] | None = None,
+) -> str:
+    """Text of the card, with one configuration per folder of tables, which `load_dataset` reads.
+
+    Args:
+        tables (`Mapping[str, Sequence[str]]`): Folder of tables -> their paths here; at least one each.
+        repo_id (`str`): Where the card will stand.
+        record (`Mapping`): What `run.json` of the run says.
+        metadata (`Mapping`, *optional*): Metadata that the card has on the Hub already; it stays, and tags are added.
+    """
+    import pyarrow.parquet
+
+    configs: list[dict[str, Any]] = [
+        {"config_name": name, "data_files": f"{name}/*{TABLE_SUFFIX}"} | ({"default": True} if number == 0 else {})
+        for number, name in enumerate(sorted(tables, key=lambda name: (name != ROUNDS_FOLDER, name)))
+    ]
+    there = dict(metadata or {})
+    tags = dict.fromkeys(["populora", "self-play", *there.pop("tags", ())])
+    known = {"pretty_name": repo_id.rpartition("/")[2], "task_categories": ["text-generation"]}
+    data = DatasetCardData(**{**known, **there, "tags": list(tags), "configs": configs})
+    model = f", on the base `{record['model']}`" if record.get("model") else ""
+    sections = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# Rounds of a PopuLoRA population\n\nWhat the members of a population of LoRA adapters wrote in training"
+        f"{model}, and what became of it. The texts are written by models: prompts, tasks and answers that may be "
+        "wrong, and programs that nobody should run outside a sandbox.",
+    ]
+    for config in configs:
+        name = config["config_name"]
+        rows = sum(pyarrow.parquet.read_metadata(path).num_rows for path in tables[name])
+        columns = pyarrow.parquet.read_schema(tables[name][-1])
+        lines = [f"## `{name}`", f"{len(tables[name])} tables, {rows:,} rows.", _example(repo_id, name)]
+        lines.append("\n".join(["| column | type |", "|---|---|", *(f"| `{c.name}` | {c.type} |" for c in columns)]))
+        sections.append("\n\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def _example(repo_id: str, name: str) -> str:
+    return f"""```python
+from datasets import load_dataset
+
+{name} = load_dataset("{repo_id}", "{name}", split="train")
+```"""

@@ -1,0 +1,195 @@
+"""An evaluation on the terminal: progress while members answer, and the table of scores."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .live import PLAIN_WIDTH
+from .tables import NOTHING, new_table
+
+
+BASE = "base"
+
+
+class EvaluationView:
+    """Shows how far an evaluation is: a bar with the time left; off a terminal, a line every so often.
+
+    Args:
+        file (`TextIO`, *optional*): Where to write; standard output if unset.
+        every (`float`, *optional*, defaults to `30.0`): Seconds between lines off a terminal.
+    """
+
+    def __init__(self, *, file: TextIO | None = None, every: float = 30.0) -> None:
+        file = sys.stdout if file is None else file
+        terminal = file.isatty()
+        self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        self.every = every
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=self.console) if terminal else None
+        self._task: TaskID | None = None
+        self._name, self._started, self._spoken, self._before = "", 0.0, 0.0, 0
+
+    def __enter__(self) -> EvaluationView:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def note(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.file.flush()
+
+    def begin(self, name: str) -> None:
+        """From now on, progress is of this exam."""
+        self._name, self._started, self._spoken, self._before = name, time.monotonic(), time.monotonic(), -1
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(name, total=None)
+
+    def progress(self, done: int, total: int) -> None:
+        """There are so many answers of all."""
+        now = time.monotonic()
+        if self._before < 0:
+            self._before = done
+            if done:
+                self.note(f"{self._name}: {done:,} of {total:,} answers are there already; going on")
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
+        elif now - self._spoken >= self.every and done > self._before:
+            left = (now - self._started) / (done - self._before) * (total - done)
+            self.note(f"{self._name}: {done:,} of {total:,} answers, {_duration(left)} left")
+            self._spoken = now
+
+    def tables(self, record: Mapping[str, Any]) -> None:
+        """Everything that `evaluation.json` says, for people."""
+        for exam in record["exams"]:
+            self.console.print()
+            self.console.print(scores_table(exam, width=self.console.width, plain=self._bar is None))
+            for line in remarks(exam):
+                self.note(line)
+        if record["comparisons"]:
+            self.note(f"\n{stars(record)}")
+
+
+def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bool = False) -> Table:
+    """The scores of one exam: players, then what is said of all members together, then the base.
+
+    Columns that a narrow terminal has no place for are left out; `evaluation.json` has them.
+    """
+    members = {name: one for name, one in exam["scores"].items() if name != BASE}
+    rows = members | exam["summaries"] | {name: exam["scores"][name] for name in (BASE,) if name in exam["scores"]}
+    names = {name: f"{name} elsewhere" if name.endswith(("best", "weakest")) else name for name in rows}
+    cells = {heading: [cell(name, one) for name, one in rows.items()] for heading, cell in _columns(exam).items()}
+    left = width - max(map(len, [exam["exam"], *names.values()]))
+    shown = []
+    for heading, column in cells.items():
+        left -= 2 + max(map(len, [heading, *column]))
+        if left >= 0 or not shown:
+            shown.append(heading)
+    table = new_table(exam["exam"], *shown, plain=plain)
+    for i, name in enumerate(rows):
+        if name not in members and (i == len(members) or name == BASE):
+            table.add_section()
+        table.add_row(names[name], *(cells[heading][i] for heading in shown))
+    return table
+
+
+def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, Any]], str]]:
+    """Heading -> cell of a row, by its name and its part of the record; the most important first."""
+    against = {one["of"]: one for one in exam["differences"] if one["to"] == BASE}
+    several = str(exam["decoding"]["samples"])
+    columns = {
+        "accuracy": lambda name, one: _percent(one["accuracy"]),
+        "95% interval": lambda name, one: _range(one["low"], one["high"]),
+        "minus base": lambda name, one: _difference(against.get(name)),
+        f"pass@{several}": lambda name, one: _percent(one.get("pass_at_k", {}).get(several, {}).get("accuracy")),
+        "read": lambda name, one: _percent(one.get("well_formed")),
+        "tokens": lambda name, one: f"{one['tokens']:.0f}" if "tokens" in one else NOTHING,
+        "cut": lambda name, one: _percent(one.get("cut")),
+    }
+    if not against:
+        del columns["minus base"]
+    if several == "1":
+        del columns["pass@1"]
+    kinds = exam["groups"] if len(exam["groups"]) > 1 else []
+    return columns | {kind: partial(_of_group, kind) for kind in kinds}
+
+
+def _of_group(kind: str, name: str, one: Mapping[str, Any]) -> str:
+    return _percent(one.get("groups", {}).get(kind))
+
+
+def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
+    """What an exam's table does not hold: its limits, its time, other comparisons, answers without a grade."""
+    decoding, seconds = exam["decoding"], exam["seconds"]
+    drawn = "greedy"
+    if decoding["temperature"]:
+        drawn = f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
+    answers = sum(sum(one["verdicts"].values()) for one in exam["scores"].values())
+    each, longer = 1000 * sum(seconds.values()) / max(answers, 1), max(seconds, key=seconds.get)
+    yield (
+        f"{exam['questions']} questions (version {exam['version']}), {drawn}, at most "
+        f"{decoding['max_completion_length']} tokens an answer."
+    )
+    yield (
+        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {_duration(seconds['generation'])}, grading "
+        f"{_duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
+    )
+    for one in exam["differences"]:
+        if one["to"] != BASE:
+            yield f"{one['of']} minus {one['to']}: {_difference(one)}"
+    for name, score in exam["scores"].items():
+        if spared := score["verdicts"].get("spared"):
+            yield (
+                f"{name}: {_plural(spared, 'answer')} in no share: the executor failed, twice. See `populora doctor`."
+            )
+        if failed := score["verdicts"].get("failed"):
+            yield f"{name}: {_plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
+
+
+def stars(record: Mapping[str, Any]) -> str:
+    """What a star means, with the number of comparisons."""
+    count = record["comparisons"]
+    strict = 100 - (100 - 100 * record["level"]) / count
+    return (
+        f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
+        f"the {strict:.4g}% interval excludes 0, and a test by flips of the signs agrees."
+    )
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return NOTHING if low is None or high is None else f"{100 * low:.1f} - {100 * high:.1f}"
+
+
+def _difference(one: Mapping[str, Any] | None) -> str:
+    if one is None or one["difference"] is None:
+        return NOTHING
+    star = "*" if one["significant"] else " "
+    return f"{100 * one['difference']:+.1f} ({100 * one['low']:+.1f}, {100 * one['high']:+.1f}){star}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f}%"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

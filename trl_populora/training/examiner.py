@@ -1,0 +1,106 @@
+"""`Examiner`: asks members for what nobody learns from, and leaves the run as it was.
+
+All ranks draw and execute their shares, as in a round; settings of the sampler and random states are put back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ..executor import Execution, Executor, Job
+from ..generation import Sampler
+from ..self_play.sampling import Completion, Message
+
+
+if TYPE_CHECKING:
+    from ..evaluation import Exam
+    from ..evaluation.results import ExamResult
+    from .row_source import RowSource
+
+
+class Examiner:
+    """Draws and judges with the sampler and the sandbox of a run.
+
+    Args:
+        source ([`RowSource`]): Set up already. Where it has no sandbox, one is made when the first program is to run.
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self.source = source
+        self._own: Executor | None = None
+
+    @property
+    def sampler(self) -> Sampler:
+        return self.source.sampler
+
+    def draw(
+        self,
+        prompts: Sequence[list[Message]],
+        players: Sequence[str | None],
+        *,
+        seed: int,
+        streams: Sequence[int],
+    ) -> list[Completion]:
+        """One completion per prompt, as the sampler is set; each rank draws its share."""
+        adapters = [self._adapter(player) for player in players]
+        return self.source.ranks.share(
+            list(zip(prompts, adapters, streams, strict=True)),
+            lambda own, _: self.sampler(
+                [one[0] for one in own], [one[1] for one in own], seed=seed, streams=[one[2] for one in own]
+            ),
+            evenly=self.source.args.shard_base,  # every forward is then a collective
+        )
+
+    def run(self, jobs: Sequence[Job]) -> list[Execution]:
+        """Runs programs in the sandbox; each rank its share. These are not counted as the round's."""
+        if self.source.executor is None and self._own is None:
+            self._own = self.source.args.executor.make(self.source.ranks.cores)
+        executor = self.source.executor or self._own
+        return self.source.ranks.share(list(jobs), lambda own, _: executor.run_many(own))
+
+    def examine(
+        self, exam: Exam, players: Sequence[str], *, base: bool = False, length: int | None = None
+    ) -> ExamResult:
+        """Lets players answer an exam greedily, all in one batch, the base apart; and grades the answers.
+
+        Args:
+            exam ([`Exam`]): What is asked.
+            players (`Sequence[str]`): Members, players or guests.
+            base (`bool`, *optional*, defaults to `False`): Ask the frozen base too, under the name `"base"`.
+            length (`int`, *optional*): Most tokens of an answer; the exam's or else the run's if unset.
+        """
+        from ..evaluation.asking import ask, grade  # imports evaluate, which takes a second
+        from ..evaluation.results import ExamResult
+
+        with self.sampler.decoding(temperature=0.0, max_completion_length=length or exam.max_completion_length):
+            rows = (len(players) + 1) * len(exam.questions)
+            answers = ask(exam, players, self.draw, base=base, rows_per_call=rows)
+        return ExamResult(exam, grade(exam, answers, exam.grader(self.run)))
+
+    def close(self) -> None:
+        """Ends the sandbox, if it is the examiner's own; the next program starts another."""
+        if self._own is not None:
+            self._own.close()
+
+    def _adapter(self, player: str | None) -> str | None:
+        population = self.source.population
+        return player if player is None or player in population.guests else population.adapter_of(player)
+
+
+@contextmanager
+def unchanged_random_states() -> Iterator[None]:
+    """Whatever draws random numbers inside, those drawn afterwards are what they would have been."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)

@@ -1,0 +1,210 @@
+"""`Founders`: members as they were at the start of a run, as opponents of today's. An absolute measure of progress.
+
+Ratings compare members with their opponents of the time, who learn as well. Founders do not: what today's students
+solve of the founders' tasks, and what founders cannot solve of today's teachers' tasks, moves only if members do.
+Nothing of it enters ratings, buffer or records of rounds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file, save_file
+
+from ..evaluation.held_out import task_exam
+from ..population import Population
+from ..population.factors import Factor, Factors, from_tensors, to_tensors
+from ..run_files.files import write_file
+from ..run_files.layout import founder_file
+from ..self_play.asks import proposal_ask
+from ..self_play.records import Proposal
+from ..self_play.verification import verify
+from ..tasks import Referee, Task, TaskBuffer, is_spared
+from .ranks import checksum
+
+
+if TYPE_CHECKING:
+    from ..evaluation.results import ExamResult
+    from .examiner import Examiner
+    from .self_play_source import SelfPlaySource
+
+SOLVE, PROPOSE = "founders", "proposals"
+"""Names of the two exams in the table of samples: the founders' tasks, and today's teachers' tasks."""
+
+
+class Founders:
+    """Frozen opponents, and the prompts that they and today's teachers answer.
+
+    Prompts show seed tasks, are drawn by the seed of the run, and never change. Founders that are equal, as members
+    are that start from fresh adapters or from one warm start, play as one.
+
+    Args:
+        source ([`SelfPlaySource`]): Set up, with nothing but seed tasks in its buffer.
+        prompts (`int`): Proposal prompts per task type.
+
+    Attributes:
+        tasks (`list[Task]` or `None`): The founder teachers' valid tasks, an exam that never changes; `None` before
+            the start.
+        students (`dict[str, Factors]`): The founder students' weights, on the CPU.
+    """
+
+    def __init__(self, source: SelfPlaySource, *, prompts: int) -> None:
+        self.source, game = source, source.self_play
+        self.seed = game.settings.seed_for(0, SOLVE)
+        self.known = TaskBuffer(source.task_types, source.buffer.capacity, reserved=source.buffer.reserved)
+        self.known.load_state_dict(source.buffer.state_dict())
+        rules = {"settings": game.settings, "lengths": game.lengths}
+        self.asks = [
+            proposal_ask("", kind, self.known, random.Random(f"{self.seed}:{name}:{i}"), **rules)
+            for name, kind in source.task_types.items()
+            for i in range(prompts)
+        ]
+        self.tasks: list[Task] | None = None
+        self.students: dict[str, Factors] = {}
+
+    @property
+    def started(self) -> bool:
+        return self.tasks is not None
+
+    def start(self, examiner: Examiner) -> None:
+        """Takes the members of now for founders: keeps the students, and lets the teachers write their tasks."""
+        population = self.source.population
+        self.students = {
+            player: _on_cpu(population.factors(population.adapter_of(player)))
+            for player in _different(population, population.students)
+        }
+        self.tasks = _tasks(self._propose(_different(population, population.teachers), examiner))
+
+    def play(self, examiner: Examiner) -> tuple[dict[str, Any], list[ExamResult]]:
+        """Today's members against the founders.
+
+        Returns:
+            `dict` and `list[ExamResult]`: The record, and who answered what. Shares are `None` where nothing was
+            judged.
+        """
+        population, types = self.source.population, self.source.task_types
+        results, solved = [], {}
+        if self.tasks:
+            results.append(examiner.examine(task_exam(SOLVE, self.tasks, types), population.students))
+            solved = {student: _share(results[0].scores(student)[:, 0]) for student in population.students}
+        proposals = self._propose(population.teachers, examiner)
+        tasks = _tasks(proposals)
+        if tasks:
+            exam = task_exam(PROPOSE, tasks, types)
+            now = examiner.examine(exam, population.students)
+            then = replace(now, samples=self._founders_answer(exam, examiner))
+            results += [replace(now, samples=[*then.samples, *now.samples])]
+        teachers, authors = {}, {}
+        for teacher in population.teachers:
+            judged = [one for one in proposals if one.member == teacher and not is_spared(one.refusal)]
+            own = {one.task.id for one in judged if one.valid}
+            authors[teacher] = sorted(own)
+            teachers[teacher] = {
+                "proposals": len(judged),
+                "valid": _share(one.valid for one in judged),
+                "tasks": len(own),
+                "unsolved": _unsolved(then, own) if own else None,
+                "unsolved_now": _unsolved(now, own) if own else None,
+            }
+        record = {
+            "tasks": len(self.tasks),
+            "version": results[0].exam.version if self.tasks else None,
+            "founders": list(self.students),
+            "students": {name: {"solved": solved.get(name)} for name in population.students},
+            "teachers": teachers,
+            "authors": authors,
+        }
+        return record, results
+
+    # Files -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"tasks": [task.to_json() for task in self.tasks], "students": list(self.students)}
+
+    def save(self, folder: str) -> None:
+        """Writes the founder students' weights."""
+        for name, factors in self.students.items():
+            tensors = {key: X.contiguous() for key, X in to_tensors(factors).items()}
+            write_file(os.path.join(folder, founder_file(name)), partial(save_file, tensors))
+
+    def load(self, folder: str, state: Mapping[str, Any]) -> None:
+        """Restores what `save` wrote and `state_dict` gave."""
+        types, population = self.source.task_types, self.source.population
+        self.tasks = [types[record["type"]].read_task(record) for record in state["tasks"]]
+        any_member = population.factors(next(iter(population)))
+        scalings = {path: factor.scaling for path, factor in any_member.items()}
+        self.students = {
+            name: from_tensors(load_file(os.path.join(folder, founder_file(name))), scalings)
+            for name in state["students"]
+        }
+
+    # One game ----------------------------------------------------------------------------------------------------
+
+    def _propose(self, teachers: Sequence[str], examiner: Examiner) -> tuple[Proposal, ...]:
+        """Proposals as a round would draw and verify them, with noise that is the same at every step."""
+        source, places = self.source, {name: i for i, name in enumerate(self.source.population.teachers)}
+        asks = [ask._replace(player=teacher) for teacher in teachers for ask in self.asks]
+        streams = [places[teacher] * len(self.asks) + i for teacher in teachers for i in range(len(self.asks))]
+        written = examiner.draw(
+            [ask.prompt for ask in asks], [ask.player for ask in asks], seed=self.seed, streams=streams
+        )
+        referee = Referee(source.task_types, examiner.run)
+        rules = {"buffer": self.known, "lengths": source.self_play.lengths, "group_size": 1, "step": 0}
+        return verify(asks, written, referee=referee, **rules)
+
+    def _founders_answer(self, exam: Any, examiner: Examiner) -> list:
+        """The founder students' graded answers. They play in turn as the last guest, who is then put back."""
+        population = self.source.population
+        guest = population.guests[-1]
+        before, temperature = _on_cpu(population.factors(guest)), population.routing.temperatures.get(guest, 1.0)
+        answers = []
+        try:
+            for name, factors in self.students.items():
+                population.admit(guest, factors)
+                examiner.sampler.sync()
+                samples = examiner.examine(exam, [guest]).samples
+                answers += [replace(one, player=f"{name}@0") for one in samples]
+        finally:
+            population.admit(guest, before, temperature=temperature)
+        return answers
+
+
+def _tasks(proposals: Iterable[Proposal]) -> list[Task]:
+    """The valid tasks; what several teachers wrote is there once."""
+    return list({one.task.id: one.task for one in proposals if one.task is not None}.values())
+
+
+def _unsolved(result: ExamResult, tasks: set[str]) -> float | None:
+    """Share of the judged answers to some tasks, of all who answered, that do not solve them."""
+    places = {i for i, question in enumerate(result.exam.questions) if question.id in tasks}
+    return _share(1.0 - one.grade.score for one in result.samples if one.question in places)
+
+
+def _share(scores: Iterable[float]) -> float | None:
+    known = [float(score) for score in scores if not math.isnan(score)]
+    return fmean(known) if known else None
+
+
+def _on_cpu(factors: Factors) -> Factors:
+    return {
+        path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
+        for path, (A, B, scaling) in factors.items()
+    }
+
+
+def _different(population: Population, players: Sequence[str]) -> list[str]:
+    """The first of all players that are equal: same weights, or none at all, and same temperature."""
+    first: dict[tuple, str] = {}
+    for player in players:
+        name = population.adapter_of(player)
+        moved = any(factor.B.any() for factor in population.factors(name).values())
+        weights = checksum(population.parameters(name)).item() if moved else None
+        first.setdefault((weights, population[name].temperature), player)
+    return list(first.values())

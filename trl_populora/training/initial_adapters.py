@@ -1,0 +1,207 @@
+"""`initial_adapters`: members that start from adapters which another run or training made, here or on the Hub.
+
+Only weights are taken over: ratings, buffers, learning rates and temperatures begin anew. Where they came from stands
+in the table of members and in the lineage.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from peft import LoraConfig
+
+from ..evolution import EvolutionEvent
+from ..evolution.adapters import read_adapter
+from ..hub.client import download, head
+from ..hub.pulling import Reference, check_adapters
+from ..population import Population
+from ..population.factors import Factors
+from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE
+from ..run_files.run import hub_id, read_table
+
+
+logger = logging.getLogger(__name__)
+
+Wanted = Mapping[str, str] | Sequence[str] | str
+
+
+class Source(NamedTuple):
+    """A folder with a population or an adapter.
+
+    Attributes:
+        name (`str`): What it is called in a recipe; of a repository with its commit. folder (`str`): Where it is here.
+    """
+
+    name: str
+    folder: str
+
+    @property
+    def versions(self) -> dict[str, int] | None:
+        """Members with their versions, if it is a population."""
+        if not os.path.isfile(os.path.join(self.folder, POPULATION_FILE)):
+            return None
+        return {row["id"]: row["version"] for row in read_table(self.folder)["members"]}
+
+    def member(self, name: str) -> "Source":
+        return Source(f"{self.name.rstrip('/')}/{name}", os.path.join(self.folder, name))
+
+
+def find_sources(wanted: Wanted) -> dict[str, Source]:
+    """Every source that `initial_adapters` names; those of the Hub are downloaded.
+
+    Args:
+        wanted (`str`, `list[str]` or `dict[str, str]`): The setting: a population, whose members start those of the
+            same names; an adapter, from which all start; a list with a source for each member, teachers first; or a
+            mapping from members or roles to sources. A source is a PEFT folder, or `user/repo[@revision][/folder]`.
+
+    Raises:
+        ValueError: If one is not there.
+    """
+    names = [wanted] if isinstance(wanted, str) else wanted.values() if isinstance(wanted, Mapping) else wanted
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"initial_adapters: {name!r} must be a folder, or user/repo[@revision][/folder].")
+    return {name: _find(name) for name in dict.fromkeys(names)}
+
+
+def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Source], *, base: str) -> None:
+    """Gives members the weights that `initial_adapters` names.
+
+    Args:
+        population ([`Population`]): Fresh members.
+        wanted (`str`, `list[str]` or `dict[str, str]`): The setting, as in [`find_sources`].
+        sources (`Mapping[str, Source]`): What that function has found.
+        base (`str`): Name of the run's base model, to warn where an adapter names another.
+
+    Raises:
+        ValueError: If a source does not fit: it says which settings would.
+    """
+    for name, (source, version) in _deal(population, wanted, sources).items():
+        config, factors = read_adapter(source.folder)
+        _check(population, name, source, config, factors)
+        other = config.base_model_name_or_path
+        if other and hub_id(other) and hub_id(base) and other != base:
+            logger.warning(f"initial_adapters: {source.name} was trained on {other}, and this run's base is {base}.")
+        population.write(name, factors)
+        population.restore(replace(population[name], parents=(f"{source.name}@{version}",)))
+
+
+def import_events(population: Population) -> list[EvolutionEvent]:
+    """The lineage's lines for founders that came from elsewhere. They have no ratings yet: both are `(0, 0)`."""
+    events = []
+    for member in population.values():
+        for parent in member.parents:
+            name, _, version = parent.rpartition("@")
+            born = {"step": member.born_step, "version": member.version, "role": member.role}
+            ratings = {"fitness": {}, "rating_before": (0.0, 0.0), "rating_after": (0.0, 0.0)}
+            made = {"operator": "clone", "parameters": {"seed": 0}, "parents": ((name, int(version)),)}
+            events.append(EvolutionEvent(slot=member.id, kind="import", **born, **made, **ratings))
+    return events
+
+
+def _deal(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
+    """Member -> its source, and the version that it had there."""
+    members = list(population)
+    if isinstance(wanted, str):
+        whole = sources[wanted]
+        versions = whole.versions
+        if versions is None:
+            return dict.fromkeys(members, (whole, 0))
+        if missing := [name for name in members if name not in versions]:
+            raise ValueError(
+                f"initial_adapters={wanted!r} has no {', '.join(missing)}: it holds {', '.join(versions)}. Name a "
+                "source for each member in a mapping, or set num_teachers and num_students to those it has."
+            )
+        return {name: (whole.member(name), versions[name]) for name in members}
+    if isinstance(wanted, Mapping):
+        roles = {role: population.names(role) for role in ("teacher", "student")}
+        if unknown := [key for key in wanted if key not in population and not roles.get(key)]:
+            raise ValueError(
+                f"initial_adapters names {', '.join(map(repr, unknown))}: keys are members ({', '.join(members)}) or "
+                "roles (teacher, student)."
+            )
+        chosen = {name: wanted[role] for role, names in roles.items() if role in wanted for name in names}
+        chosen |= {name: wanted[name] for name in members if name in wanted}
+    else:
+        if len(wanted) != len(members):
+            raise ValueError(
+                f"initial_adapters lists {len(wanted)} sources for {len(members)} members ({', '.join(members)}). "
+                "List one for each, or map members to sources."
+            )
+        chosen = dict(zip(members, wanted))
+    return {name: _adapter(name, sources[source]) for name, source in chosen.items()}
+
+
+def _adapter(name: str, source: Source) -> tuple[Source, int]:
+    """The adapter that a source holds for a member: itself, or of a population the member of that name."""
+    versions = source.versions
+    if versions is None:
+        above, _, own = source.name.rpartition("/")
+        table = os.path.join(os.path.dirname(os.path.abspath(source.folder)), POPULATION_FILE)
+        rows = read_table(os.path.dirname(table))["members"] if above and os.path.isfile(table) else ()
+        return source, next((row["version"] for row in rows if row["id"] == own), 0)
+    if name not in versions:
+        raise ValueError(
+            f"initial_adapters: {source.name} is a population without {name}. Name one of its members: "
+            f"{', '.join(f'{source.name}/{one}' for one in versions)}."
+        )
+    return source.member(name), versions[name]
+
+
+def _find(name: str) -> Source:
+    """A folder here, else files of the Hub in its cache."""
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        return Source(name.rstrip("/"), path)
+    if name.startswith((".", "/", "~")):
+        raise ValueError(f"initial_adapters={name!r}: there is no such folder.")
+    try:
+        reference = Reference.parse(name)
+    except ValueError as error:
+        raise ValueError(f"initial_adapters: {error}") from None
+    commit, _ = head(reference.repo_id, revision=reference.revision)
+    below = f"{reference.folder}/" if reference.folder else ""
+    files = (POPULATION_FILE, ADAPTER_CONFIG_FILE, ADAPTER_FILE)
+    patterns = [f"{below}{place}{file}" for file in files for place in ("", "*/")] + [POPULATION_FILE]
+    folder = os.path.join(download(reference.repo_id, patterns=patterns, revision=commit), reference.folder)
+    source = str(reference._replace(revision=commit))
+    try:
+        check_adapters(folder)
+    except ValueError as error:
+        raise ValueError(f"initial_adapters: {source} is neither a population nor an adapter: {error}") from None
+    return Source(source, folder)
+
+
+def _check(population: Population, name: str, source: Source, config: LoraConfig, factors: Factors) -> None:
+    """Raises `ValueError` if an adapter has another form than the population's, with the settings that it needs."""
+    own = population.factors(name)
+    problem = ""
+    if own.keys() != factors.keys():
+        more, fewer = (sorted({_end(path) for path in paths}) for paths in (factors, own))
+        problem = f"it adapts {', '.join(more)}, this run {', '.join(fewer)}"
+        if more == fewer:
+            problem = f"it adapts {len(factors)} matrices, this run {len(own)}: it belongs to another base model"
+    else:
+        for path, factor in factors.items():
+            rank, mine = factor.A.shape[0], own[path].A.shape[0]
+            if rank != mine:
+                problem = f"it has rank {rank}, this run {mine}"
+            elif (factor.A.shape, factor.B.shape) != (own[path].A.shape, own[path].B.shape):
+                problem = f"its matrices at {_end(path)} have other sizes: it belongs to another base model"
+            elif factor.scaling != own[path].scaling:
+                problem = f"its scaling is {factor.scaling:g}, this run's {own[path].scaling:g}"
+            if problem:
+                break
+    if problem:
+        ends = sorted({_end(path) for path in factors})
+        raise ValueError(
+            f"initial_adapters: {source.name} does not fit {name}: {problem}. Its own settings are "
+            f"lora_r: {config.r}, lora_alpha: {config.lora_alpha}, lora_target_modules: [{', '.join(ends)}]"
+            + (", with rank-stabilised scaling, which takes a peft_config." if config.use_rslora else ".")
+        )
+
+
+def _end(path: str) -> str:
+    return path.rpartition(".")[2]

@@ -1,0 +1,55 @@
+"""`ProbeSettings`: what is measured along a run, at the steps of `eval_strategy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..evaluation import make_exams, task_keys
+from ..tasks import TaskType
+
+
+if TYPE_CHECKING:
+    from .config import PopulationSelfPlayConfig
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """What members are asked along a run, and nobody learns from (docs/probes.md).
+
+    Args:
+        exams (`list[str]`, *optional*): Exams by name, as [`make_exams`] takes them, such as `["held_out",
+            "gsm8k[:50]"]`. Default: `["held_out"]` in self-play, none on a dataset.
+        data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
+        teachers (`bool`, *optional*, defaults to `False`): Ask teachers too, not only those who solve tasks.
+        founders (`int`, *optional*, defaults to `8`): Proposal prompts per task type for the games against the
+            founders, in self-play. 0 plays none.
+        max_completion_length (`int`, *optional*): Tokens of an answer; those of the exam, else of the run, if unset.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    exams: tuple[str, ...] | None = None
+    data: str | None = None
+    teachers: bool = False
+    founders: int = 8
+    max_completion_length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.founders < 0:
+            raise ValueError(f"founders={self.founders} must be 0 (no games against founders) or more.")
+        if self.max_completion_length is not None and self.max_completion_length < 1:
+            raise ValueError(f"max_completion_length={self.max_completion_length} must be at least 1, or unset.")
+        if self.exams is not None and len(set(self.exams)) < len(self.exams):
+            raise ValueError(f"exams={list(self.exams)} names an exam twice.")
+
+
+def asked_keys(args: PopulationSelfPlayConfig, types: Mapping[str, TaskType]) -> set[str]:
+    """Keys of the tasks of other runs that this one is asked about, and may not learn from."""
+    names = [name for name in args.probes.exams or () if args.is_probed and name.startswith("tasks:")]
+    try:
+        return {key for exam in make_exams(names, types) for key in task_keys(exam, types)}
+    except ValueError as error:
+        raise ValueError(f"probe_kwargs.exams: {error}") from None

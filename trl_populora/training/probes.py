@@ -1,0 +1,257 @@
+"""`Probes`: what is measured along a run and nobody learns from. Exams, answered greedily, and games against founders.
+
+Probing changes nothing: rounds, rewards and weights are those of a run without it (tests/training/test_probes.py).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from transformers.utils import logging
+
+from ..evaluation import Exam, make_exams
+from ..run_files.layout import FOUNDERS_FOLDER
+from .examiner import Examiner, unchanged_random_states
+
+
+if TYPE_CHECKING:
+    from ..evaluation.results import ExamResult
+    from .config import PopulationSelfPlayConfig
+    from .row_source import RowSource
+
+logger = logging.get_logger(__name__)
+
+BASE = "base"
+
+
+class Probes:
+    """The probes of one run.
+
+    Args:
+        args ([`PopulationSelfPlayConfig`]): Settings.
+        source ([`RowSource`]): Set up already.
+        has_dataset (`bool`, *optional*, defaults to `False`): Members are evaluated on a dataset too, by TRL.
+
+    Attributes:
+        exams (`list[Exam]` or `None`): What is asked; `None` before [`Probes.prepare`].
+        founders ([`Founders`] or `None`): Opponents of old, where the run has any.
+        last (`dict` or `None`): The newest record.
+
+    Raises:
+        ValueError: If the run is to be evaluated, and an exam cannot be asked, or there is nothing to evaluate by.
+    """
+
+    def __init__(self, args: PopulationSelfPlayConfig, source: RowSource, *, has_dataset: bool = False) -> None:
+        self.settings, self.source = args.probes, source
+        self.examiner = Examiner(source)
+        self.exams: list[Exam] | None = None
+        self.founders = None
+        self.last: dict[str, Any] | None = None
+        self.seconds = 0.0
+        self._base: dict[str, dict] = {}  # exam -> version and scores of the base, which never change
+        self._began, self._elapsed = time.perf_counter(), 0.0
+        if args.is_probed:
+            self.prepare()
+            if self.settings.founders:
+                self.founders = source.make_founders(self.settings.founders)
+            if not (self.asks or has_dataset):
+                raise ValueError(
+                    "eval_strategy is set, and there is nothing to evaluate by: name exams in probe_kwargs, pass an "
+                    "eval_dataset if num_teachers=0, or set eval_strategy to 'no'."
+                )
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is anything to ask."""
+        return bool(self.exams or self.founders)
+
+    def prepare(self) -> None:
+        """Makes the exams, if that has not been done.
+
+        Raises:
+            ValueError: If one is unknown, has no data or cannot be asked.
+        """
+        if self.exams is not None:
+            return
+        names = self.settings.exams
+        if names is None:
+            names = ["held_out"] if self.source.task_types else []
+        try:
+            exams = make_exams(names, self.source.task_types, data=self.settings.data)
+            for exam in exams:
+                self._check(exam)
+        except ValueError as error:
+            raise ValueError(f"probe_kwargs.exams: {error}") from None
+        self.exams = exams
+
+    def begin(self, *, step: int) -> None:
+        """Training begins, or goes on, at this step: the clock runs, and at step 0 the members of now are founders."""
+        self._began = time.perf_counter()
+        if step:
+            return
+        self.last, self.seconds, self._elapsed = None, 0.0, 0.0
+        if self.founders is not None:
+            with unchanged_random_states():
+                self.source.sampler.sync()
+                self.founders.start(self.examiner)
+
+    def measure(self, *, step: int, round: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Asks everybody, as they are now.
+
+        Returns:
+            `dict` and `list[dict]`: The record, and all answers to exams, with the keys of [`results.COLUMNS`].
+        """
+        start = time.perf_counter() if step else self._began  # the founders' tasks are part of the cost
+        exams, founders, results = {}, None, []
+        with unchanged_random_states():
+            self.source.sampler.sync()
+            for exam in self.exams:
+                results.append(self._examine(exam))
+                exams[exam.name] = self._summary(results[-1])
+            if self.founders is not None and self.founders.started:
+                founders, played = self.founders.play(self.examiner)
+                results += played
+        seconds = time.perf_counter() - start
+        record = {"step": step, "round": round, "exams": exams, "founders": founders, "seconds": round_off(seconds)}
+        return record, [row for result in results for row in result.rows()]
+
+    def keep(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record with the run's seconds so far; counted as part of the run."""
+        self.seconds += record["seconds"]
+        self.last = record | {"elapsed": round_off(self.elapsed), "probing": round_off(self.seconds)}
+        return self.last
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training so far, probes and what was before a resume included."""
+        return self._elapsed + time.perf_counter() - self._began
+
+    def close(self) -> None:
+        """Ends what the probes have started; they may be used again."""
+        self.examiner.close()
+
+    # Files -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs, as JSON-able data."""
+        started = self.founders is not None and self.founders.started
+        return {
+            "last": self.last,
+            "base": self._base,
+            "founders": self.founders.state_dict() if started else None,
+            "seconds": self.seconds,
+            "elapsed": self.elapsed,
+        }
+
+    def save(self, folder: str) -> None:
+        """Writes the founders' weights into a checkpoint."""
+        if self.founders is not None:
+            self.founders.save(os.path.join(folder, FOUNDERS_FOLDER))
+
+    def load(self, folder: str, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` and `save` gave; the state is empty if the run was not probed so far."""
+        self.last, self._base = state.get("last"), dict(state.get("base", {}))
+        self.seconds, self._elapsed = state.get("seconds", 0.0), state.get("elapsed", 0.0)
+        self._began = time.perf_counter()
+        if self.founders is None:
+            return
+        if state.get("founders") is None:
+            logger.warning(f"{folder} has no founders: nobody plays against them in the probes of this run.")
+            return
+        self.founders.load(os.path.join(folder, FOUNDERS_FOLDER), state["founders"])
+
+    # One exam ----------------------------------------------------------------------------------------------------
+
+    @property
+    def solvers(self) -> list[str]:
+        """Members that solve tasks."""
+        population = self.source.population
+        return [*population.names("student"), *population.names("shared")]
+
+    def _examine(self, exam: Exam) -> ExamResult:
+        members = [*self.source.population.names("teacher")] if self.settings.teachers else []
+        return self.examiner.examine(
+            exam,
+            [*members, *self.solvers],
+            base=self._base.get(exam.name, {}).get("version") != exam.version,
+            length=self.settings.max_completion_length,
+        )
+
+    def _summary(self, result: ExamResult) -> dict[str, Any]:
+        from ..evaluation.grading import summarise
+
+        exam, players = result.exam, {}
+        for player in result.players:
+            told = summarise([one.grade for one in result.samples if one.player == player])
+            players[player] = {
+                "accuracy": _known(result.accuracy(player)),
+                "groups": {group: _known(result.accuracy(player, group)) for group in result.groups},
+                "well_formed": _known(told["well_formed"]),
+                "spared": told["spared"],
+            }
+        if BASE in players:
+            self._base[exam.name] = {"version": exam.version, "scores": players[BASE]}
+        players[BASE] = self._base[exam.name]["scores"]
+        return {
+            "version": exam.version,
+            "questions": len(exam.questions),
+            "mean": _mean(players[name]["accuracy"] for name in self.solvers),
+            "groups": {
+                group: _mean(players[name]["groups"][group] for name in self.solvers) for group in result.groups
+            },
+            "players": players,
+        }
+
+    def _check(self, exam: Exam) -> None:
+        """Refuses what cannot be asked or graded, before a run begins."""
+        exam.grader(self.examiner.run)
+        sampler, limit = self.source.sampler, self.source.sampler.max_length
+        try:
+            longest = max(sampler.count_tokens(one.prompt) for one in exam.questions[: 1 if limit is None else None])
+        except Exception as error:  # a chat template is a program of its author
+            raise ValueError(
+                f"the prompts of {exam.name!r} cannot be rendered ({' '.join(str(error).split())[:200]}). Use a model "
+                "with a chat template that takes user messages, or in self-play prompt_template='base'."
+            ) from None
+        answer = self.settings.max_completion_length or exam.max_completion_length or sampler.max_completion_length
+        if limit is not None and longest + answer > limit:
+            raise ValueError(
+                f"the longest prompt of {exam.name!r} has {longest} tokens and an answer up to {answer}, more than "
+                f"the {limit} of the engine. Lower probe_kwargs.max_completion_length, or raise the engine's length."
+            )
+
+
+def metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a record under their names in trackers, without those that are not known."""
+    found: dict[str, float | None] = {}
+    for name, exam in record["exams"].items():
+        place = re.sub(r"[^\w./-]+", "_", name).strip("_")  # some trackers take no other characters
+        found |= {f"{place}/{player}": scores["accuracy"] for player, scores in exam["players"].items()}
+        found |= {f"{place}/{group}/mean": mean for group, mean in exam["groups"].items()}
+        found[f"{place}/mean"] = exam["mean"]
+    if record["founders"] is not None:
+        for role in ("teachers", "students"):
+            for player, numbers in record["founders"][role].items():
+                found |= {f"founders/{player}/{kind}": value for kind, value in numbers.items()}
+    found["probe_seconds"] = record["seconds"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def round_off(seconds: float) -> float:
+    return round(seconds, 3)
+
+
+def _known(share: float) -> float | None:
+    """JSON has no NaN: a share of nothing is null."""
+    return None if math.isnan(share) else share
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return fmean(known) if known else None

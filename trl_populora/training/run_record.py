@@ -1,0 +1,87 @@
+"""`run.json`: what a run was made of, for people and for the commands that open its folder."""
+
+import os
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from transformers.utils import logging
+
+from ..reporting.model_card import versions
+from ..run_files.files import write_json
+from ..run_files.layout import RUN_FILE
+
+
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
+
+logger = logging.get_logger(__name__)
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
+    """Leaves `run.json` in the run's folder. Warns if it cannot be written."""
+    try:
+        write_json(os.path.join(trainer.args.output_dir, RUN_FILE), run_record(trainer))
+    except OSError as error:
+        logger.warning(f"{RUN_FILE} in {trainer.args.output_dir} was not written: {error}.")
+
+
+def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
+    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, isolation."""
+    source, config = trainer.source, trainer.population.base_model.config
+    return {
+        "model": trainer.base_model_name,
+        "revision": getattr(config, "_commit_hash", None),
+        "dataset": trainer.dataset_name,
+        "settings": _plain(trainer.args.settings()),
+        "sampler": _sampler(trainer),
+        "reward_funcs": list(trainer.reward_func_names),
+        "warm_start": _plain(trainer.warm_start),
+        "row_source": _path(type(source)),
+        "exams": {exam.name: exam.version for exam in trainer.probes.exams or ()},
+        "processes": trainer.accelerator.num_processes,
+        "versions": versions(),
+        "git": git_state(),
+        "isolation": source.executor.isolation if source.executor is not None else None,
+    }
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of the checkout in which this process works, and whether files differ from it; `None` if it is none."""
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _sampler(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
+    """The sampler's class, and what it was made by and with, if that was given."""
+    given, kwargs = trainer.given_sampler, {}
+    if isinstance(given, partial):
+        given, kwargs = given.func, given.keywords
+    made_by = getattr(given, "__self__", given)  # a class, by its `from_args`
+    return {
+        "class": _path(type(trainer.source.sampler)),
+        "made_by": None if made_by is None else _path(made_by),
+        "kwargs": _plain(kwargs),
+    }
+
+
+def _path(named: Any) -> str:
+    return f"{named.__module__}:{named.__qualname__}" if hasattr(named, "__qualname__") else repr(named)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold of a value; of other things their text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, PLAIN) else repr(value)

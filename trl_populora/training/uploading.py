@@ -1,0 +1,110 @@
+"""What a population's trainer sends to the Hub, and when: at the end, on demand, and while it trains."""
+
+import os
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from transformers.trainer_utils import HubStrategy
+from transformers.utils import logging
+from transformers.utils.hub import PushInProgress
+
+from ..hub import HubError, push_population
+from ..hub.client import open_repository
+from ..reporting.model_card import versions
+from ..run_files.run import read_record
+
+
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
+
+
+logger = logging.get_logger(__name__)
+
+
+def open_hub(trainer: "PopulationSelfPlayTrainer", *, token: str | None, private: bool | None) -> None:
+    """Makes the repository, so that one that cannot be written to is known before training.
+
+    Raises:
+        HubError: If it is not ours to write, or there is no token. A Hub that cannot be reached is only a warning.
+    """
+    args = trainer.args
+    name = args.hub_model_id or os.path.basename(os.path.abspath(args.output_dir))
+    trainer.hub_model_id, trainer.push_in_progress = name, None
+    private = args.hub_private_repo if private is None else private
+    try:
+        trainer.hub_model_id = open_repository(name, private=private, token=token or args.hub_token)
+    except HubError as error:
+        if error.final:
+            raise
+        logger.warning(f"{error} Training does not wait for it: every push tries again.")
+
+
+def push(
+    trainer: "PopulationSelfPlayTrainer",
+    message: str | None,
+    *,
+    blocking: bool,
+    token: str | None = None,
+    revision: str | None = None,
+    private: bool | None = None,
+) -> str | Future:
+    """Uploads what is saved in the output folder, after uploads that are under way."""
+    trainer.callback_handler.on_push_begin(trainer.args, trainer.state, trainer.control)
+    trainer._finish_current_push()
+    own = {"token": token, "revision": revision, "private": private}
+    settings = _settings(trainer) | {key: value for key, value in own.items() if value}
+    ready = push_population(trainer.args.output_dir, message=message or "Upload population", **settings)
+    return ready.send() if blocking else ready.send_later()
+
+
+def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
+    """Uploads the population of a whole checkpoint in the background, as `hub_strategy` says.
+
+    Training goes on meanwhile: what is sent are the files of this checkpoint, whatever becomes of them. While one
+    upload is under way none is begun, unless `hub_always_push`; a failure is a warning.
+    """
+    args, strategy = trainer.args, HubStrategy(trainer.args.hub_strategy)
+    busy = trainer.push_in_progress is not None and not trainer.push_in_progress.is_done()
+    if strategy == HubStrategy.END or (busy and not args.hub_always_push):
+        return
+    trainer.callback_handler.on_push_begin(args, trainer.state, trainer.control)
+    settings = _settings(trainer) | {"message": f"Training in progress, step {trainer.state.global_step}"}
+    if strategy == HubStrategy.CHECKPOINT:
+        settings |= {"checkpoint": checkpoint}
+    elif strategy == HubStrategy.ALL_CHECKPOINTS:
+        settings |= {"checkpoint": checkpoint, "place": os.path.basename(checkpoint)}
+    try:
+        job = push_population(checkpoint, **settings).send_later()
+    except (OSError, ValueError) as error:
+        logger.warning(f"{checkpoint} is not uploaded: {error}.")
+        return
+    jobs = trainer.push_in_progress.jobs if busy else []
+    trainer.push_in_progress = PushInProgress([*jobs, job])
+
+
+def card_facts(
+    trainer: "PopulationSelfPlayTrainer",
+    *,
+    model_name: str | None = None,
+    dataset_name: str | None = None,
+    tags: str | list[str] | None = None,
+) -> dict[str, Any]:
+    """Facts for the card. What was told once is told on every later card of the run."""
+    given = {"name": model_name, "dataset": dataset_name, "tags": [tags] if isinstance(tags, str) else tags}
+    trainer.told |= {key: value for key, value in given.items() if value}
+    facts = {"settings": trainer.args.settings(), "versions": versions(), "dataset": trainer.dataset_name}
+    own_tags = [tag for tag in getattr(trainer.model, "model_tags", None) or () if tag not in trainer._tag_names]
+    return facts | trainer.told | {"tags": [*own_tags, *trainer.told.get("tags", ())]}
+
+
+def _settings(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
+    args = trainer.args
+    recorded = read_record(args.output_dir).get("model")
+    return {
+        "to": trainer.hub_model_id,
+        "base": None if trainer.base_model_name == recorded else trainer.base_model_name,
+        "about": card_facts(trainer),
+        "private": args.hub_private_repo,
+        "token": args.hub_token,
+        "revision": args.hub_revision,
+    }
