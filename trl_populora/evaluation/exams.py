@@ -61,8 +61,8 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         raise ValueError(
             f"exam {name!r} is unknown. "
             + (f"Did you mean {near[0]!r}? " if near else "")
-            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark or exam of yours; '[:N]' "
-            "at the end takes the first N questions."
+            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark or exam of yours; "
+            "'[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(count)
 
