@@ -161,7 +161,7 @@ class Bench:
         sampler = TransformersSampler(
             population, self.tokenizer, max_completion_length=self.args.new_tokens, batch_size=rows
         )
-        sampler.config.min_new_tokens = self.args.new_tokens  # no row ends early
+        sampler.eos_ids = [1 << 30]  # no such token: no row ends early
         return sampler
 
 

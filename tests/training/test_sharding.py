@@ -164,7 +164,7 @@ def base_loss(population, rank):
 def draw(population, rank):
     """Completions that end early at many tokens, so that ranks finish at different times."""
     sampler = TransformersSampler(population, tiny_tokenizer(), max_completion_length=40, batch_size=2)
-    sampler.eos_ids = sampler.config.eos_token_id = list(range(2, 60))
+    sampler.eos_ids = list(range(2, 60))
     prompts = [[5 + rank, 6, 7][: 1 + i] for i in range(3)]
     return [completion.ids for completion in sampler.draw(prompts, ROWS[rank % 2], [10 * rank + i for i in range(3)])]
 
