@@ -9,7 +9,7 @@ import pytest
 from tests.code_tasks import TYPES, code_draw, code_seeds, code_types
 from trl_populora.tasks import Draft, Refusal, Task, base
 from trl_populora.tasks.code import CodeO
-from trl_populora.tasks.code.families import EASY_FAMILIES, FAMILIES
+from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
 from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.code.pairs import leaks_program, visible
 
@@ -38,7 +38,7 @@ def test_programs_pass_hygiene_and_differ_in_form(family):
     assert len(programs) >= 2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", DEFAULT_FAMILIES)
 def test_tasks_are_small_and_varied(family):
     limits = CodeO()
     for task in draws(family, "code_f"):

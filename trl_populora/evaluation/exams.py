@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from ..tasks import TaskType
-from .benchmarks import BUILT_IN, benchmark
+from .benchmarks import BUILT_IN, Benchmark, benchmark
 from .exam import Exam
 from .held_out import LEVELS, frozen_exam, held_out_exam
 
@@ -52,14 +52,17 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
             raise ValueError(f"exam {name!r} needs task types, and there are none: name some, or choose a benchmark.")
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
     elif ":" in whole or whole in BUILT_IN:
-        exam = benchmark(whole).exam(data)
+        found = benchmark(whole)
+        exam = found.exam(data) if isinstance(found, Benchmark) else found()
+        if not isinstance(exam, Exam):
+            raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
     else:
         near = get_close_matches(whole, [*LEVELS, *BUILT_IN], n=1)
         raise ValueError(
             f"exam {name!r} is unknown. "
             + (f"Did you mean {near[0]!r}? " if near else "")
-            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark of yours; '[:N]' at "
-            "the end takes the first N questions."
+            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark or exam of yours; "
+            "'[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(count)
 

@@ -64,6 +64,8 @@ class TaskType(ABC):
     """What this type refuses for, beside the shared `REASONS`: short name -> what it means."""
     families: ClassVar[tuple[str, ...]] = ()
     """Names of the kinds of seed tasks, if there are several."""
+    default_families: ClassVar[tuple[str, ...]] = ()
+    """Those of `families` that are drawn from where none are named; all of them if empty."""
     easy_families: ClassVar[tuple[str, ...]] = ()
     """Those of `families` that a small base learns first; all of them if empty."""
     reference_types: ClassVar[tuple[str, ...]] = ()
@@ -179,11 +181,15 @@ class TaskType(ABC):
         raise ValueError(f"{self.id} has fewer than {count} different seed tasks, found {len(found)}; ask for fewer")
 
     def check_families(self, families: Sequence[str] | None) -> tuple[str, ...]:
-        """The families to draw from: those given, or all. Raises `ValueError` for an unknown one, or an empty list."""
+        """The families to draw from: those given, or the default ones.
+
+        Raises:
+            ValueError: For an unknown family, or an empty list.
+        """
         unknown = sorted(set(families or ()) - set(self.families))
         if unknown or (families is not None and not families):
             raise ValueError(f"{self.id} has no seed families {unknown}; choose from {list(self.families)}")
-        return tuple(families or self.families)
+        return tuple(families or self.default_families or self.families)
 
     def read_task(self, record: Mapping[str, Any]) -> Task:
         """Inverse of `Task.to_json`.

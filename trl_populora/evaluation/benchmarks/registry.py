@@ -1,10 +1,13 @@
-"""From names to benchmarks: those that come with the package, and a user's own by `module:Name`."""
+"""From names to benchmarks: those that come with the package, and a user's own by `module:Name`. An exam of a user's
+own is a function of that name without arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 
+from ..exam import Exam
 from .benchmark import Benchmark
 
 
@@ -23,12 +26,13 @@ BUILT_IN = {
 """Benchmarks that come with the package: id -> record."""
 
 
-def benchmark(name: str) -> Benchmark:
+def benchmark(name: str) -> Benchmark | Callable[[], Exam]:
     """
     The benchmark of a name.
 
     Args:
-        name (`str`): Id of one of `BUILT_IN`, or `"module:Name"` of a [`Benchmark`] of yours.
+        name (`str`): Id of one of `BUILT_IN`, or `"module:Name"` of a [`Benchmark`] of yours, or of a function of
+            yours that gives an [`Exam`].
 
     Raises:
         ValueError: If there is none.
@@ -51,6 +55,9 @@ def benchmark(name: str) -> Benchmark:
         ) from None
     except AttributeError:
         raise ValueError(f"benchmark {name!r}: the module {module_name!r} has no {attribute!r}.") from None
-    if not isinstance(found, Benchmark):
-        raise ValueError(f"benchmark {name!r} is {found!r}, not a trl_populora.evaluation.benchmarks.Benchmark.")
+    if not (isinstance(found, Benchmark) or callable(found)):
+        raise ValueError(
+            f"benchmark {name!r} is {found!r}, neither a trl_populora.evaluation.benchmarks.Benchmark nor a function "
+            "that gives a trl_populora.evaluation.Exam."
+        )
     return found

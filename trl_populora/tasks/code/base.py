@@ -16,7 +16,7 @@ from trl_populora.executor import Execution, Job, Status, canonical, literals
 from trl_populora.tasks.base import Features, Run, TaskType, refused_by
 from trl_populora.tasks.code.arguments import arguments_text
 from trl_populora.tasks.code.complexity import place, program_complexity
-from trl_populora.tasks.code.families import EASY_FAMILIES, FAMILIES
+from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
 from trl_populora.tasks.code.keys import task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
@@ -50,6 +50,7 @@ class CodeType(TaskType):
         "too_precise": "a float in an output has too many digits",
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
+    default_families: ClassVar[tuple[str, ...]] = DEFAULT_FAMILIES
     easy_families: ClassVar[tuple[str, ...]] = EASY_FAMILIES
     num_inputs: ClassVar[int] = 1
     """Inputs of a task; a type may make it a setting."""

@@ -7,6 +7,7 @@ sample into a task (`seeds.py`).
 
 from __future__ import annotations
 
+from trl_populora.tasks.code.families.chains import CHAINS
 from trl_populora.tasks.code.families.classes import CLASSES
 from trl_populora.tasks.code.families.classics import CLASSICS
 from trl_populora.tasks.code.families.draw import Family, Sample
@@ -19,9 +20,12 @@ from trl_populora.tasks.code.families.tables import TABLES
 
 
 EASY_FAMILIES: tuple[str, ...] = tuple(family.__name__ for family in EASY)
+DEFAULT_FAMILIES: tuple[str, ...] = tuple(
+    family.__name__ for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS)
+)
 FAMILIES: dict[str, Family] = {
     family.__name__: family
-    for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS)
+    for family in (*EASY, *SEQUENCES, *STRINGS, *TABLES, *NUMBERS, *STRUCTURES, *CLASSES, *CLASSICS, *CHAINS)
 }
 
-__all__ = ["EASY_FAMILIES", "FAMILIES", "Family", "Sample"]
+__all__ = ["DEFAULT_FAMILIES", "EASY_FAMILIES", "FAMILIES", "Family", "Sample"]

@@ -1,0 +1,56 @@
+"""Exams of chains, by depth: `recipes.chains.exams:chains` in a recipe or on the command line, from the root of a
+clone. With `[:27]` at its end, an exam is shorter and still has all depths and kinds of state.
+
+What is latent in the base shows in sampled answers, not in greedy ones: ask for some at temperature 1.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from trl_populora.evaluation import Exam
+from trl_populora.evaluation.held_out import task_exam
+from trl_populora.tasks import Task, make_task_types
+from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, depth
+
+
+EXAM_DEPTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+PER_DEPTH_AND_KIND = 16
+SEED = 2_000_003
+MAX_COMPLETION_LENGTH = 384
+
+
+def chains() -> Exam:
+    """`code_o` tasks of the statements that the base knows, 48 of each depth."""
+    return _exam("chains", held_out=False)
+
+
+def chains_held_out() -> Exam:
+    """As many, in which every second statement is one that no training of the base or the recipes holds."""
+    return _exam("chains_held_out", held_out=True)
+
+
+def chain_tasks(*, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED) -> dict[int, list[Task]]:
+    """Different tasks by depth; the kinds of state take turns."""
+    (code_o,) = make_task_types(["code_o"], style="compact").values()
+    found: dict[int, list[Task]] = {}
+    for wanted in EXAM_DEPTHS:
+        level = "held_out" if held_out else next(n for n, (least, most) in DEPTHS.items() if least <= wanted <= most)
+        rng, tasks = random.Random(f"{seed}/{level}/{wanted}"), {}
+        while len(tasks) < per_kind * len(KINDS):
+            kind = KINDS[len(tasks) % len(KINDS)]
+            task = code_o.generate(rng, families=[f"{kind.name}_{level}"])
+            if depth(task.payload.program) == wanted:
+                tasks.setdefault(code_o.key(task.payload), task)
+        found[wanted] = list(tasks.values())
+    return found
+
+
+def _exam(name: str, *, held_out: bool) -> Exam:
+    by_depth = chain_tasks(held_out=held_out)
+    tasks = [task for turn in zip(*by_depth.values(), strict=True) for task in turn]
+    exam = task_exam(name, tasks, make_task_types(["code_o"], style="compact"))
+    groups = [f"depth_{depth(task.payload.program):02d}" for task in tasks]
+    questions = tuple(replace(one, group=group) for one, group in zip(exam.questions, groups, strict=True))
+    return replace(exam, questions=questions, max_completion_length=MAX_COMPLETION_LENGTH)

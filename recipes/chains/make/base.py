@@ -1,0 +1,286 @@
+"""The base of chains: a Llama of a million parameters, trained from scratch, with room to learn at every depth.
+
+    python -m recipes.chains.make.base --output recipes/chains/base
+
+from the root of a clone, with the `lightning` extra installed. Killed, the same command goes on where it was.
+
+A last phase teaches it slips: at each line of a worked answer it goes wrong now and then, so that success falls slowly
+with depth. Reinforcement lifts what is latent; a base that is as good as it can be would show nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from recipes.chains.make.measure import measure
+from recipes.chains.make.rows import ChainExamples
+from trl_populora.integrations.lightning import Row, causal_lm_loss, collate, encode
+
+
+logger = logging.getLogger(__name__)
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+STATE_FILE = "training.pt"
+TOKENIZER_FOLDER = "tokenizer"
+MUON_RATE = 3.0  # its learning rate, in those of AdamW
+# Pieces that are tokens of their own wherever they stand, so that a statement is the same tokens in a program and in
+# an answer: ends of lines before a statement, with the indentation, the mark before a state and what opens it, digits
+# and letters of data. A digit beside a colon, a minus or another digit belongs to a statement.
+PIECES = r"\n +|\n(?=x|if |for )| # (?:\[|\{'|')?|(?<![-:\d])\d(?![:\d])|[a-d](?=[a-d]*')"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides the weights. All values are ours, chosen by short trials.
+
+    Args:
+        steps (`int`): Optimizer steps on right rows. The rate is constant, and falls to zero over the last
+            `decay_steps`: a longer training begins as a shorter one.
+        decay_steps (`int`), warmup_steps (`int`): Length of the fall at the end, and of the rise at the start.
+        short_steps (`int`): Of `steps`, the first that see short chains of `code_o` alone: to copy a statement
+            and to apply it is learnt there, on short rows.
+        slip_steps (`int`), slips (`float`): Steps of the last phase, and its chance of a slip at each line.
+        kinds (`str`), types (`str`): Kinds of state and task types of the rows, by name, with spaces between them.
+        learning_rate (`float`), slip_learning_rate (`float`): Peak of each phase.
+        rows (`int`), tokens_per_pass (`int`): Rows per optimizer step; tokens, padding included, per forward pass.
+        vocabulary (`int`), tokenizer_rows (`int`): Tokens, and the rows that they are chosen by.
+        hidden (`int`), layers (`int`): Shape of the model.
+        seed (`int`): Seed of rows and initial weights.
+    """
+
+    steps: int = 6000
+    decay_steps: int = 800
+    warmup_steps: int = 50
+    short_steps: int = 800
+    kinds: str = "chain_digits chain_text chain_table"
+    types: str = "code_o code_i code_f"
+    slip_steps: int = 80
+    slips: float = 0.15
+    learning_rate: float = 3e-3
+    slip_learning_rate: float = 1e-3
+    rows: int = 64
+    tokens_per_pass: int = 3072
+    vocabulary: int = 768
+    tokenizer_rows: int = 6000
+    hidden: int = 128
+    layers: int = 4
+    seed: int = 0
+
+
+def build_tokenizer(settings: Settings) -> PreTrainedTokenizerFast:
+    """Byte-level BPE whose merges may cross spaces, but not the borders of `PIECES`."""
+    examples = ChainExamples(settings.seed).batch(settings.tokenizer_rows, seed=f"{settings.seed}/tokenizer")
+    turns = [f"{message['role']}\n{message['content']}" for example in examples for message in example.messages]
+    texts = turns + [example.completion for example in examples] + ["assistant\n"] * len(examples)
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocabulary,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        model_max_length=1024,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> LlamaForCausalLM:
+    """A new model with weights of the seed."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.hidden,
+        intermediate_size=3 * settings.hidden,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.hidden // 32,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = LlamaForCausalLM(config)
+    model.set_attn_implementation("eager")  # in bfloat16 on a CPU four times as fast as sdpa, at these widths
+    return model
+
+
+class Training:
+    """The steps of both phases, with a state on disk.
+
+    Args:
+        folder (`Path`): Where the state is kept; one that is there is gone on from.
+        settings ([`Settings`]): Decides the result: equal settings give equal bits on equal machines and thread
+            counts, resumed or not.
+
+    Raises:
+        ValueError: If the state on disk is of another model, tokenizer or seed. What else differs holds from there on.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path, self.settings = folder / STATE_FILE, settings
+        kept = folder / TOKENIZER_FOLDER  # a state is worth nothing without the tokenizer that it began with
+        if not kept.is_dir():
+            part = folder / f"{TOKENIZER_FOLDER}.part"
+            build_tokenizer(settings).save_pretrained(part)
+            part.rename(kept)
+        self.tokenizer = AutoTokenizer.from_pretrained(kept)
+        self.model = build_model(self.tokenizer, settings).train()
+        self.step, self.optimizers = 0, self._optimizers()
+        if self.path.exists():
+            self._resume(torch.load(self.path, weights_only=True))
+
+    def run(self, *, progress: int = 50, save_every: int = 100) -> None:
+        """All steps that are left. The loss is logged every `progress` steps, the state saved every `save_every`."""
+        one = self.settings
+        kinds, types = one.kinds.split(), one.types.split()
+        short = ChainExamples(one.seed, kinds=kinds, levels=["short"], types=["code_o"])
+        every = ChainExamples(one.seed, kinds=kinds, types=types)
+        total, losses, began = one.steps + one.slip_steps, [], time.process_time()
+        while self.step < total:
+            if self.step == one.steps and one.slip_steps:
+                self._save(self.path.with_name("before_slips.pt"))
+                self.optimizers = self._optimizers()
+            examples, slips = short if self.step < one.short_steps else every, one.slips * (self.step >= one.steps)
+            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", slips=slips)
+            losses.append(self._update(encode(self.tokenizer, batch)))
+            self.step += 1
+            if self.step % progress == 0:
+                mean, spent = sum(losses) / len(losses), (time.process_time() - began) / len(losses)
+                logger.info("step %d of %d: loss %.3f, %.2f CPU s a step", self.step, total, mean, spent)
+                losses, began = [], time.process_time()
+            if self.step % save_every == 0 or self.step == total:
+                self._save(self.path)
+
+    def _optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Muon for the matrices of the layers, AdamW for embeddings and norms."""
+        matrices = [one for one in self.model.model.layers.parameters() if one.ndim == 2]
+        known = {id(one) for one in matrices}
+        others = [one for one in self.model.parameters() if id(one) not in known]
+        return (
+            torch.optim.Muon(matrices, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01),
+        )
+
+    def _rate(self) -> float:
+        """Learning rate of the step that comes."""
+        one = self.settings
+        if self.step < one.steps:
+            rise, fall = (self.step + 1) / one.warmup_steps, (one.steps - self.step) / max(1, one.decay_steps)
+            return one.learning_rate * min(1.0, rise, fall)
+        return one.slip_learning_rate * (1 - (self.step - one.steps) / one.slip_steps)
+
+    def _update(self, rows: Sequence[Row]) -> float:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self._rate() * (MUON_RATE if isinstance(optimizer, torch.optim.Muon) else 1.0)
+        tokens, total = sum(len(row.ids) - row.prompt for row in rows), 0.0
+        for part in _passes(rows, self.settings.tokens_per_pass):
+            with torch.autocast("cpu", torch.bfloat16):
+                sums, _ = causal_lm_loss(self.model, collate(part, self.tokenizer.pad_token_id))
+            loss = sums.sum() / tokens
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return total
+
+    def _save(self, path: Path) -> None:
+        optimizers = [one.state_dict() for one in self.optimizers]
+        state = {"step": self.step, "model": self.model.state_dict(), "optimizers": optimizers}
+        part = path.with_suffix(".part")
+        torch.save(state | {"settings": asdict(self.settings)}, part)
+        part.replace(path)
+
+    def _resume(self, state: dict) -> None:
+        fixed = ("seed", "vocabulary", "tokenizer_rows", "hidden", "layers")
+        began, wanted = state["settings"], asdict(self.settings)
+        other = {name: began[name] for name in fixed if began[name] != wanted[name]}
+        if other:
+            raise ValueError(f"{self.path} holds a training with {other}: use another folder, or delete it.")
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        for optimizer, one in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(one)
+
+
+def _passes(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
+    """Rows of similar length together, at most so many tokens with padding."""
+    part: list[Row] = []
+    for row in sorted(rows, key=lambda one: len(one.ids)):
+        if part and len(row.ids) * (len(part) + 1) > tokens:
+            yield part
+            part = []
+        part.append(row)
+    yield part
+
+
+def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path, settings: Settings) -> None:
+    """Write weights in bfloat16, half the size, under a config that loads them as float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = LlamaForCausalLM(model.config)
+    copy.load_state_dict(model.state_dict())
+    copy.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n")
+    (folder / "settings.json").write_text(json.dumps(asdict(settings), indent=2) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, save and measure; writes the folder and `measured.json` in it."""
+    parser = argparse.ArgumentParser(description="Train the base of chains from scratch.")
+    parser.add_argument("--output", type=Path, required=True, help="folder for weights, tokenizer and measurements")
+    parser.add_argument("--work", type=Path, default=Path("runs/chains-base"), help="folder for the training's state")
+    for field in fields(Settings):
+        name = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(name, type=type(field.default), default=field.default, help="see Settings")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads; part of what decides the bits")
+    parser.add_argument("--save-only", action="store_true", help="no more steps: save and measure the state as it is")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    torch.set_num_threads(options.threads)
+    settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
+    training = Training(options.work, settings)
+    if not options.save_only:
+        training.run()
+    save(training.model, training.tokenizer, options.output, settings)
+    results = measure(AutoModelForCausalLM.from_pretrained(options.output), training.tokenizer)
+    (options.output / "measured.json").write_text(json.dumps({"steps": training.step} | results, indent=2) + "\n")
+    logger.info("%s", json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Answers that work a chain out line by line before their output block, and slips in them.
+
+Only for tasks of the chain families, whose programs are this package's own: they run in this process. A base learns
+these answers; self-play judges the block at their end alone, as it does for all tasks.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trl_populora.executor import canonical, literals
+from trl_populora.tasks import Task
+from trl_populora.tasks.code.families.chains import LETTERS, run_statement
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a chain as it runs.
+
+    Attributes:
+        text (`str`): The statement, or the line above a block.
+        before, after (`Any`): The state; both the same for the line above a block.
+        holds (`bool` or `None`): Whether the condition of a branch holds; `None` for other lines.
+        changes (`bool`): Whether it is a statement.
+    """
+
+    text: str
+    before: Any
+    after: Any
+    holds: bool | None = None
+    changes: bool = True
+
+
+def trace(program: str, state: Any, *, slips: float = 0.0, rng: random.Random | None = None) -> list[Step]:
+    """
+    What happens line by line.
+
+    Args:
+        program (`str`): A program of a chain family, and no other.
+        state (`Any`): Its argument.
+        slips (`float`, *optional*, defaults to 0): Chance of a slip at each statement; the rest goes on from there.
+        rng (`random.Random`, *optional*): Chooses the slips.
+    """
+    (function,) = ast.parse(program).body
+    return list(_walk(function.body[:-1], state, program, slips, rng))
+
+
+def _walk(
+    body: Sequence[ast.stmt], state: Any, program: str, slips: float, rng: random.Random | None
+) -> Iterator[Step]:
+    for node in body:
+        text = ast.get_source_segment(program, node)
+        head = text.partition("\n")[0]
+        inner: list[Sequence[ast.stmt]] = []
+        if isinstance(node, ast.If):
+            holds = bool(run_statement(f"x = {ast.get_source_segment(program, node.test)}", state))
+            yield Step(head, state, state, holds, changes=False)
+            inner = [node.body] if holds else []
+        elif isinstance(node, ast.For):
+            yield Step(head, state, state, changes=False)
+            inner = [node.body] * node.iter.args[0].value
+        else:
+            after = run_statement(text, state)
+            if slips and rng.random() < slips:
+                after = slip(after, rng)
+            yield Step(text, state, after)
+            state = after
+        for part in inner:
+            for step in _walk(part, state, program, slips, rng):
+                yield step
+                state = step.after
+
+
+def slip(state: Any, rng: random.Random) -> Any:
+    """A state that is wrong in one place: a digit one too large, or another letter. An empty one stays empty."""
+    if not state:
+        return state
+    if isinstance(state, dict):
+        key = rng.choice(sorted(state))
+        return state | {key: (state[key] + 1) % 10}
+    at = rng.randrange(len(state))
+    if isinstance(state, str):
+        other = LETTERS[(LETTERS.index(state[at]) + 1) % len(LETTERS)]
+        return state[:at] + other + state[at + 1 :]
+    return [*state[:at], (state[at] + 1) % 10, *state[at + 1 :]]
+
+
+def worked_output(task: Task, *, slips: float = 0.0, rng: random.Random | None = None) -> str:
+    """The answer to a `code_o` task: each statement with the state after it, then the block."""
+    (state,) = literals.parse_arguments(task.payload.input)
+    steps = trace(task.payload.program, state, slips=slips, rng=rng)
+    lines = [_line(step, step.after) for step in steps]
+    return "\n".join([*lines, f"```output\n{_text(steps[-1].after)}\n```"])
+
+
+def worked_input(task: Task, *, slips: float = 0.0, rng: random.Random | None = None) -> str:
+    """The answer to a `code_i` task, worked backwards: each statement with the state before it, from the last one."""
+    (state,) = literals.parse_arguments(task.payload.input)
+    steps = trace(task.payload.program, state)
+    if slips:
+        steps = [_slipped(step, slips, rng) for step in steps]
+    lines = [_line(step, step.before) for step in reversed(steps)]
+    return "\n".join([*lines, f"```input\n{_text(steps[0].before)}\n```"])
+
+
+def _slipped(step: Step, slips: float, rng: random.Random) -> Step:
+    return replace(step, before=slip(step.before, rng)) if rng.random() < slips else step
+
+
+def _line(step: Step, state: Any) -> str:
+    if step.holds is not None:
+        return f"{step.text} # {step.holds}"
+    return f"{step.text} # {_text(state)}" if step.changes else step.text
+
+
+def _text(value: Any) -> str:
+    """Literal text in canonical form, as tasks hold it: dicts sorted by key."""
+    return literals.to_literal(canonical.decode(canonical.encode(value)))

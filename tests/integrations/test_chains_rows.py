@@ -1,0 +1,212 @@
+"""Rows that the base of chains is trained on: worked answers that the sandbox agrees with, slips, families, tokens."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recipes.chains.make.base import Settings, Training, build_tokenizer
+from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
+from recipes.chains.make.worked import slip, trace, worked_input, worked_output
+from trl_populora.executor import Executor, Job, literals
+from trl_populora.tasks import Referee, Refusal, make_task_types
+from trl_populora.tasks.code.families import FAMILIES
+from trl_populora.tasks.code.families.chains import CHAINS, depth, run_statement
+
+
+TYPES = make_task_types(style="compact", kwargs=TASK_KWARGS)
+NAMES = [family.__name__ for family in CHAINS]
+SMALL = Settings(
+    steps=4,
+    decay_steps=0,
+    warmup_steps=1,
+    short_steps=2,
+    slip_steps=0,
+    rows=4,
+    vocabulary=400,
+    tokenizer_rows=40,
+    hidden=32,
+    layers=1,
+)
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with Executor(workers=1) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer(Settings(vocabulary=768, tokenizer_rows=600))
+
+
+def drawn(type_id: str, each: int = 3):
+    rng = random.Random(type_id)
+    return [TYPES[type_id].generate(rng, families=[name]) for name in NAMES for _ in range(each)]
+
+
+# Worked answers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_id, work", [("code_o", worked_output), ("code_i", worked_input)])
+def test_worked_answers_are_right(type_id, work, executor):
+    tasks = drawn(type_id)
+    verdicts = Referee(TYPES, executor.run_many).judge(tasks, [work(task) for task in tasks])
+    assert [verdict.solved for verdict in verdicts] == [True] * len(tasks)
+
+
+def test_states_on_the_way_are_those_of_the_sandbox(executor):
+    """Each state is what the program returns if it ends after that statement."""
+    jobs, states = [], []
+    for task in drawn("code_o"):
+        if "    for " in task.payload.program or "    if " in task.payload.program:
+            continue
+        lines, (start,) = task.payload.program.splitlines(), literals.parse_arguments(task.payload.input)
+        steps = trace(task.payload.program, start)
+        assert len(steps) == depth(task.payload.program)
+        for number, step in enumerate(steps, 2):
+            jobs.append(Job("\n".join([*lines[:number], "    return x"]), ((start,),)))
+            states.append(step.after)
+    found = [execution.values[0].literal for execution in executor.run_many(jobs)]
+    assert [literals.parse_literal(text) for text in found] == states
+    assert len(jobs) > 100
+
+
+def test_a_worked_answer_to_read():
+    program = "def f(x):\n    x = x[::-1]\n    if 4 in x:\n        x = x + [1]\n    if 5 in x:\n        x = [2] + x\n"
+    program += "    for _ in range(2):\n        x = x[1:]\n    return x"
+    steps = trace(program, [4, 8])
+    assert [(step.text, step.after, step.holds) for step in steps] == [
+        ("x = x[::-1]", [8, 4], None),
+        ("if 4 in x:", [8, 4], True),
+        ("x = x + [1]", [8, 4, 1], None),
+        ("if 5 in x:", [8, 4, 1], False),
+        ("for _ in range(2):", [8, 4, 1], None),
+        ("x = x[1:]", [4, 1], None),
+        ("x = x[1:]", [1], None),
+    ]
+
+
+# Slips ---------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32), st.sampled_from([[1, 9, 0], "abcd", {"a": 9, "b": 0}, [4], "d"]))
+@settings(max_examples=60, deadline=None)
+def test_a_slip_changes_one_place_only(seed, state):
+    before = repr(state)
+    wrong = slip(state, random.Random(seed))
+    assert repr(state) == before and type(wrong) is type(state) and len(wrong) == len(state)
+    pairs = zip(sorted(state.items()), sorted(wrong.items())) if isinstance(state, dict) else zip(state, wrong)
+    assert sum(old != new for old, new in pairs) == 1
+
+
+def test_nothing_can_slip_in_an_empty_state():
+    assert [slip(state, random.Random(0)) for state in ([], "", {})] == [[], "", {}]
+
+
+def test_slips_are_carried_on_and_leave_answers_well_formed():
+    rng = random.Random(0)
+    for task in drawn("code_o"):
+        (start,) = literals.parse_arguments(task.payload.input)
+        steps = [step for step in trace(task.payload.program, start, slips=0.5, rng=rng) if step.changes]
+        for one, following in zip(steps, steps[1:]):
+            assert following.before == one.after
+        assert not isinstance(TYPES["code_o"].parse_answer(task, worked_output(task, slips=0.5, rng=rng)), Refusal)
+
+
+def test_as_many_slips_as_asked_for():
+    rng, tasks, wrong, total = random.Random(0), drawn("code_o", each=20), 0, 0
+    for task in tasks:
+        (start,) = literals.parse_arguments(task.payload.input)
+        for step in trace(task.payload.program, start, slips=0.2, rng=rng):
+            if step.changes and run_statement(step.text, step.before):
+                total += 1
+                wrong += step.after != run_statement(step.text, step.before)
+    assert abs(wrong / total - 0.2) < 4 * (0.2 * 0.8 / total) ** 0.5
+    assert total > 500
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def test_shares_and_families():
+    assert sum(SHARES.values()) == pytest.approx(1)
+    assert set(families()) == {f"{kind}_{level}" for kind in KIND_SHARES for level in LEVEL_SHARES} <= set(FAMILIES)
+    assert not [name for name in families() if name.endswith("held_out")]
+    assert families(["chain_text"], ["long"]) == ("chain_text_long",) * 9
+
+
+def test_batches_depend_on_their_seed_alone():
+    examples = ChainExamples(0)
+    first = examples.batch(8, seed="a")
+    examples.batch(3, seed="b")
+    assert examples.batch(8, seed="a") == first == ChainExamples(0).batch(8, seed="a")
+    assert examples.batch(8, seed="b") != first
+
+
+def test_rows_of_chosen_kinds_and_types():
+    rows = ChainExamples(0, kinds=["chain_text"], levels=["short"], types=["code_o"]).batch(40, seed="0")
+    texts = [row.messages[0]["content"] + row.completion for row in rows]
+    assert not [text for text in texts if "[v " in text or "items()" in text or "```message" in text]
+    assert {"```python" in row.completion for row in rows} == {True, False}
+
+
+# Tokens --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_statement_is_the_same_tokens_in_a_program_and_in_an_answer(tokenizer):
+    def tokens(text):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    for task in drawn("code_o", each=2):
+        program = tokens(task.payload.program + "\n```")
+        for line in worked_output(task).partition("\n```")[0].splitlines():
+            statement = tokens(line.partition(" # ")[0])
+            assert any(program[i : i + len(statement)] == statement for i in range(len(program))), line
+
+
+def test_texts_come_back_from_their_tokens(tokenizer):
+    for example in ChainExamples(1).batch(60, seed="x"):
+        for text in (example.completion, example.messages[0]["content"]):
+            assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+@pytest.mark.parametrize(
+    "text, data", [(" # [4, 0, 7]\n", "407"), ("x = 'abca'", "abca"), (" # {'a': 3, 'b': 0}\n", "a3b0"), ("x[:3]", "")]
+)
+def test_each_digit_and_letter_of_data_is_a_token_of_its_own(text, data, tokenizer):
+    pieces = [tokenizer.decode([one]) for one in tokenizer(text, add_special_tokens=False)["input_ids"]]
+    assert [one for one in pieces if one.isalnum() and one != "x"] == list(data)
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+
+def weights(training):
+    return {name: value.clone() for name, value in training.model.state_dict().items()}
+
+
+def test_a_training_that_was_stopped_ends_in_the_same_bits(tmp_path):
+    whole = Training(tmp_path / "whole", SMALL)
+    start = weights(whole)
+    whole.run()
+    for steps in (1, 3, 4):
+        part = Training(tmp_path / "part", replace(SMALL, steps=steps))
+        part.run()
+    assert part.step == whole.step == 4
+    for name, value in weights(part).items():
+        assert value.equal(weights(whole)[name]), name
+    assert not any(value.equal(start[name]) for name, value in weights(whole).items() if "mlp" in name)
+
+
+def test_slips_come_last_and_a_state_of_another_model_is_refused(tmp_path):
+    settings = replace(SMALL, steps=1, slip_steps=2)
+    training = Training(tmp_path, settings)
+    training.run()
+    assert training.step == 3 and (tmp_path / "before_slips.pt").exists()
+    assert Training(tmp_path, settings).step == 3
+    with pytest.raises(ValueError, match="layers.*another folder"):
+        Training(tmp_path, replace(settings, layers=2))
