@@ -59,7 +59,7 @@ def test_a_benchmark_without_right_answers_says_so(main, tmp_path, capsys):
     write(tmp_path, "livecodebench", SUM)
     assert main(["--data", str(tmp_path), "--json"]) == 0
     (summary,) = json.loads(capsys.readouterr().out).values()
-    assert summary == {"gold": None, "reason": "the records of LiveCodeBench hold no right answers"}
+    assert summary == {"gold": None, "reason": "its records hold no right answers"}
 
 
 @pytest.mark.parametrize(

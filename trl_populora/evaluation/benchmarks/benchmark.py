@@ -32,8 +32,8 @@ class Benchmark:
         columns (`tuple[str, ...]`): Columns that every record must have.
         question (`Callable[[Record, int], Question]`): One record and its place -> a question.
         grader (`Callable[[Run | None], Grader]`): Makes its grader.
-        gold (`Callable[[Record], str]`): A completion made of the record's own right answer, which the grader must
-            accept; `benchmarks/gold.py` checks that.
+        gold (`Callable[[Record], str]`, *optional*): A completion made of the record's own right answer, which the
+            grader must accept (`benchmarks/gold.py` checks that); unset if records hold none.
         dirty (`Mapping[str, str]`, *optional*): Id of a question whose own right answer is not accepted -> why.
         max_completion_length (`int`, *optional*, defaults to `512`): Tokens that an answer may have.
         samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
@@ -47,7 +47,7 @@ class Benchmark:
     columns: tuple[str, ...]
     question: Callable[[Record, int], Question]
     grader: Callable[[Run | None], Grader]
-    gold: Callable[[Record], str]
+    gold: Callable[[Record], str] | None = None
     config: str | None = None
     split: str = "test"
     revision: str = "main"
