@@ -48,7 +48,7 @@ def test_the_view_and_the_summary(rounds, tmp_path):
     assert file.getvalue() == probe_line(RECORDS[0]) + "\n"
     text = run_summary(str(tmp_path), rounds, base="b", probes=RECORDS)
     assert "  held_out: 30% to 60%, step 0 to 20; base 25%\n" in text
-    assert "  22 s in 2 evaluations, 18.3% of the run\n" in text
+    assert "  22 s in 2 probes, 18.3% of the run\n" in text
     assert probes_summary([]) == []
 
 

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(f"  {line}" for line in family_tree(options.folder, names).splitlines()))
     probes = read_probes(options.folder)
     if probes:
-        print("\nEvaluations along the run")
+        print("\nProbes along the run")
         print("\n".join(f"  {probe_line(record)}" for record in probes))
     for alarm in last.alarms:
         print(f"\nAlarm: {alarm}")

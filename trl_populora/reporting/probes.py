@@ -1,4 +1,4 @@
-"""Evaluations along a run, in words and pictures: one line each, the total, and curves of accuracy by step."""
+"""Probes along a run, in words and pictures: one line each, the total, and curves of accuracy by step."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def probes_summary(records: Sequence[Record]) -> list[str]:
     if not records:
         return []
     first, last = records[0], records[-1]
-    lines = ["Evaluations along the run (mean of those who solve):"]
+    lines = ["Probes along the run (mean of those who solve):"]
     for name, exam in last["exams"].items():
         began, base = first["exams"].get(name, exam)["mean"], exam["players"][BASE]["accuracy"]
         steps = f"step {first['step']} to {last['step']}"
         lines.append(f"  {name}: {percent(began)} to {percent(exam['mean'])}, {steps}; base {percent(base)}")
-    lines.append(f"  {last['probing']:.0f} s in {len(records)} evaluations, {_cost(last)} of the run")
+    lines.append(f"  {last['probing']:.0f} s in {len(records)} probes, {_cost(last)} of the run")
     return lines
 
 
