@@ -151,7 +151,7 @@ def test_round_and_evaluation_have_one_referee(executor, tasks):
         (["nowhere:EXAM"], "cannot be imported"),
         ([":EXAM"], "is unknown.*'module:Name'"),
         (["tests.evaluation.letters:NOTHING"], "has no 'NOTHING'"),
-        (["tests.evaluation.letters:WORDS"], "not a trl_populora.evaluation.benchmarks.Benchmark"),
+        (["tests.evaluation.letters:WORDS"], "neither a trl_populora.evaluation.benchmarks.Benchmark nor a function"),
         (["tasks:/nowhere.jsonl"], "cannot be read"),
     ],
 )

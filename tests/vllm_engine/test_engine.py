@@ -90,7 +90,7 @@ def test_log_probabilities_are_those_of_the_sampling_policy_and_seeds_repeat(sam
 def test_filters_are_part_of_the_policy(sampler, monkeypatch):
     sampler.sync()
     monkeypatch.setattr(sampler, "temperature", 1.0)
-    monkeypatch.setattr(sampler, "sampling", {**sampler.sampling, "top_k": 1})
+    monkeypatch.setattr(sampler, "top_k", 1)
     drawn = sampler(PROMPTS, list(sampler.population), seed=5)
     assert ids(drawn) == expected(sampler, PROMPTS, list(sampler.population))
     assert all(value == 0.0 for completion in drawn for value in completion.logprobs)
@@ -103,7 +103,7 @@ def test_stop_strings_end_a_row_as_in_the_transformers_sampler(sampler, monkeypa
     stop = sampler.tokenizer.decode(free[0].ids[4:6])
     other = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=16, temperature=0.0)
     other.stop_strings, other.stop = [stop], {"stop_strings": [stop], "tokenizer": sampler.tokenizer}
-    monkeypatch.setattr(sampler, "sampling", {**sampler.sampling, "stop": [stop]})
+    monkeypatch.setattr(sampler, "stop_strings", [stop])
     stopped = sampler(PROMPTS, members, seed=0)
     assert ids(stopped) == ids(other(PROMPTS, members, seed=0))
     assert len(stopped[0].ids) < len(free[0].ids)
