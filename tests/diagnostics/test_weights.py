@@ -66,7 +66,7 @@ def test_they_go_into_the_summary_and_the_log(roles):
     assert not any("cosine" in name or "norm" in name for name in round_metrics(empty))
     metrics = measure_weights(roles)
     logged = round_metrics(metrics.add_to(empty))
-    assert logged["population/teacher_2/delta_norm"] == metrics.delta_norm["teacher_2"]
-    assert logged["students/cosine_max"] == metrics.cosines["students"]["max"]
+    assert logged["weights/delta_norm/teacher_2"] == metrics.delta_norm["teacher_2"]
+    assert logged["students/weights/cosine_max"] == metrics.cosines["students"]["max"]
     own = [metrics.effective_rank[name] for name in roles["students"]]
-    assert logged["students/effective_rank"] == pytest.approx(sum(own) / 2)
+    assert logged["students/weights/effective_rank"] == pytest.approx(sum(own) / 2)

@@ -179,7 +179,7 @@ def test_evaluation_covers_every_member(make):
     )
     trainer.train()
     (log,) = [log for log in trainer.state.log_history if "eval_reward" in log]
-    rewards = [log[f"eval_population/student_{i}/reward"] for i in range(3)]
+    rewards = [log[f"eval_reward/student_{i}"] for i in range(3)]
     assert sum(rewards) / 3 == pytest.approx(log["eval_reward"])
 
 

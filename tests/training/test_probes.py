@@ -175,7 +175,7 @@ def test_names_as_trackers_get_them(make_trainer):
     log = next(log for log in trainer.state.log_history if log["step"] == 2 and "eval_held_out_4/mean" in log)
     names = set(rewrite_logs(log))
     assert {"eval/held_out_4/student_0", "eval/held_out_4/base", "eval/held_out_4/code_o/mean"} <= names
-    assert {"eval/founders/teacher_1/valid", "eval/founders/student_0/solved", "eval/probe_seconds"} <= names
+    assert {"eval/founders/valid/teacher_1", "eval/founders/solved/student_0", "eval/probe_seconds"} <= names
     students = [log[f"eval_held_out_4/student_{i}"] for i in range(2)]
     assert log["eval_held_out_4/mean"] == pytest.approx(sum(students) / 2)
 

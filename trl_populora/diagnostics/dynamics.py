@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tasks import is_spared
 from .matched import MatchedGames
+from .metrics import MEMBER, ROLE
 from .summary import MemberSummary, RoundSummary
 
 
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 
 RESIDUAL_GAMES = 32
 """Games that a pair must have played for its part in the residual of the rating model. Our choice."""
-MEMBER_METRICS = (
-    *("reward", "validity", "solve_rate", "fill_rate", "solve_rate_filled", "length", "mu", "sigma", "tokens"),
-    *("grad_norm", "version", "delta_norm", "effective_rank"),
-)
-COMPUTE = ("rows", "prompt_tokens", "unlearned_rows", "updates")
-"""What a member's learning cost in a round, beside `tokens`."""
 
 
 def summarize_round(
@@ -207,35 +202,38 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def round_metrics(summary: RoundSummary) -> dict[str, float]:
-    """The summary as flat metrics for a logger: `population/<member>/...`, `teachers/...`, `matches/...`, and so on.
+    """The summary as flat metrics for a logger, under the names of the registry ([`diagnostics.metrics`]).
 
-    Values that do not exist (a student's validity) have no key. docs/training.md has a glossary.
+    Values that do not exist (a student's validity) have no key.
     """
     metrics: dict[str, float | None] = {"round": summary.round, "alarms": len(summary.alarms)}
     roles = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
     for group, own in roles.items():
         members = [member for member in summary.members if member.role in own]
-        for name in ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effective_rank"):
-            metrics[f"{group}/{name}"] = mean(getattr(member, name) for member in members)
+        for name in ROLE:
+            metrics[f"{group}/{MEMBER[name]}"] = mean(getattr(member, name) for member in members)
+        if group == "students":  # a single agent's proposals are the teacher's
+            del metrics["students/validity"]
         if summary.teachers:
-            metrics[f"{group}/rating_dispersion"] = dispersion(member.mu for member in members)
+            metrics[f"{group}/rating/dispersion"] = dispersion(member.mu for member in members)
             metrics[f"{group}/solve_rate_dispersion"] = dispersion(member.solve_rate for member in members)
         for member in members:
             for reason, count in member.refusals.items():
                 key = f"{group}/refused/{reason}"
                 metrics[key] = (metrics.get(key) or 0) + count
     for member in summary.members:
-        for name in (*MEMBER_METRICS, *COMPUTE):
-            metrics[f"population/{member.name}/{name}"] = getattr(member, name)
-        metrics |= _under(f"population/{member.name}/solve_rate", member.solve_rates)
+        for field, name in MEMBER.items():
+            metrics[f"{name}/{member.name}"] = getattr(member, field)
+        metrics |= {f"types/solve_rate/{name}/{member.name}": rate for name, rate in member.solve_rates.items()}
     for name in ("solve_rate", "fill_rate", "solve_rate_filled"):
         metrics[name] = getattr(summary, name)
-    metrics |= _under("solve_rate", summary.solve_rates) | _pair_metrics(summary) | summary.rewards
-    metrics["ratings/residual"] = summary.residual
+    metrics |= _under("types/solve_rate", summary.solve_rates) | _pair_metrics(summary) | summary.rewards
+    metrics["rating/residual"] = summary.residual
     for role, values in summary.cosines.items():
-        metrics.update({f"{role}/cosine_{name}": value for name, value in values.items()})
-    games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
-    metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
+        metrics.update({f"{role}/weights/cosine_{name}": value for name, value in values.items()})
+    if summary.teachers:
+        games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
+        metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
     metrics |= {"evolution/replaced": len(summary.events)} | _under("executor", summary.statuses)
     for group in ("complexity", "coverage", "tasks", "seconds"):
         metrics |= _under(group, getattr(summary, group))
@@ -252,9 +250,9 @@ def _pair_metrics(summary: RoundSummary) -> dict[str, float]:
     for i, teacher in enumerate(summary.teachers):
         for j, student in enumerate(summary.students):
             if summary.attempts and summary.attempts[i][j]:
-                pair = f"pairs/{teacher}/{student}"
-                metrics[f"{pair}/solve_rate"] = summary.solved[i][j] / summary.attempts[i][j]
-                metrics[f"{pair}/solve_rate_window"] = summary.window_solved[i][j] / summary.window_attempts[i][j]
+                newest, window = (summary.solved, summary.attempts), (summary.window_solved, summary.window_attempts)
+                for name, (solved, attempts) in {"solve_rate": newest, "solve_rate_window": window}.items():
+                    metrics[f"pairs/{name}/{teacher}/{student}"] = solved[i][j] / attempts[i][j]
     return metrics
 
 

@@ -11,6 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging
 
 from ..diagnostics import MemberSummary, RoundSummary, round_metrics
+from ..diagnostics.metrics import combination
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, evolve
 from .config import PopulationSelfPlayConfig
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.get_logger(__name__)
-
-STATES = {
-    *("round", "mu", "sigma", "version", "filled", "games", "student_wins", "solve_rate_window", "residual"),
-    *("rating_dispersion", "delta_norm", "effective_rank", "cosine_mean", "cosine_min", "cosine_max"),
-}
 
 
 class RoundCallback(TrainerCallback):
@@ -135,11 +131,9 @@ class RoundCallback(TrainerCallback):
     def _report(self, summary: RoundSummary) -> None:
         trainer = self.trainer
         for name, value in round_metrics(summary).items():
-            values = trainer._metrics["train"][name]
-            # TRL logs means; of a state the last value is meant.
-            if name.rsplit("/", 1)[-1] in STATES or name.startswith("coverage/filled/"):
-                values.clear()
-            values.append(value)
+            values = trainer._metrics["train"][name]  # TRL logs their mean
+            kept = {"mean": [*values, value], "sum": [sum(values) + value], "last": [value]}
+            values[:] = kept[combination(name)]
         if trainer.accelerator.is_main_process:
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:

@@ -231,14 +231,14 @@ def metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a record under their names in trackers, without those that are not known."""
     found: dict[str, float | None] = {}
     for name, exam in record["exams"].items():
-        place = re.sub(r"[^\w./-]+", "_", name).strip("_")  # some trackers take no other characters
+        place = re.sub(r"[^\w.-]+", "_", name).strip("_")  # some trackers take no other characters
         found |= {f"{place}/{player}": scores["accuracy"] for player, scores in exam["players"].items()}
         found |= {f"{place}/{group}/mean": mean for group, mean in exam["groups"].items()}
         found[f"{place}/mean"] = exam["mean"]
     if record["founders"] is not None:
         for role in ("teachers", "students"):
             for player, numbers in record["founders"][role].items():
-                found |= {f"founders/{player}/{kind}": value for kind, value in numbers.items()}
+                found |= {f"founders/{kind}/{player}": value for kind, value in numbers.items()}
     found["probe_seconds"] = record["seconds"]
     return {name: value for name, value in found.items() if value is not None}
 

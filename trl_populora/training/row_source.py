@@ -200,7 +200,7 @@ class RowSource(ABC):
             self.ratings.update({name: shares[name].rewards for name in self.population})
             return
         for name, reward in zip(rows.members, rows.rewards.tolist(), strict=True):
-            metrics[f"population/{name}/reward"].append(reward)
+            metrics[f"reward/{name}"].append(reward)
 
     # At the end of a round ---------------------------------------------------------------------------------------
 
