@@ -17,6 +17,7 @@ from ..evolution import EvolutionEvent, evolve
 from .config import PopulationSelfPlayConfig
 from .probing import probe
 from .run_record import write_run_file
+from .trackers import Trackers
 
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class RoundCallback(TrainerCallback):
 
     def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
         self.trainer = trainer
+        self.trackers = Trackers(trainer)
 
     def on_train_begin(
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -46,6 +48,7 @@ class RoundCallback(TrainerCallback):
                 trainer.folder.append_events([event.to_json() for event in trainer.lineage])
                 self._warn_of_members_away(args)
             write_run_file(trainer)
+        self.trackers.begin()
         if args.is_probed:
             trainer.probes.begin(step=state.global_step)
             if state.global_step == 0 and trainer.probes.asks:
@@ -84,6 +87,17 @@ class RoundCallback(TrainerCallback):
         self._report(
             replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
         )
+
+    def on_log(
+        self,
+        args: PopulationSelfPlayConfig,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any],
+        **kwargs: Any,
+    ) -> None:
+        if logs.keys() & {"loss", "train_loss"}:
+            self.trackers.log(step=state.global_step)
 
     def _weighed(self, summary: RoundSummary) -> RoundSummary:
         """The summary with the measures of the members' weights, in rounds that take them; only the log needs them."""
@@ -134,6 +148,7 @@ class RoundCallback(TrainerCallback):
             values = trainer._metrics["train"][name]  # TRL logs their mean
             kept = {"mean": [*values, value], "sum": [sum(values) + value], "last": [value]}
             values[:] = kept[combination(name)]
+        self.trackers.note(summary)
         if trainer.accelerator.is_main_process:
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:

@@ -52,6 +52,7 @@ from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .supported import TOKEN_LOSSES
+from .trackers import check_trackers
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
 
@@ -136,6 +137,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         sampler: type[Sampler] | SamplerFactory | None = None,
     ) -> None:
         check_sampler(sampler, args)
+        check_trackers(args.report_to)
         refuse_arguments(
             optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory
         )
