@@ -306,6 +306,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("epoch", "Share of the dataset that was seen; in self-play it means nothing.", "-", "last"),
         Metric("step", "Optimizer step; trackers take it as their x axis.", "count", "last"),
         Metric("num_input_tokens_seen", "As `num_tokens`.", "tokens", "last", "`include_num_input_tokens_seen`"),
+        Metric("train_tokens_per_second",
+            "Tokens of all rows per second of training.", "1/s", "last", "`include_num_input_tokens_seen`"),
         Metric("train_loss", "Mean loss of the training.", "-", "last", _END),
         Metric("train_runtime", "Wall-clock time of the training.", "s", "last", _END),
         Metric("train_samples_per_second", "Rows per second.", "1/s", "last", _END),

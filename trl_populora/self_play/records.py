@@ -63,6 +63,11 @@ class Proposal:
     def valid(self) -> bool:
         return self.task is not None
 
+    @property
+    def verdict(self) -> str:
+        """`"valid"`, or the reason of its refusal."""
+        return "valid" if self.refusal is None else self.refusal.reason
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -105,6 +110,13 @@ class Attempt:
     @property
     def valid(self) -> bool:
         return self.refusal is None
+
+    @property
+    def verdict(self) -> str:
+        """`"solved"`, `"wrong"`, or the reason of its refusal."""
+        if self.refusal is not None:
+            return self.refusal.reason
+        return "solved" if self.solved else "wrong"
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,14 @@ class RowSource(ABC):
             self._sample_seconds = self._ready_at - start
         return self.as_rollout(prompt_ids, completions)
 
+    def labels(self, members: list[str]) -> dict[str, list[str]]:
+        """Columns of TRL's table of completions (`log_completions`) beside its own, for this process' rows.
+
+        Args:
+            members (`list[str]`): Adapter of each row.
+        """
+        return {"player": members}
+
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
         """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that are not to count."""
         return rewards

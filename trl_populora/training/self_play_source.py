@@ -132,6 +132,22 @@ class SelfPlaySource(RowSource):
         completions = [row.completion for row in self._local_rows]
         return self.as_rollout([completion.prompt_ids for completion in completions], completions)
 
+    def labels(self, members: list[str]) -> dict[str, list[str]]:
+        """Who wrote each row, as what, of which task type, and what became of it."""
+        record = self.played.record
+        # where teachers' rows wait and none is due, the rows are those of this round
+        written = record.late_proposals or record.proposals
+        verdicts = [item.verdict for item in (*written, *(one for one in record.attempts if one.learned))]
+        own = slice(start := self.ranks.index * len(members), start + len(members))
+        rows = self.played.rows
+        columns = {
+            "player": [row.player for row in rows],
+            "role": [row.role for row in rows],
+            "type": [row.type for row in rows],
+            "verdict": verdicts,
+        }
+        return {name: values[own] for name, values in columns.items()}
+
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
         """No reward of any kind for a row that the executor failed to run."""
         rewards[rewards[:, 0].isnan()] = torch.nan

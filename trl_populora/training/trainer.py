@@ -251,6 +251,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         wanted = len(inputs)
         inputs, self.row_members = self.source.begin(inputs, **place)
         check_rows(self.source, inputs, self.row_members, wanted=wanted)
+        if self.log_completions:
+            for column, values in self.source.labels(self.row_members).items():
+                self._log_completion_extra(column, values)
         output = super()._generate_and_score_completions(inputs)
         names, device = list(self.population), output["prompt_ids"].device
         output["member_ids"] = torch.tensor([names.index(name) for name in self.row_members], device=device)

@@ -1,0 +1,113 @@
+"""The registry of metrics against real runs: it knows all that is logged, and what it knows is logged."""
+
+import pytest
+from datasets import Dataset
+
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
+from tests.training.test_probes import play_plausibly
+from trl_populora.diagnostics import round_metrics
+from trl_populora.diagnostics.metrics import METRICS, matching
+from trl_populora.training import PopulationSelfPlayTrainer
+
+
+PROMPTS = Dataset.from_dict({"prompt": [f"say {i}" for i in range(4)]})
+ELSEWHERE = {
+    "rating/residual": "needs 32 games of a pair; tests/self_play/test_ratings.py",
+    "sampling/sampling_logp_difference/{kind}": "needs an engine; tests/training/test_sampler_argument.py",
+    "sampling/importance_sampling_ratio/{kind}": "needs an engine; tests/training/test_sampler_argument.py",
+}
+"""What the runs below do not log, and why."""
+MIXED = ("reward", "reward_std", "frac_reward_zero_std", "rewards/self_play_reward/mean", "rewards/hash_reward/mean")
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return {}
+
+
+def keep(seen, trainer):
+    own = {name for log in trainer.state.log_history for name in log}
+    seen.update(dict.fromkeys(own))
+    return own
+
+
+@pytest.fixture
+def on_a_dataset(config):
+    def train(**settings):
+        trainer = PopulationSelfPlayTrainer(
+            tiny_model(),
+            hash_reward,
+            config(num_teachers=0, num_students=2, max_steps=1, weight_metrics_interval=1, **settings),
+            train_dataset=PROMPTS,
+            eval_dataset=PROMPTS.select(range(2)) if "eval_strategy" in settings else None,
+            processing_class=tiny_tokenizer(),
+            peft_config=lora(),
+        )
+        trainer.train()
+        return trainer
+
+    return train
+
+
+def test_self_play_with_everything(make_trainer, seen):
+    summaries = []
+    trainer = play_plausibly(
+        make_trainer(
+            max_steps=4,
+            logging_steps=2,
+            evolution_interval=1,
+            weight_metrics_interval=1,
+            hall_of_fame_probability=0.7,
+            beta=0.05,
+            teacher_reward="solvable",
+            task_types=["code_o", "code_i"],
+            eval_strategy="steps",
+            eval_steps=4,
+            probe_kwargs={"exams": ["held_out[:4]"], "founders": 1},
+            include_num_input_tokens_seen="all",
+            on_round=summaries.append,
+        )
+    )
+    trainer.train()
+    own = keep(seen, trainer)
+    assert not own & set(MIXED)  # nothing averages both sides of a zero-sum game
+    assert {"reward/teacher_0", "teachers/rewards/hash_reward/mean", "pairs/solve_rate/teacher_0/student_0"} <= own
+    # every number of an interval is what the registry says of the rounds in it
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    for log, pair in zip(logs, (summaries[:2], summaries[2:]), strict=True):
+        rounds = [round_metrics(summary) for summary in pair]
+        for name in rounds[0] | rounds[1]:
+            values = [one[name] for one in rounds if name in one]
+            combine = matching(name)[0].combine
+            expected = {"last": values[-1], "sum": sum(values), "mean": sum(values) / len(values)}[combine]
+            assert log[name] == pytest.approx(expected), name
+    assert logs[0]["round"] == 1 and logs[0]["evolution/replaced"] == 4  # two of each role, twice
+
+
+def test_one_agent_in_both_roles(make_trainer, seen):
+    one = dict(shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3)
+    trainer = make_trainer(**one, max_steps=1, rewards=None)
+    play_plausibly(trainer).train()
+    own = keep(seen, trainer)
+    assert {"reward/agent_0", "validity/agent_0", "teachers/validity"} <= own and "students/validity" not in own
+
+
+def test_a_dataset(on_a_dataset, seen):
+    own = keep(seen, on_a_dataset(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=4))
+    assert {"reward", "rewards/hash_reward/mean", "reward/student_0", "eval_reward/student_0"} <= own
+    assert not [name for name in own if name.startswith(("teachers/", "matches/", "pairs/", "tasks/"))]
+
+
+@pytest.mark.parametrize("loss_type", ["cispo", "vespo"])
+def test_losses_with_numbers_of_their_own(on_a_dataset, seen, loss_type):
+    keep(seen, on_a_dataset(loss_type=loss_type))
+
+
+def test_the_registry_is_complete(seen):
+    """After the tests above, in one process."""
+    assert len(seen) > 200, "run the whole file"
+    found = {name: matching(name) for name in seen}
+    assert not {name: entries for name, entries in found.items() if len(entries) != 1}
+    logged = {entries[0].name for entries in found.values()}
+    assert {metric.name for metric in METRICS} - logged == set(ELSEWHERE)
