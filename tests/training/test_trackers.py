@@ -65,8 +65,8 @@ def test_tensorboard(tracked):
     tags, log = events.Tags()["scalars"], first_log(told)
     assert set(scalars(log)) <= set(tags) and "eval/held_out_2/mean" in tags
     for name, value in scalars(log).items():
-        assert events.Scalars(name)[0].value == pytest.approx(value, rel=1e-5)
-    assert events.Scalars("train/reward/teacher_0")[0].step == 2
+        (event,) = [one for one in events.Scalars(name) if one.step == 2]
+        assert event.value == pytest.approx(value, rel=1e-5)
 
     def texts(name):
         return [(one.step, one.tensor_proto.string_val[0].decode()) for one in events.Tensors(f"{name}/text_summary")]
@@ -193,19 +193,18 @@ def test_the_table_of_completions(tracked):
         assert {"self_play_reward", "hash_reward"} < set(table)
 
 
-@pytest.mark.slow
 def test_the_dashboard_of_trackio(tracked):
     folder, _ = tracked
     code = """
-import json, trackio, urllib.request
-server, url, *_ = trackio.show("populora", open_browser=False, block_thread=False, server_port=0)
+import trackio, urllib.request
+server, url, *_ = trackio.show("populora", open_browser=False, block_thread=False)
 ask = urllib.request.Request(url.rstrip("/") + "/api/get_runs_for_project", b'{"project": "populora"}',
                              {"Content-Type": "application/json"})
-print("PAGE", urllib.request.urlopen(url, timeout=60).read()[:4000].decode().replace(chr(10), " "))
+print("PAGE", urllib.request.urlopen(url, timeout=60).read(100).decode().lower())
 print("RUNS", urllib.request.urlopen(ask, timeout=60).read().decode())
 server.close()
 """
-    done = python("-c", code, TRACKIO_DIR=folder / "trackio")
+    done = python("-c", code, TRACKIO_DIR=folder / "trackio", NO_PROXY="*")
     assert "PAGE <!doctype html>" in done.stdout, done.stderr[-2000:]
     assert "tracked" in done.stdout.split("RUNS")[1]
 

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 
@@ -37,7 +38,8 @@ def main(folder: Path) -> None:
         task_types=["code_o"], seed_tasks=8, max_steps=4, learning_rate=1e-2, evolution_interval=2,
         executor_kwargs={"workers": 1}, use_cpu=True, bf16=False, save_strategy="no", disable_tqdm=True,
         report_to=["trackio", "wandb", "tensorboard"], run_name="tracked", project="populora", log_completions=True,
-        logging_steps=2, num_completions_to_print=1, eval_strategy="steps", eval_steps=2, probe_kwargs={"exams": ["held_out[:2]"], "founders": 1},
+        num_completions_to_print=1, logging_steps=2, eval_strategy="steps", eval_steps=4,
+        probe_kwargs={"exams": ["held_out[:2]"], "founders": 1},
     )  # fmt: skip
     summaries, advantages = [], []
     trainer = PopulationSelfPlayTrainer(
@@ -52,20 +54,15 @@ def main(folder: Path) -> None:
     trainer.source.sampler = Altered(trainer.source.sampler, plausible)
     trainer.source.self_play.lengths = None
 
-    def note(summary, observe=trainer.source.observer.observe, **kwargs):
-        summary = observe(summary, **kwargs)
-        advantages.append(trainer.source._scored.advantages.tolist())
-        return summary
+    finish = trainer.source.finish
 
-    trainer.source.observer.observe = note
-    weighed = trainer.source.summary
+    def note(rows, metrics):
+        finish(rows, metrics)
+        advantages.append(rows.advantages.tolist())
 
-    def alarmed(**kwargs):
-        from dataclasses import replace
-
-        return replace(weighed(**kwargs), alarms=("a test: nothing is wrong",))
-
-    trainer.source.summary = alarmed
+    trainer.source.finish = note
+    summary = trainer.source.summary
+    trainer.source.summary = lambda **kwargs: replace(summary(**kwargs), alarms=("a test: nothing is wrong",))
     trainer.train()
     told = {
         "summaries": summaries,
