@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from datasets import Dataset
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
+from tests.tiny import lora, tiny_model, tiny_tokenizer
+from tests.training.conftest import hash_reward
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.trackers import check_trackers
 
@@ -191,6 +194,21 @@ def test_the_table_of_completions(tracked):
         assert table.verdict.tolist() == teachers + students
         assert table.advantage.tolist() == pytest.approx(told["advantages"][step - 1])
         assert {"self_play_reward", "hash_reward"} < set(table)
+
+
+def test_the_table_of_completions_on_a_dataset(config):
+    args = config(num_teachers=0, max_steps=2, log_completions=True, num_completions_to_print=1)
+    prompts = Dataset.from_dict({"prompt": [f"say {i}" for i in range(8)]})
+    model, tokenizer = tiny_model(), tiny_tokenizer()
+    trainer = PopulationSelfPlayTrainer(
+        model, hash_reward, args, train_dataset=prompts, processing_class=tokenizer, peft_config=lora()
+    )
+    trainer.train()
+    table = pd.read_parquet(Path(args.output_dir, "completions", "completions_00002.parquet"))
+    rounds = pd.read_parquet(Path(args.output_dir, "rounds", "round_000001.parquet"))
+    assert table.player.tolist() == rounds.member.tolist() and set(table.player) == {"student_0", "student_1"}
+    assert table.prompt.tolist() == rounds.prompt.tolist()
+    assert not {"role", "type", "verdict"} & set(table)
 
 
 def test_the_dashboard_of_trackio(tracked):

@@ -31,6 +31,7 @@ def parameters(function):
         (Trainer, "_save", ["self", "output_dir", "state_dict"]),
         (Trainer, "_load_from_checkpoint", ["self", "resume_from_checkpoint", "model"]),
         (GRPOTrainer, "_get_train_sampler", ["self", "dataset"]),
+        (GRPOTrainer, "_log_completion_extra", ["self", "column", "values"]),
         (GRPOTrainer, "_save_checkpoint", ["self", "model", "trial"]),
         (GRPOTrainer, "_load_optimizer_and_scheduler", ["self", "checkpoint"]),
         (Trainer, "_get_output_dir", ["self", "trial"]),
