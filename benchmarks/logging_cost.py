@@ -2,10 +2,10 @@
 
     python benchmarks/logging_cost.py [--rounds 8] [--json [FILE]]
 
-Plays real rounds of recipes/tiny/4t4s.yaml without probes, evolving and measuring weights every second round, once
-without a tracker and once with each. Counts wall-clock and processor time of the main thread in: summing up a round,
-recording it, `trainer.log` with all its callbacks, and what TRL logs of its own timings. The first round of each run,
-with what is made once, does not count. A tracker's own thread or process works beside the round and is not counted.
+Plays real rounds of recipes/tiny/4t4s.yaml without probes, evolving and measuring weights every second round, and
+reports them to TensorBoard, trackio and wandb at once. Counts wall-clock and processor time of the main thread, each
+part without the parts within it. The first round, with what is made once, does not count. A tracker's own thread or
+process works beside the round and is not counted.
 """
 
 import argparse
@@ -19,14 +19,15 @@ import numpy as np
 
 
 RECIPE = os.path.join(os.path.dirname(__file__), "..", "recipes", "tiny", "4t4s.yaml")
+TRACKERS = {"TensorBoardCallback": "tensorboard", "TrackioCallback": "trackio", "WandbCallback": "wandb"}
 
 
 class Stopwatch:
-    """Seconds of calls by name, wall-clock and processor time of this thread; calls within calls count once."""
+    """Seconds of calls by name, each without calls within it: wall-clock, and processor time of this thread."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, np.ndarray] = {}
-        self.running = False
+        self.inner = [np.zeros(2)]
 
     @staticmethod
     def now() -> np.ndarray:
@@ -34,20 +35,20 @@ class Stopwatch:
 
     def wrap(self, name: str, call: Callable) -> Callable:
         def timed(*args, **kwargs):
-            if self.running:
-                return call(*args, **kwargs)
-            self.running, start = True, self.now()
+            self.inner.append(np.zeros(2))
+            start = self.now()
             try:
                 return call(*args, **kwargs)
             finally:
-                self.seconds[name] = self.seconds.get(name, 0.0) + self.now() - start
-                self.running = False
+                spent = self.now() - start
+                self.seconds[name] = self.seconds.get(name, 0.0) + spent - self.inner.pop()
+                self.inner[-1] += spent
 
         return timed
 
 
-def measure(tracker: str, rounds: int, folder: str, **more) -> dict:
-    """One run. Returns means over its rounds: seconds of a round, and of what logging took."""
+def measure(folder: str, rounds: int, **settings) -> dict:
+    """One run. Returns means over its rounds: seconds of a round and of each part, wall-clock and of the processor."""
     from transformers import PrinterCallback, TrainerCallback
     from trl.extras.profiling import ProfilingContext
 
@@ -55,46 +56,47 @@ def measure(tracker: str, rounds: int, folder: str, **more) -> dict:
     from trl_populora.recipe import parse
     from trl_populora.training import PopulationSelfPlayTrainer
     from trl_populora.training.callbacks import RoundCallback
+    from trl_populora.training.trackers import Service, TensorBoard
 
-    own = {"output_dir": os.path.join(folder, tracker), "max_steps": rounds, "report_to": tracker}
-    own |= {"eval_strategy": "no", "save_strategy": "no", "evolution_interval": 2, "weight_metrics_interval": 2}
-    own |= {name: value for name, value in more.items() if value is not None}
-    _, args = parse(["--config", RECIPE, *(f"--{name}={value}" for name, value in own.items())])
-    args.disable_tqdm = True
+    own = {"output_dir": os.path.join(folder, "run"), "max_steps": rounds, "eval_strategy": "no"}
+    own |= {"save_strategy": "no", "evolution_interval": 2, "weight_metrics_interval": 2} | settings
+    _, args = parse(["--config", RECIPE, *(f"--{name}={value}" for name, value in own.items() if value is not None)])
+    args.disable_tqdm, args.report_to = True, list(TRACKERS.values())
     trainer = PopulationSelfPlayTrainer(resolve_base("tiny"), args=args)
     trainer.remove_callback(PrinterCallback)
     watch, seen = Stopwatch(), []
+    for callback in trainer.callback_handler.callbacks:
+        if type(callback).__name__ in TRACKERS:
+            callback.on_log = watch.wrap(TRACKERS[type(callback).__name__], callback.on_log)
+        if isinstance(callback, RoundCallback):
+            callback._report = watch.wrap("record", callback._report)
     trainer.log = watch.wrap("log", trainer.log)
-    (callback,) = [one for one in trainer.callback_handler.callbacks if isinstance(one, RoundCallback)]
-    callback._report = watch.wrap("record", callback._report)
     trainer.source.summary = watch.wrap("summary", trainer.source.summary)
-    log_metrics = ProfilingContext._log_metrics
-    ProfilingContext._log_metrics = watch.wrap("timings of TRL", log_metrics)
+    ProfilingContext._log_metrics = watch.wrap("timings that TRL sends", ProfilingContext._log_metrics)
+    for kind in (TensorBoard, Service):
+
+        def show(tracker, *args, call=kind.show, **kwargs):
+            watch.wrap(TRACKERS[type(tracker.callback).__name__], call)(tracker, *args, **kwargs)
+
+        kind.show = show
 
     class Clock(TrainerCallback):
-        def on_log(self, args, state, control, **kwargs):
+        def on_step_begin(self, args, state, control, **kwargs):
+            seen.append((watch.now(), dict(watch.seconds)))
+
+        def on_train_end(self, args, state, control, **kwargs):
             seen.append((watch.now(), dict(watch.seconds)))
 
     trainer.add_callback(Clock())
-    try:
-        trainer.train()
-    finally:
-        ProfilingContext._log_metrics = log_metrics
-    if tracker == "wandb":
-        import wandb
-
-        wandb.finish()
-    seen = seen[1:rounds]  # a log is still running when the clock sees it, so the first would come with the second
-    whole = seen[-1][0] - seen[0][0]
-    parts = {name: seconds - seen[0][1].get(name, 0.0) for name, seconds in seen[-1][1].items()}
-    count = len(seen) - 1
+    trainer.train()
+    (began, before), (ended, after) = seen[1], seen[-1]
+    parts = {name: (after[name] - before.get(name, 0.0)) / (rounds - 1) for name in after}
+    wall, cpu = (ended - began) / (rounds - 1)
     return {
-        "round_seconds": whole[0] / count,
-        "round_cpu_seconds": whole[1] / count,
-        "share": sum(parts.values())[0] / whole[0],
-        "cpu_share": sum(parts.values())[1] / whole[1],
-        "parts_seconds": {name: seconds[0] / count for name, seconds in parts.items()},
-        "parts_cpu_seconds": {name: seconds[1] / count for name, seconds in parts.items()},
+        "rounds": rounds - 1,
+        "seconds": wall,
+        "cpu_seconds": cpu,
+        "parts": {name: {"seconds": one[0], "cpu_seconds": one[1]} for name, one in parts.items()},
     }
 
 
@@ -102,24 +104,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--max_completion_length", type=int, help="fewer tokens make rounds quick on a busy machine")
-    parser.add_argument("--trackers", nargs="+", default=["none", "tensorboard", "trackio", "wandb"])
     parser.add_argument("--json", nargs="?", const="-", help="print the result as JSON, or write it to a file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": folder, "TRACKIO_DIR": folder}
-        own = {"max_completion_length": options.max_completion_length}
-        result = {name: measure(name, options.rounds, folder, **own) for name in options.trackers}
+        result = measure(folder, options.rounds, max_completion_length=options.max_completion_length)
     if options.json == "-":
         print(json.dumps(result, indent=1))
-    elif options.json:
+        return
+    if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
-    for name, one in result.items():
-        parts = ", ".join(f"{part} {1000 * seconds:.1f} ms" for part, seconds in one["parts_cpu_seconds"].items())
-        print(
-            f"{name}: {one['share']:.2%} of {one['round_seconds']:.2f} s, "
-            f"{one['cpu_share']:.2%} of {one['round_cpu_seconds']:.2f} s of the processor ({parts})"
-        )
+    print(f"a round: {result['seconds']:.2f} s, {result['cpu_seconds']:.2f} s of the processor")
+    for name, one in result["parts"].items():
+        print(f"{name}: {1000 * one['seconds']:.1f} ms, {1000 * one['cpu_seconds']:.1f} ms of the processor")
 
 
 if __name__ == "__main__":
