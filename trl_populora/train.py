@@ -127,6 +127,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
+    view.watch(trainer.progress)
     trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
     if hub_id(run.model_name_or_path):
         trainer.population.name_base(run.model_name_or_path)
@@ -161,6 +162,7 @@ def warm_up(
 
     from .integrations.lightning import warm_start
 
+    view.warm_start(0, run.warm_start_steps)
     warm_start(
         trainer.population,
         trainer.processing_class,
@@ -266,6 +268,7 @@ def take_final_exams(
     place, runs = os.path.join(folder, EVALUATION_FOLDER), []
     sampler.sync()
     with EvaluationView() as view:
+        view.watch(sampler.progress)
         for exam in exams:
             view.begin(exam.name)
             try:

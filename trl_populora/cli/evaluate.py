@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from ..evaluation.asking import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
+    from ..progress import watched_jobs
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
@@ -79,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             for label, (one, members) in teams.items():
                 sampler = prepare(one, options, runs)
+                view.watch(sampler.progress)
                 own = {name: adapter_fingerprint(one.folder, name) for name in members}
                 about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
                 weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
@@ -92,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
                             exam,
                             members,
                             sampler,
-                            executor.run_many,
+                            watched_jobs(executor, sampler.progress),
                             folder=output,
                             decoding=decoding,
                             base=not options.no_base and one is runs[0],

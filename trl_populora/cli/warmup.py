@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     with LiveView() as view:
+        view.warm_start(0, options.steps)
         warm_start(
             population,
             tokenizer,

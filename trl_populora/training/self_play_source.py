@@ -18,6 +18,7 @@ from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
 from ..run_files.layout import HALL_FOLDER
+from ..progress import watched_jobs
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
@@ -91,6 +92,7 @@ class SelfPlaySource(RowSource):
             ratings=self.ratings,
             settings=args.round_settings,
             lengths=lengths,
+            progress=sampler.progress,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
@@ -233,7 +235,8 @@ class SelfPlaySource(RowSource):
         )
 
     def _run_many(self, jobs: list[Job]) -> list[Execution]:
-        executions = self.ranks.share(jobs, lambda own, places: self.executor.run_many(own))
+        run = watched_jobs(self.executor, self.sampler.progress)
+        executions = self.ranks.share(jobs, lambda own, places: run(own))
         self.execution_counts.update(execution.status.value for execution in executions)
         return executions
 
