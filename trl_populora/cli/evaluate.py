@@ -56,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    runs = open_runs(options)
+    output = output_folder(options, runs)
+    chosen = [chosen_members(one, options) for one in runs]
+
     from ..evaluation.asking import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
@@ -64,11 +68,9 @@ def run(options: argparse.Namespace) -> int:
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
     from ..run_files.run import adapter_fingerprint
-    from .runs import labels, make_executor
+    from .opening import labels, make_executor
 
-    runs = open_runs(options)
-    output = output_folder(options, runs)
-    teams = dict(zip(labels(runs), ((one, chosen_members(one, options)) for one in runs), strict=True))
+    teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
     decodings = [read_decoding(options, runs, exam) for exam in exams]
     check_writable(output, option="--output")
@@ -119,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 def open_runs(options: argparse.Namespace) -> list[Run]:
     """The runs, all on the base that they share; a model alone is a run without members."""
     from ..run_files.run import Run, open_run
-    from .runs import shared_base
+    from .opening import shared_base
 
     if not options.folders:
         if options.base is None:
@@ -153,7 +155,7 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
     from ..evaluation import make_exams
     from ..evaluation.exams import needs_task_types
     from ..tasks import make_task_types
-    from .runs import shared_setting, shared_task_types
+    from .opening import shared_setting, shared_task_types
 
     types: dict[str, TaskType] = {}
     if any(needs_task_types(name) for name in options.exams):
@@ -172,7 +174,7 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
         ValueError: If options contradict each other, or runs differ in a limit that the exam does not have.
     """
     from ..evaluation.evaluating import Decoding
-    from .runs import shared_setting
+    from .opening import shared_setting
 
     samples, temperature = options.samples, options.temperature
     if samples == "auto":
@@ -193,7 +195,7 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     from peft import LoraConfig
 
     from ..population import Population
-    from .runs import load_base, make_sampler, shared_setting
+    from .opening import load_base, make_sampler, shared_setting
 
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
     model, tokenizer = load_base(one.base, dtype=options.dtype)

@@ -51,8 +51,7 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         return _tiny_base()
     if os.path.isdir(os.path.expanduser(model)):
         return model if os.path.isdir(model) else os.path.expanduser(model)
-    if _looks_like_a_path(model):
-        raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
+    check_folder(model)
     if cached := _hub_cache_folder(model):
         logger.info("%s: taken from the Hub cache, %s", model, cached)
         return cached if model == SMOLLM2 else model
@@ -67,6 +66,12 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
         f" a Hub id that can be reached from here, or {TINY!r}."
     )
+
+
+def check_folder(model: str) -> None:
+    """Raises `ValueError` if a model's name is the path of a folder that is not there; nothing is imported or asked."""
+    if _looks_like_a_path(model) and not os.path.isdir(os.path.expanduser(model)):
+        raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
 
 
 def _tiny_base() -> str:

@@ -17,8 +17,8 @@ from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
-from ..run_files.layout import HALL_FOLDER
 from ..progress import watched_jobs
+from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
