@@ -1,4 +1,4 @@
-"""What the command `populora` is called here, and the one form in which it, and `trl_populora.train`, tell an error."""
+"""What the command `populora` is called here, and the one form in which it and `trl_populora.train` tell errors."""
 
 import os
 import shlex

@@ -161,10 +161,10 @@ def check_names(argv: Sequence[str], recipe: Mapping) -> None:
         name = argument.removeprefix("--").split("=")[0].replace("-", "_")
         if not argument.startswith("--") or name in ("config", "help"):
             continue
-        if not any(one.startswith(name) or f"no_{one}".startswith(name) for one in known):  # argparse takes beginnings
-            raise ValueError(
-                f"Unknown option {argument!r}{_closest(argument.split('=')[0], (f'--{n}' for n in known))}"
-            )
+        # argparse takes the beginning of a name for the name
+        if not any(one.startswith(name) or f"no_{one}".startswith(name) for one in known):
+            near = _closest(argument.split("=")[0], [f"--{one}" for one in known])
+            raise ValueError(f"Unknown option {argument!r}{near}")
         if name == "model_name_or_path":
             base = argument.split("=", 1)[1] if "=" in argument else "".join(argv[place + 1 : place + 2])
     if isinstance(base, str) and base:

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     headings = ("state", "rounds", "members", "base", "solved", "best probe", "size", "when")
     table = new_table("run", *headings, plain=True)
     for one in found:
-        exam = "{} {} (step {})".format(one.probe[0], percent(one.probe[1]), one.probe[2]) if one.probe else NOTHING
+        exam = f"{one.probe[0]} {percent(one.probe[1])} (step {one.probe[2]})" if one.probe else NOTHING
         table.add_row(
             one.folder,
             state(one),

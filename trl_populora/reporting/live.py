@@ -1,7 +1,7 @@
 """The terminal view of a run: progress while it goes, and each round's members, games and replacements.
 
-On a terminal the latest round is redrawn in place, above a line with the progress of the phase and of the run; anywhere
-else plain lines are written, without control codes. Only rank 0 speaks. Numbers come from `diagnostics`.
+On a terminal the latest round is redrawn in place, above a line with the progress of the phase and of the run;
+anywhere else plain lines are written, without control codes. Only rank 0 speaks. Numbers come from `diagnostics`.
 """
 
 import os
