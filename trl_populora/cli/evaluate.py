@@ -56,9 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from .opening import labels
+
     runs = open_runs(options)
     output = output_folder(options, runs)
     chosen = [chosen_members(one, options) for one in runs]
+    teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
+    exams = chosen_exams(options, runs)
 
     from ..evaluation.asking import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
@@ -68,10 +72,8 @@ def run(options: argparse.Namespace) -> int:
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
     from ..run_files.run import adapter_fingerprint
-    from .opening import labels, make_executor
+    from .opening import make_executor
 
-    teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
-    exams = chosen_exams(options, runs)
     decodings = [read_decoding(options, runs, exam) for exam in exams]
     check_writable(output, option="--output")
     about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}

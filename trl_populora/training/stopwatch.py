@@ -71,20 +71,20 @@ def sampling(
     prompts = [phase.prompts[i % len(phase.prompts)] for i in range(rows)]
     players = [members[i % len(members)] for i in range(rows)]
     seconds, lengths = [], []
-    for steps in (2, min(STEPS, limit)):  # the first also warms up
+    for steps in (2, 2, min(STEPS, limit)):  # the first warms up
         sampler.max_completion_length = steps
         start = time.perf_counter()
         lengths = [len(one.ids) for one in sampler(prompts, players, seed=seed)]
         seconds.append(time.perf_counter() - start)
     sampler.max_completion_length = limit
-    step = max(seconds[1] - seconds[0], 0.0) / max(max(lengths) - 2, 1)
+    step = max(seconds[2] - seconds[1], 0.0) / max(max(lengths) - 2, 1)
     ended = sum(length < min(STEPS, limit) for length in lengths)
     mean = longest = float(limit)
     if ended:
         whole = sum(lengths) / ended
         mean = whole * (1 - math.exp(-limit / whole))
         longest = min(limit, whole * (math.log(rows) + EULER))
-    return Sampling(seconds[0], step, rows, math.ceil(own / rows), mean, longest, limit)
+    return Sampling(seconds[1], step, rows, math.ceil(own / rows), mean, longest, limit)
 
 
 def learning(
@@ -121,7 +121,7 @@ def padded_tokens(
 ) -> int:
     """Tokens of a round's micro-batches with their padding: each is as wide as its longest row (`batching.py`).
 
-    Lengths are drawn, exponential with these means and cut at the limit; rows of a phase share micro-batches by length.
+    Lengths are drawn, exponential with these means and cut at the limit; rows of a phase are divided by length.
     """
     chance, limit, total = random.Random(seed), args.max_completion_length, 0.0
     for name, phase in rounds.items():
