@@ -1,4 +1,4 @@
-"""What the terminal is told: errors in one form and at once, versions, runs, next steps; what a failed start leaves."""
+"""What the terminal is told: errors in one form and at once, versions, runs, next steps; and after a failed start."""
 
 import json
 import os

@@ -12,7 +12,6 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -147,8 +146,12 @@ def recipe(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     """What the run of a recipe will need."""
     from ..recipe import parse
 
-    with _world(options.processes):
-        run, args = parse(["--config", options.recipe, *rest])
+    run, args = parse(["--config", options.recipe, *rest])
+    if args.rows_per_round % (args.per_device_train_batch_size * options.processes):
+        raise ValueError(
+            f"--processes {options.processes}: {args.rows_per_round} rows a round do not divide into passes of "
+            f"per_device_train_batch_size={args.per_device_train_batch_size} on each."
+        )
     from transformers import AutoConfig, AutoTokenizer
 
     from ..integrations.base_models import local_folder
@@ -311,16 +314,3 @@ def time_lines(
     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in means.items())
     yield f"Time of a round here, by a short measurement: {whole:.1f} s ({told}); {limit:.1f} s at the limit", None
     yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, warm start, probes and saving not in it", None
-
-
-@contextmanager
-def _world(processes: int) -> Iterator[None]:
-    """Settings are derived as in one of so many processes."""
-    before = os.environ.get("WORLD_SIZE")
-    os.environ["WORLD_SIZE"] = str(processes)
-    try:
-        yield
-    finally:
-        del os.environ["WORLD_SIZE"]
-        if before is not None:
-            os.environ["WORLD_SIZE"] = before
