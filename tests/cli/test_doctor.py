@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, train
-from trl_populora.cli import doctor
+from trl_populora.cli import needs
 from trl_populora.integrations.trackers import missing_trackers
 
 
@@ -74,7 +74,7 @@ def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
 
 
 def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "_host_memory", lambda: (int(1e9), int(1e9)))
+    monkeypatch.setattr(needs, "_host_memory", lambda: (int(1e9), int(1e9)))
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     monkeypatch.setattr("trl_populora.integrations.trackers.PACKAGES", {"wandb": ("no_such_package",)})
     changes = {"report_to": "wandb", "push_to_hub": True, "max_completion_length": 200_000}
