@@ -47,8 +47,8 @@ def main() -> None:
     seen["programs"] = seen.pop("verify", 0.0) + seen.pop("judge", 0.0)
     for name, seconds in means.items():
         print(f"{name:<9} doctor {seconds:8.2f} s   played {seen[name]:8.2f} s")
-    whole = sum(seen.values())
-    print(f"round     doctor {sum(means.values()):8.2f} s   played {whole:8.2f} s   ratio {sum(means.values()) / whole:.2f}")
+    told, whole = sum(means.values()), sum(seen.values())
+    print(f"round     doctor {told:8.2f} s   played {whole:8.2f} s   ratio {told / whole:.2f}")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ..run_files.run import open_run
 
-    if not options.dataset:  # whose tables need neither members nor a base
-        opened = open_run(options.folder, base=options.base)
+    # the tables of the rounds need neither members nor a base
+    opened = None if options.dataset else open_run(options.folder, base=options.base)
 
     from ..hub import push_dataset, push_member, push_population
     from ..hub.contents import newest_checkpoint
