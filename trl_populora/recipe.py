@@ -96,8 +96,13 @@ class RunArguments:
             raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
 
 
-def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
+def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
     """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
+
+    Args:
+        argv (`list[str]`): The command line.
+        base_here (`bool`, *optional*, defaults to `False`): Refuse a base that is a folder which is not there, at
+            once.
 
     Raises:
         ValueError: For anything that cannot be used, in one sentence.
@@ -107,6 +112,8 @@ def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
             argv[i : i + 1] = argument.split("=", 1)
     recipe = read_recipe(argv) if "--config" in argv else {}
     check_names(argv, recipe)  # before the imports below, which take seconds
+    if base_here and (base := named_base(argv, recipe)):
+        check_folder(base)
 
     from trl import TrlParser
 
@@ -147,7 +154,7 @@ def setting_names() -> set[str]:
 
 
 def check_names(argv: Sequence[str], recipe: Mapping) -> None:
-    """Refuse what can be refused without TRL and PyTorch: names that no setting has, and a base that is not there.
+    """Refuse names that no setting has, without TRL and PyTorch.
 
     Raises:
         ValueError: Naming it, and the closest setting.
@@ -156,8 +163,7 @@ def check_names(argv: Sequence[str], recipe: Mapping) -> None:
     if not known:
         return
     _check_keys(recipe, known | {"env"})
-    base = recipe.get("model_name_or_path")
-    for place, argument in enumerate(argv):
+    for argument in argv:
         name = argument.removeprefix("--").split("=")[0].replace("-", "_")
         if not argument.startswith("--") or name in ("config", "help"):
             continue
@@ -165,10 +171,16 @@ def check_names(argv: Sequence[str], recipe: Mapping) -> None:
         if not any(one.startswith(name) or f"no_{one}".startswith(name) for one in known):
             near = _closest(argument.split("=")[0], [f"--{one}" for one in known])
             raise ValueError(f"Unknown option {argument!r}{near}")
-        if name == "model_name_or_path":
-            base = argument.split("=", 1)[1] if "=" in argument else "".join(argv[place + 1 : place + 2])
-    if isinstance(base, str) and base:
-        check_folder(base)
+
+
+def named_base(argv: Sequence[str], recipe: Mapping) -> str:
+    """The base of a recipe and command line; empty if there is none."""
+    found = str(recipe.get("model_name_or_path") or "")
+    for option, value in zip(argv, (*argv[1:], "")):
+        name, _, own = option.replace("-", "_").partition("=")
+        if name == "__model_name_or_path":
+            found = option.partition("=")[2] if own else value
+    return found
 
 
 def _check_keys(recipe: Mapping, known: Iterable[str]) -> None:

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
     wait_politely()
     try:
-        run, args = parse(sys.argv[1:] if argv is None else list(argv))
+        run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:
         return tell_error(error, WRONG_CALL)
     with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
