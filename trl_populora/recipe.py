@@ -3,6 +3,9 @@
 Mistakes are told in one sentence that names the setting. What makes sense is decided by the settings themselves.
 """
 
+import ast
+import importlib.util
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,11 +13,20 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import TYPE_CHECKING, Never, get_args, get_type_hints
 
+from .integrations.base_models import check_folder
 from .settings import conform, documented
 
 
 if TYPE_CHECKING:
     from .training import PopulationSelfPlayConfig
+
+CONFIGS = (
+    (__package__, "training/config.py", "PopulationSelfPlayConfig"),
+    ("trl", "trainer/grpo_config.py", "GRPOConfig"),
+    ("trl", "trainer/base_config.py", "_BaseConfig"),
+    ("transformers", "training_args.py", "TrainingArguments"),
+)
+"""Package, file and class of everything that a run's settings are fields of, besides `RunArguments`."""
 
 
 @documented
@@ -84,8 +96,13 @@ class RunArguments:
             raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
 
 
-def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
+def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
     """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
+
+    Args:
+        argv (`list[str]`): The command line.
+        base_here (`bool`, *optional*, defaults to `False`): Refuse a base that is a folder which is not there, at
+            once.
 
     Raises:
         ValueError: For anything that cannot be used, in one sentence.
@@ -93,7 +110,10 @@ def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
     for i, argument in enumerate(argv):
         if argument.startswith("--config="):
             argv[i : i + 1] = argument.split("=", 1)
-    recipe = read_recipe(argv) if "--config" in argv else {}  # before the imports below, which take their time
+    recipe = read_recipe(argv) if "--config" in argv else {}
+    check_names(argv, recipe)  # before the imports below, which take seconds
+    if base_here and (base := named_base(argv, recipe)):
+        check_folder(base)
 
     from trl import TrlParser
 
@@ -111,6 +131,62 @@ def parse(argv: list[str]) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
         known = [name for action in parser._actions for name in action.option_strings]
         raise ValueError(f"Unknown option {unknown[0]!r}{_closest(unknown[0].split('=')[0], known)}")
     return run, args
+
+
+def setting_names() -> set[str]:
+    """Names of all settings of a run, read from the sources of their classes; empty if one is not where it was.
+
+    To import those classes takes seconds, and a typing error is to be told at once.
+    """
+    names = {f.name for f in fields(RunArguments)}
+    for package, path, name in CONFIGS:
+        spec = importlib.util.find_spec(package)
+        file = os.path.join(spec.submodule_search_locations[0], path) if spec else ""
+        if not os.path.isfile(file):
+            return set()
+        with open(file, encoding="utf-8") as source:
+            body = ast.parse(source.read()).body
+        found = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+        if not found:
+            return set()
+        names |= {node.target.id for node in found[0].body if isinstance(node, ast.AnnAssign)}
+    return names
+
+
+def check_names(argv: Sequence[str], recipe: Mapping) -> None:
+    """Refuse names that no setting has, without TRL and PyTorch.
+
+    Raises:
+        ValueError: Naming it, and the closest setting.
+    """
+    known = setting_names()
+    if not known:
+        return
+    _check_keys(recipe, known | {"env"})
+    for argument in argv:
+        name = argument.removeprefix("--").split("=")[0].replace("-", "_")
+        if not argument.startswith("--") or name in ("config", "help"):
+            continue
+        # argparse takes the beginning of a name for the name
+        if not any(one.startswith(name) or f"no_{one}".startswith(name) for one in known):
+            near = _closest(argument.split("=")[0], [f"--{one}" for one in known])
+            raise ValueError(f"Unknown option {argument!r}{near}")
+
+
+def named_base(argv: Sequence[str], recipe: Mapping) -> str:
+    """The base of a recipe and command line; empty if there is none."""
+    found = str(recipe.get("model_name_or_path") or "")
+    for option, value in zip(argv, (*argv[1:], "")):
+        name, _, own = option.replace("-", "_").partition("=")
+        if name == "__model_name_or_path":
+            found = option.partition("=")[2] if own else value
+    return found
+
+
+def _check_keys(recipe: Mapping, known: Iterable[str]) -> None:
+    unknown = next((key for key in recipe if key not in known), None)
+    if unknown is not None:
+        raise ValueError(f"Unknown setting {unknown!r} in the recipe{_closest(str(unknown), known)}")
 
 
 def read_recipe(argv: list[str]) -> Mapping:
@@ -141,9 +217,8 @@ def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
     """
     hints = {name: hint for cls in dataclasses for name, hint in get_type_hints(cls).items()}
     known = {f.name for cls in dataclasses for f in fields(cls) if f.init} | {"env"}
+    _check_keys(recipe, known)
     for key, value in recipe.items():
-        if key not in known:
-            raise ValueError(f"Unknown setting {key!r} in the recipe{_closest(str(key), known)}")
         kinds = set(get_args(hints.get(key)) or (hints.get(key),))
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if kinds - {NoneType} == {int} and not _whole(value, optional=NoneType in kinds):

@@ -1,7 +1,8 @@
 """The entry point of a run: `accelerate launch -m trl_populora.train --config recipes/tiny/4t4s.yaml`.
 
 Reads a recipe, resolves the base model, warms the members up, trains, and leaves adapters, plots and a summary behind.
-Mistakes in a recipe end in one sentence and exit code 2. How anything is trained is decided in `training`.
+Mistakes in a recipe end in one sentence and exit code 2, and leave no folder. How anything is trained is decided in
+`training`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .command import FAILURE, STOPPED, WRONG_CALL, populora, tell_error
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
-from .run_files.files import check_writable
-from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, left_by_a_run
+from .run_files.files import check_writable, gone_if_unused
+from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, holds_a_run, left_by_a_run
 from .run_files.run import hub_id
 
 
@@ -29,13 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
     wait_politely()
     try:
-        run, args = parse(sys.argv[1:] if argv is None else list(argv))
+        run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
+    except ValueError as error:
+        return tell_error(error, WRONG_CALL)
+    with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
+        return start(run, args)
+
+
+def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
+    """Run what a recipe says; returns the exit code."""
+    try:
         checkpoint = prepare_output(args)
         view, trainer = build(run, args)
         exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
-    except ValueError as error:
-        return complain(error, 2)
+    except (ValueError, OSError, ImportError) as error:
+        return tell_error(" ".join(str(error).split()), WRONG_CALL)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
@@ -43,22 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             trainer.train(resume_from_checkpoint=checkpoint)
     except KeyboardInterrupt:
         view.note("Stopped. With resume_from_checkpoint: auto the run goes on from its newest checkpoint, if any.")
-        return 130
+        return STOPPED
     try:
         return finish(run, args, trainer, view, exams)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
-        return complain(
-            f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", 1
+        return tell_error(
+            f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", FAILURE
         )
-
-
-def complain(problem: object, code: int) -> int:
-    """Says what is wrong, once for all ranks; returns the exit code."""
-    if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write(f"trl_populora: {problem}\n")
-    return code
 
 
 # Before training ---------------------------------------------------------------------------------------------------
@@ -76,7 +80,8 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
     """
     folder, wanted = args.output_dir, args.resume_from_checkpoint
-    check_writable(folder, option="output_dir")
+    if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
+        check_writable(folder, option="output_dir")
     auto = wanted in ("auto", "true", "True", True)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
@@ -99,6 +104,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     from transformers import PrinterCallback, ProgressCallback
 
     from .integrations.base_models import resolve_base
+    from .integrations.trackers import check_trackers
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
     from .training import PopulationSelfPlayTrainer
@@ -112,6 +118,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         )
     if run.sampler_kwargs and not run.sampler:
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
+    check_trackers(args.report_to)
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
@@ -127,6 +134,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         on_probe=view.on_probe,
         sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
     )
+    view.watch(trainer.progress)
     trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
     if hub_id(run.model_name_or_path):
         trainer.population.name_base(run.model_name_or_path)
@@ -161,6 +169,7 @@ def warm_up(
 
     from .integrations.lightning import warm_start
 
+    view.warm_start(0, run.warm_start_steps)
     warm_start(
         trainer.population,
         trainer.processing_class,
@@ -221,7 +230,7 @@ def finish(
             take_final_exams(exams, args, trainer)
         except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
             told = " ".join(f"{type(error).__name__}: {error}".split())
-            view.note(f"The final exams ended early ({told}). `populora evaluate` goes on with them.")
+            view.note(f"The final exams ended early ({told}). `{populora()} evaluate` goes on with them.")
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
@@ -241,7 +250,7 @@ def finish(
             problem = f"training ended and is saved, but not shared: {error}"
     trainer.close()
     trainer.accelerator.end_training()
-    return 0 if problem is None else complain(problem, 1)
+    return 0 if problem is None else tell_error(problem, FAILURE)
 
 
 def take_final_exams(
@@ -266,6 +275,7 @@ def take_final_exams(
     place, runs = os.path.join(folder, EVALUATION_FOLDER), []
     sampler.sync()
     with EvaluationView() as view:
+        view.watch(sampler.progress)
         for exam in exams:
             view.begin(exam.name)
             try:

@@ -5,7 +5,7 @@ import pytest
 from safetensors.torch import load_file
 
 from trl_populora import cli
-from trl_populora.cli import play, runs
+from trl_populora.cli import opening, play
 from trl_populora.run_files.run import open_run
 
 
@@ -64,7 +64,7 @@ def test_report(run_folder, capsys, tmp_path):
 
 def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):
     answers = {"teacher": ["no task", TASK], "student": ["```output\n2\n```", "```output\n3\n```", "?"]}
-    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
+    monkeypatch.setattr(opening, "make_sampler", scripted(answers))
     assert cli.main(["play", run_folder, "--student", "student_1", "--proposals", "2", "--attempts", "4"]) == 0
     text = capsys.readouterr().out
     for words in (
@@ -95,19 +95,19 @@ def test_play_names_the_reward_of_the_run(reward, rate, words):
 
 def test_play_reads_the_reward_from_the_run(run_folder, capsys, monkeypatch):
     answers = {"teacher": [TASK], "student": ["```output\n3\n```"]}
-    monkeypatch.setattr(runs, "make_sampler", scripted(answers))
-    real = runs.Run.setting
+    monkeypatch.setattr(opening, "make_sampler", scripted(answers))
+    real = opening.Run.setting
 
     def setting(run, name, default):
         return "solvable" if name == "teacher_reward" else real(run, name, default)
 
-    monkeypatch.setattr(runs.Run, "setting", setting)
+    monkeypatch.setattr(opening.Run, "setting", setting)
     assert cli.main(["play", run_folder]) == 0
     assert "with teacher_reward 'solvable' the teacher earns 0.00" in capsys.readouterr().out
 
 
 def test_play_says_when_nothing_is_valid(run_folder, capsys, monkeypatch):
-    monkeypatch.setattr(runs, "make_sampler", scripted({"teacher": ["no task"]}))
+    monkeypatch.setattr(opening, "make_sampler", scripted({"teacher": ["no task"]}))
     assert cli.main(["play", run_folder, "--proposals", "2"]) == 0
     assert "None of 2 proposals is valid" in capsys.readouterr().out
     assert cli.main(["play", run_folder, "--type", "code_f"]) == 2

@@ -182,7 +182,7 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
 def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, capsys, options, words):
     import re
 
-    monkeypatch.setattr("trl_populora.cli.runs.load_base", None)
+    monkeypatch.setattr("trl_populora.cli.opening.load_base", None)
     assert evaluate(run_folder, *options) == 2
     assert re.search(words, capsys.readouterr().err.replace("\n", " "))
 

@@ -143,7 +143,7 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"warm_start_steps": -1}, "warm_start_steps=-1"),
         ({"warm_start_rows": 0}, "warm_start_rows=0"),
         (
-            {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "/no/such/folder"},
+            {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "no/such-model"},
             "beta=0.1 with warm_start_steps=2",
         ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
@@ -152,7 +152,7 @@ def test_accelerate_configs_are_those_of_accelerate():
 )
 def test_a_mistake_ends_in_one_sentence_and_exit_code_2(recipe, capfd, changes, words):
     assert train.main(recipe(**changes)) == 2
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("trl_populora: ")]
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("populora: error: ")]
     assert len(lines) == 1 and words in lines[0]
 
 
@@ -174,7 +174,7 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
 def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert train.main(recipe(num_students=0)) == 2
-    assert "trl_populora:" not in capfd.readouterr().err
+    assert "populora: error" not in capfd.readouterr().err
 
 
 def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):

@@ -28,7 +28,7 @@ def pulled(client, source, folder):
 
 def refused(client, source, folder):
     code, _, err = client(scripts.populora, "pull", source, "--output", str(folder))
-    assert code == 2 and err.startswith("populora pull: "), err
+    assert code == 2 and err.startswith("populora: error: "), err
     return err
 
 

@@ -12,7 +12,7 @@ def refused(client, *argv, **rest):
     assert code == 2 and not out, out + err
     assert "Traceback" not in err
     *bars, told = err.splitlines(keepends=True)  # the client's progress bars, if it has come so far
-    assert told.startswith("populora push: ")
+    assert told.startswith("populora: error: ")
     return told
 
 

@@ -3,6 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
+from trl_populora.progress import Progress
 from trl_populora.reporting.evaluation_view import EvaluationView, remarks, scores_table, stars
 
 
@@ -101,10 +102,16 @@ def test_progress_is_lines_in_a_file_and_a_bar_on_a_terminal(monkeypatch):
             view.begin("held_out")
             view.progress(0, 4)
             view.progress(4, 4)
+            progress = Progress()
+            view.watch(progress)
+            progress.begin("held_out", 4, "answers", done=2)
+            progress.reach(3.5)
+            if view._live is not None:
+                view._live.refresh()
         text = file.getvalue()
         assert "gsm8k: 8 of 20 answers are there already; going on" in text
         if file.isatty():
-            assert "\x1b" in text and "4/4" in text
+            assert "\x1b" in text and "3/4 answers, 0:00 left" in text
         else:
             assert "\x1b" not in text and "gsm8k: 10 of 20 answers, 0:00 left" in text and "held_out: 4 of 4" in text
 

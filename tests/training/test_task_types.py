@@ -8,7 +8,7 @@ import pytest
 
 from tests.adding import Adding
 from tests.tiny import lora, tiny_model, tiny_tokenizer
-from trl_populora.cli.runs import make_task_types
+from trl_populora.cli.opening import make_task_types
 from trl_populora.run_files.run import open_run
 from trl_populora.tasks import make_task_types as make
 from trl_populora.training import PopulationSelfPlayTrainer

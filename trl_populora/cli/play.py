@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..run_files.run import open_run
-    from .runs import load_population, make_executor, make_sampler, make_task_types
+    from .opening import load_population, make_executor, make_sampler, make_task_types
 
     if min(options.proposals, options.attempts) < 1:
         raise ValueError("--proposals and --attempts must be at least 1")

@@ -6,6 +6,8 @@ Reads `history.jsonl` and `lineage.jsonl` of the run folder; needs no model.
 import argparse
 import os
 
+from ..run_files.layout import HISTORY_FILE
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run")
@@ -14,6 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if not os.path.isfile(os.path.join(options.folder, HISTORY_FILE)):
+        raise ValueError(f"{options.folder} has no {HISTORY_FILE}; give the output_dir of a run")
+
     from ..reporting import family_tree, read_history, read_probes, save_plots
     from ..reporting.probes import probe_line
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables

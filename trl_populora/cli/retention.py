@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ..recipe import check_names, read_recipe
+
+    argv = ["--config", options.config]
+    check_names(argv, read_recipe(argv))
+
     from ..evolution import OPERATORS
     from ..retention import measure_retention, save_curves
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT

@@ -29,15 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import os
 
-    from peft import LoraConfig
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     from ..integrations.base_models import resolve_base
-    from ..integrations.lightning import warm_start
-    from ..population import Population
-    from ..reporting import LiveView
-    from ..run_files.files import write_json
-    from ..run_files.layout import RUN_FILE
     from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
@@ -47,6 +39,16 @@ def run(options: argparse.Namespace) -> int:
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
     path = resolve_base(options.model)
+
+    from peft import LoraConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from ..integrations.lightning import warm_start
+    from ..population import Population
+    from ..reporting import LiveView
+    from ..run_files.files import write_json
+    from ..run_files.layout import RUN_FILE
+
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     population = Population(
         AutoModelForCausalLM.from_pretrained(path),
@@ -57,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     with LiveView() as view:
+        view.warm_start(0, options.steps)
         warm_start(
             population,
             tokenizer,

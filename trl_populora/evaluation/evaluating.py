@@ -123,14 +123,16 @@ def take_exam(
     file = AnswerFile(folder, file_stem(exam), header)
     total = len(header["players"]) * len(exam.questions) * decoding.samples
     done, clock = len(file.answered), time.monotonic()
-    tell = on_progress or (lambda done, total: None)
+    tell, progress = on_progress or (lambda done, total: None), sampler.progress
     tell(done, total)
+    progress.begin(exam.name, total, "answers", done=done)
 
     def keep(new: list[Sample]) -> None:
         nonlocal done, clock
         now = time.monotonic()
         file.add(new, now - clock)
         done, clock = done + len(new), now
+        progress.reach(done)
         tell(done, total)
 
     with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
@@ -146,6 +148,7 @@ def take_exam(
             on_answers=keep,
         )
     started = time.monotonic()
+    progress.begin(f"{exam.name}, grading")
     graded = grade(exam, answers, exam.grader(run))
     if all(one.grade.broke_the_grader for one in graded):
         raise GradingError(

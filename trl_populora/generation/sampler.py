@@ -13,6 +13,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..population import Population
+from ..progress import Progress
 from ..self_play.sampling import Completion, Message
 from ..tasks import BASE_STOP, render_prompt
 
@@ -42,6 +43,7 @@ class Sampler(ABC):
         reports_logprobs (`bool`): Whether every completion carries the log-probabilities of the policy it was drawn
             from. The trainer then corrects for their differences from its own (`vllm_importance_sampling_*`).
         stop_strings (`list[str]`): Texts that end a completion, besides the tokens in `eos_ids` (`list[int]`).
+        progress ([`Progress`]): How far the work of the moment is. `draw` may count its rows there.
     """
 
     reports_logprobs: bool = False
@@ -60,6 +62,7 @@ class Sampler(ABC):
         accelerator: "Accelerator | None" = None,
     ) -> None:
         self.population, self.tokenizer, self.accelerator = population, tokenizer, accelerator
+        self.progress = Progress()
         self.max_completion_length, self.temperature = max_completion_length, temperature
         self.top_p, self.top_k, self.min_p, self.template = top_p, top_k, min_p, template
         # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
@@ -116,7 +119,10 @@ class Sampler(ABC):
         Raises:
             ValueError: If that is not one completion per row, or one is too long.
         """
+        before = self.progress.done
+        self.progress.expect(len(prompt_ids), "rows")
         drawn = self.draw(prompt_ids, members, row_seeds)
+        self.progress.reach(before + len(prompt_ids))
         if not isinstance(drawn, list) or [type(one) for one in drawn] != [Completion] * len(prompt_ids):
             raise ValueError(
                 f"{type(self).__name__}.draw must return a list of {len(prompt_ids)} Completions, one per row, got "

@@ -3,6 +3,7 @@
 Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, T
 
 from ..population import Population
 from ..population.routing import member_order
+from ..progress import Progress
 from ..self_play.sampling import Completion
 from .noise import gumbel
 from .sampler import Sampler
@@ -20,6 +22,9 @@ from .sampler import Sampler
 
 if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
+
+
+COUNT_EVERY = 0.5  # seconds
 
 
 class GumbelMax(LogitsProcessor):
@@ -30,6 +35,28 @@ class GumbelMax(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         return scores + gumbel(self.row_seeds, input_ids.shape[1] - self.prompt_length, scores.shape[1])
+
+
+class Watched(LogitsProcessor):
+    """Counts the rows of a batch while it is written, and changes no score.
+
+    Args:
+        progress ([`Progress`]): Where to. prompt_length (`int`): Tokens that are there already.
+        limit (`int`): Most tokens of a row. eos_ids (`Tensor`): What ends one.
+    """
+
+    def __init__(self, progress: Progress, prompt_length: int, limit: int, eos_ids: Tensor) -> None:
+        self.progress, self.prompt_length, self.limit, self.eos_ids = progress, prompt_length, limit, eos_ids
+        self.before, self._next = progress.done, 0.0
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + COUNT_EVERY
+            written = input_ids[:, self.prompt_length :]
+            ended = int(torch.isin(written, self.eos_ids).any(dim=1).sum())
+            share = written.shape[1] / self.limit
+            self.progress.reach(self.before + ended + (len(written) - ended) * share)
+        return scores
 
 
 class TransformersSampler(Sampler):
@@ -91,6 +118,10 @@ class TransformersSampler(Sampler):
         processors = self._warpers()
         if self.temperature:
             processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
+        before = self.progress.done
+        if self.progress.watched:
+            ends = torch.tensor(self.eos_ids, device=device)
+            processors.append(Watched(self.progress, width, self.max_completion_length, ends))
         with self.model_as(members) as model:
             output = model.generate(
                 input_ids=ids,
@@ -99,6 +130,7 @@ class TransformersSampler(Sampler):
                 logits_processor=processors,
                 **self.stop,
             )
+        self.progress.reach(before + len(prompt_ids))
         return [self._trim(row) for row in output[:, width:].tolist()]
 
     def _warpers(self) -> LogitsProcessorList:

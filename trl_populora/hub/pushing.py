@@ -12,6 +12,7 @@ from typing import Any
 
 from huggingface_hub import HfApi
 
+from ..command import populora
 from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
 from ..run_files.checkpoint import flaw, whole_checkpoints
@@ -252,8 +253,8 @@ def _name(run: Run) -> str:
 
 def _command(folder: str, to: str, options: Mapping[str, object]) -> str:
     """The `populora push` that does the same."""
-    words = ["populora", "push", folder, "--to", to]
+    words = ["push", folder, "--to", to]
     for name, value in options.items():
         if value:
             words += [name] if value is True else [name, str(value)]
-    return shlex.join(words)
+    return f"{populora()} {shlex.join(words)}"

@@ -51,8 +51,7 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         return _tiny_base()
     if os.path.isdir(os.path.expanduser(model)):
         return model if os.path.isdir(model) else os.path.expanduser(model)
-    if _looks_like_a_path(model):
-        raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
+    check_folder(model)
     if cached := _hub_cache_folder(model):
         logger.info("%s: taken from the Hub cache, %s", model, cached)
         return cached if model == SMOLLM2 else model
@@ -67,6 +66,49 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
         f" a Hub id that can be reached from here, or {TINY!r}."
     )
+
+
+def check_folder(model: str) -> None:
+    """Raises `ValueError` if a model's name is a path, and no folder is there. Nothing is imported or asked."""
+    if _looks_like_a_path(model) and not os.path.isdir(os.path.expanduser(model)):
+        raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
+
+
+def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tuple[str, dict[str, str]]:
+    """Where configuration and tokenizer of a base are on this machine, whether or not its weights are.
+
+    Returns:
+        `str` and `dict`: The folder, and what `from_pretrained` needs besides it (`gguf_file`).
+
+    Raises:
+        ValueError: If they are not here; says what to do.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    model = str(model)
+    if model == TINY:
+        return _tiny_base(), {}
+    if os.path.isdir(os.path.expanduser(model)):
+        return os.path.expanduser(model), {}
+    check_folder(model)
+    cached = try_to_load_from_cache(model, "config.json")
+    if isinstance(cached, str):
+        return os.path.dirname(cached), {}
+    if model == SMOLLM2:
+        converted = _cache_root(cache_dir) / SMOLLM2_CACHE_NAME
+        if (converted / "config.json").is_file():
+            return str(converted), {}
+        return str(_smollm2_gguf_folder()), {"gguf_file": SMOLLM2_GGUF}
+    raise ValueError(
+        f"{model} is not on this machine: `hf download {model} --include '*.json' '*.jinja' 'merges.txt'` brings its "
+        "configuration and tokenizer, without the weights."
+    )
+
+
+def hub_weights_missing(model: str) -> bool:
+    """Whether a model's weights would have to be downloaded."""
+    local = model in (TINY, SMOLLM2) or os.path.isdir(os.path.expanduser(model))
+    return not local and _hub_cache_folder(model) is None
 
 
 def _tiny_base() -> str:

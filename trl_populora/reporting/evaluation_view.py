@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.live import Live
 from rich.table import Table
 
+from ..progress import Progress
 from .live import PLAIN_WIDTH
+from .progress_line import ProgressLine, duration
 from .tables import NOTHING, new_table
 
 
@@ -20,7 +22,7 @@ BASE = "base"
 
 
 class EvaluationView:
-    """Shows how far an evaluation is: a bar with the time left; off a terminal, a line every so often.
+    """Shows how far an evaluation is: the line of [`ProgressLine`]; off a terminal, a line every so often.
 
     Args:
         file (`TextIO`, *optional*): Where to write; standard output if unset.
@@ -32,19 +34,27 @@ class EvaluationView:
         terminal = file.isatty()
         self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
         self.every = every
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=self.console) if terminal else None
-        self._task: TaskID | None = None
+        self._line = ProgressLine()
+        self._live = None
+        if terminal:
+            self._live = Live(console=self.console, get_renderable=self._screen, refresh_per_second=2, transient=True)
+        self._clock = time.monotonic()
         self._name, self._started, self._spoken, self._before = "", 0.0, 0.0, 0
 
     def __enter__(self) -> EvaluationView:
-        if self._bar is not None:
-            self._bar.start()
+        if self._live is not None:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._line.progress.end()
+            self._live.stop()
+
+    def watch(self, progress: Progress) -> None:
+        """Show this progress on a terminal: it also knows of answers that are half written."""
+        if self._live is not None:
+            self._line.watch(progress)
 
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
@@ -54,10 +64,6 @@ class EvaluationView:
     def begin(self, name: str) -> None:
         """From now on, progress is of this exam."""
         self._name, self._started, self._spoken, self._before = name, time.monotonic(), time.monotonic(), -1
-        if self._bar is not None:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(name, total=None)
 
     def progress(self, done: int, total: int) -> None:
         """There are so many answers of all."""
@@ -66,22 +72,24 @@ class EvaluationView:
             self._before = done
             if done:
                 self.note(f"{self._name}: {done:,} of {total:,} answers are there already; going on")
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=total)
-        elif now - self._spoken >= self.every and done > self._before:
+        if self._live is None and now - self._spoken >= self.every and done > self._before:
             left = (now - self._started) / (done - self._before) * (total - done)
-            self.note(f"{self._name}: {done:,} of {total:,} answers, {_duration(left)} left")
+            self.note(f"{self._name}: {done:,} of {total:,} answers, {duration(left)} left")
             self._spoken = now
 
     def tables(self, record: Mapping[str, Any]) -> None:
         """Everything that `evaluation.json` says, for people."""
         for exam in record["exams"]:
             self.console.print()
-            self.console.print(scores_table(exam, width=self.console.width, plain=self._bar is None))
+            self.console.print(scores_table(exam, width=self.console.width, plain=self._live is None))
             for line in remarks(exam):
                 self.note(line)
         if record["comparisons"]:
             self.note(f"\n{stars(record)}")
+
+    def _screen(self) -> Table | str:
+        line = self._line
+        return line.draw(after=duration(time.monotonic() - self._clock)) if line.progress.name else ""
 
 
 def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bool = False) -> Table:
@@ -145,8 +153,8 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
         f"{decoding['max_completion_length']} tokens an answer."
     )
     yield (
-        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {_duration(seconds['generation'])}, grading "
-        f"{_duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
+        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {duration(seconds['generation'])}, grading "
+        f"{duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
     )
     for one in exam["differences"]:
         if one["to"] != BASE:
@@ -187,9 +195,3 @@ def _plural(count: int, noun: str) -> str:
 
 def _percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.1f}%"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

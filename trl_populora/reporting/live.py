@@ -1,7 +1,7 @@
 """The terminal view of a run: progress while it goes, and each round's members, games and replacements.
 
-On a terminal the latest round is redrawn in place; anywhere else plain lines are written, without control codes. Only
-rank 0 speaks. Numbers come from `diagnostics`; nothing is computed here.
+On a terminal the latest round is redrawn in place, above a line with the progress of the phase and of the run;
+anywhere else plain lines are written, without control codes. Only rank 0 speaks. Numbers come from `diagnostics`.
 """
 
 import os
@@ -12,11 +12,12 @@ from typing import TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.spinner import Spinner
 from rich.text import Text
 
 from ..diagnostics import RoundSummary
+from ..progress import Progress
 from .probes import probe_line
+from .progress_line import ProgressLine, duration
 from .tables import event_line, phases_line, round_line, round_tables
 
 
@@ -24,7 +25,8 @@ PLAIN_WIDTH = 119
 
 
 class LiveView:
-    """Shows a run as it happens. Use it as a context manager, and give [`LiveView.on_round`] to the trainer.
+    """Shows a run as it happens. Use it as a context manager, give [`LiveView.on_round`] to the trainer, and watch the
+    trainer's progress.
 
     Args:
         rounds (`int`, *optional*): Rounds of the whole run, for the progress line.
@@ -36,6 +38,7 @@ class LiveView:
         ```python
         >>> with LiveView(rounds=150) as view:
         ...     trainer = PopulationSelfPlayTrainer(model, args, on_round=view.on_round)
+        ...     view.watch(trainer.progress)
         ...     trainer.train()
         ```
     """
@@ -51,12 +54,14 @@ class LiveView:
         )
         self.redraws = self.console.is_terminal and not self.console.is_dumb_terminal
         self._live: Live | None = None
-        self._spinner = Spinner("dots")
+        self._line = ProgressLine()
         self._status = ""
         self._last: RoundSummary | None = None
-        self._started = time.monotonic()
+        self._started = self._round_began = time.monotonic()
+        self._seconds: list[float] = []  # of the rounds seen here
 
     def __enter__(self) -> "LiveView":
+        self._round_began = time.monotonic()
         if self.enabled and self.redraws:
             self._live = Live(console=self.console, get_renderable=self._screen, refresh_per_second=2)
             self._live.start()
@@ -65,8 +70,14 @@ class LiveView:
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._status = ""
+            self._line.progress.end()
             self._live.stop()
             self._live = None
+
+    def watch(self, progress: Progress) -> None:
+        """Show this progress on a terminal; elsewhere nobody watches."""
+        if self.enabled and self.redraws:
+            self._line.watch(progress)
 
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
@@ -77,19 +88,30 @@ class LiveView:
         """Show the progress of the supervised warm start; off a terminal, about ten lines of it."""
         if not self.enabled:
             return
-        self._status = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")
-        if self._live is None and (step in (1, total) or step % max(total // 10, 1) == 0):
-            self.note(self._status)
-        elif step == total:
-            self.note(f"{self._status}  done after {self._elapsed()}")
-            self._status = ""
+        told = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")
+        if self._live is None:
+            if step and (step in (1, total) or step % max(total // 10, 1) == 0):
+                self.note(told)
+            return
+        progress = self._line.progress
+        if not progress.name.startswith("warm start"):
+            progress.begin("warm start", total, "steps")
+        progress.name = "warm start" + ("" if loss is None else f"  loss {loss:.3f}")
+        progress.reach(step)
+        if step == total:
+            progress.end()
+            self.note(f"{told}  done after {self._elapsed()}")
+            self._round_began = time.monotonic()
 
     def on_round(self, summary: RoundSummary) -> None:
         """Show a finished round, its replacements, and the alarms that the round before did not have."""
         known = self._last.alarms if self._last else ()
         self._last = summary
         last = self.rounds is not None and summary.round + 1 >= self.rounds
-        self._status = "" if last else f"round {summary.round + 2}{f'/{self.rounds}' if self.rounds else ''} ..."
+        self._status = "" if last else f"round {summary.round + 2}{f'/{self.rounds}' if self.rounds else ''}"
+        now = time.monotonic()
+        self._seconds.append(now - self._round_began)
+        self._round_began = now
         if not self.enabled:
             return
         if self._live is None:
@@ -119,12 +141,18 @@ class LiveView:
             parts += [Text(round_line(self._last, self.rounds, phases=False)), *round_tables(self._last)]
             if self._last.seconds:
                 parts.append(Text(f"seconds: {phases_line(self._last)}", style="dim"))
-        if self._status:
+        if self._status or self._line.progress.name:
             # With the run's clock, so that a long phase is seen to be alive.
-            self._spinner.update(text=f"{self._status}  {self._elapsed()}")
-            parts.append(self._spinner)
+            parts.append(self._line.draw(before=self._status, after=f"run {self._elapsed()}{self._run_left()}"))
         return Group(*parts)
 
+    def _run_left(self) -> str:
+        """Rounds left, at the mean of those seen here; nothing before the first has ended."""
+        if self._last is None or not self.rounds:
+            return ""
+        mean = sum(self._seconds) / len(self._seconds)
+        spent = min(time.monotonic() - self._round_began, mean)
+        return f", {duration((self.rounds - self._last.round - 1) * mean - spent)} left"
+
     def _elapsed(self) -> str:
-        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
-        return f"{minutes}:{seconds:02d}"
+        return duration(time.monotonic() - self._started)

@@ -1,8 +1,10 @@
 """What a run leaves its owner with, in words: where the adapters are, who won, what to do next."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 
+from ..command import populora
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
@@ -38,11 +40,12 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     lines += probes_summary(probes)
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
-    lines += ["Next:", f"  populora report {folder}      plots and tables of this run"]
+    command, place = populora(), shlex.quote(folder)
+    lines += ["Next:", f"  {command} report {place}      plots and tables of this run"]
     if last.teachers:
         lines += [
-            f"  populora play {folder}        one task proposed, verified and solved, to read",
-            f"  populora evaluate {folder}    what every member and the base score on held-out tasks, or benchmarks",
+            f"  {command} play {place}        one task proposed, verified and solved, to read",
+            f"  {command} evaluate {place}    what every member and the base score on held-out tasks, or benchmarks",
         ]
     return "\n".join(lines)
 

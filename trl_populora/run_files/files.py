@@ -84,6 +84,26 @@ def check_writable(folder: str, *, option: str) -> None:
         raise ValueError(f"{option}={folder!r} cannot be written: {error.strerror}. Choose another.") from None
 
 
+@contextmanager
+def gone_if_unused(folder: str, used: Callable[[], bool]) -> Iterator[None]:
+    """A folder that is not there before the context is not there after it either, unless it was `used`.
+
+    Folders above it that were made for it go too. Only the process of rank 0 removes anything.
+    """
+    made = [folder := os.path.abspath(folder)]
+    while not os.path.isdir(os.path.dirname(made[-1])):
+        made.append(os.path.dirname(made[-1]))
+    new = not os.path.exists(folder) and os.environ.get("RANK", "0") == "0"
+    try:
+        yield
+    finally:
+        if new and not used():
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # somebody else's file is in one
+                for path in made[1:]:
+                    os.rmdir(path)
+
+
 def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
     write_file(path, json.dumps(data, indent=indent) + "\n")
 

@@ -74,6 +74,12 @@ def left_by_a_run(output_dir: str) -> list[str]:
     return [path for path in paths if os.path.exists(path)] + uploads(output_dir) + checkpoints(output_dir)
 
 
+def holds_a_run(output_dir: str) -> bool:
+    """Whether a folder holds anything that a run had to work for: a finished round, a probe, a checkpoint, members."""
+    names = (HISTORY_FILE, PROBES_FILE, POPULATION_FILE)
+    return any(os.path.isfile(os.path.join(output_dir, name)) for name in names) or bool(checkpoints(output_dir))
+
+
 def uploads(output_dir: str) -> list[str]:
     """What is kept for uploads, or was for those that a kill has ended."""
     names = os.listdir(output_dir) if os.path.isdir(output_dir) else []

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..progress import Progress
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
 from .asks import Ask, draw, proposal_asks
 from .guests import NOBODY, Crossing
@@ -43,6 +44,7 @@ class SelfPlay:
         ratings ([`Ratings`]): Ratings of teachers and students, updated by every round.
         settings ([`RoundSettings`]): Shape of a round.
         lengths ([`TokenLimits`], *optional*): What must fit into how many tokens; no limits if unset.
+        progress ([`Progress`], *optional*): Where to say which phase has begun.
 
     Attributes:
         late ([`LateRewards`]): Rows of teachers that wait for their rewards; part of a run's state.
@@ -61,7 +63,9 @@ class SelfPlay:
         ratings: Ratings,
         settings: RoundSettings,
         lengths: TokenLimits | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        self.progress = progress or Progress()
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings, self.lengths = ratings, settings, lengths
         self.late = LateRewards(settings.solvable_rounds, settings.rewards)
@@ -88,7 +92,7 @@ class SelfPlay:
         With `solvable_rounds` the teachers' rows are those of an earlier round, as [`LateRewards`] hands them out;
         `versions` tells which occupant of each teacher's slot plays.
         """
-        settings, G, clock = self.settings, self.settings.num_generations, _Clock()
+        settings, G, clock = self.settings, self.settings.num_generations, _Clock(self.progress)
         referee = Referee(self.task_types, self.run_many)
         stock = (self.task_types, self.buffer)
         matchmaker = Matchmaker(
@@ -181,12 +185,14 @@ class _Phase(NamedTuple):
 
 
 class _Clock:
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         start = time.perf_counter()
+        self.progress.begin(phase)
         try:
             yield
         finally:

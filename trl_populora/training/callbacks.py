@@ -125,6 +125,7 @@ class RoundCallback(TrainerCallback):
         if unrated:
             return [], (f"nobody was replaced: no reward function has scored {', '.join(unrated)} yet",)
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
+        trainer.progress.begin("replace")
         trainer.source.before_replacement(step=step)
         events = evolve(
             trainer.population,

@@ -15,6 +15,7 @@ import torch
 
 from ..executor import Execution, Executor, Job
 from ..generation import Sampler
+from ..progress import watched_jobs
 from ..self_play.sampling import Completion, Message
 
 
@@ -61,8 +62,8 @@ class Examiner:
         """Runs programs in the sandbox; each rank its share. These are not counted as the round's."""
         if self.source.executor is None and self._own is None:
             self._own = self.source.args.executor.make(self.source.ranks.cores)
-        executor = self.source.executor or self._own
-        return self.source.ranks.share(list(jobs), lambda own, _: executor.run_many(own))
+        run = watched_jobs(self.source.executor or self._own, self.sampler.progress)
+        return self.source.ranks.share(list(jobs), lambda own, _: run(own))
 
     def examine(
         self, exam: Exam, players: Sequence[str], *, base: bool = False, length: int | None = None
@@ -80,7 +81,9 @@ class Examiner:
 
         with self.sampler.decoding(temperature=0.0, max_completion_length=length or exam.max_completion_length):
             rows = (len(players) + 1) * len(exam.questions)
+            self.sampler.progress.begin(f"probe {exam.name}")
             answers = ask(exam, players, self.draw, base=base, rows_per_call=rows)
+        self.sampler.progress.begin(f"probe {exam.name}, grading")
         return ExamResult(exam, grade(exam, answers, exam.grader(self.run)))
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ..evolution import HallOfFame
 from ..executor import Execution, Job
 from ..generation import Sampler
 from ..population import Population
+from ..progress import watched_jobs
 from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
 from ..self_play.rewards import role_rewards, role_task_advantages
@@ -88,6 +89,7 @@ class SelfPlaySource(RowSource):
             ratings=self.ratings,
             settings=args.round_settings,
             lengths=lengths,
+            progress=sampler.progress,
         )
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
@@ -257,7 +259,8 @@ class SelfPlaySource(RowSource):
         )
 
     def _run_many(self, jobs: list[Job]) -> list[Execution]:
-        executions = self.ranks.share(jobs, lambda own, places: self.executor.run_many(own))
+        run = watched_jobs(self.executor, self.sampler.progress)
+        executions = self.ranks.share(jobs, lambda own, places: run(own))
         self.execution_counts.update(execution.status.value for execution in executions)
         return executions
 

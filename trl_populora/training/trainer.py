@@ -103,6 +103,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             round. row_members (`list[str]`): Adapter of each row that this process generates or learns from now.
         ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
         updates ([`MemberUpdates`]): Scales, clipping and moments of each member.
+        progress ([`Progress`]): Phase of the round, and how far it is; for a view to read.
         probes ([`Probes`]): What is measured along the run. warm_start (`dict` or `None`): Settings of a warm start
             that went before, for `run.json`.
 
@@ -171,6 +172,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             leave_unwrapped(self.model, self.accelerator)
         self.ranks = Ranks(self.accelerator)
         drawing = make_sampler(sampler, args, population, self._tokenizer, self.accelerator)
+        self.progress = drawing.progress
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         source.setup(args, population, drawing, self.ranks)
         self.source, self.rollout_func = source, source.rollout
@@ -249,6 +251,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._last_loaded_step = step  # the source brings weights to the engine; TRL would merge and push them all
         place = {"round": step // self.num_iterations, "step": step, "training": training}
         wanted = len(inputs)
+        self.progress.begin("sample" if training else "evaluate")
         inputs, self.row_members = self.source.begin(inputs, **place)
         check_rows(self.source, inputs, self.row_members, wanted=wanted)
         if self.log_completions:
@@ -262,6 +265,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         functions = {"names": self.reward_func_names, "weights": weights}
         rows = ScoredRows.gather(output, self.row_members, rewards, **functions, logged=self._logs, **place)
         if training:
+            self.progress.begin("learn", wanted * self.num_iterations, "rows")
             self.updates.rescale(rows)
             advantages = self.source.advantages(rows)
             if advantages is not None:
@@ -324,6 +328,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             return super().training_step(model, inputs, num_items_in_batch)
         finally:  # not before: gradient checkpointing routes again during backward
             self.population.routing.clear()
+            self.progress.advance(self.args.per_device_train_batch_size)
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is not None:
@@ -352,6 +357,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         parent = super()._save_checkpoint
+        self.progress.begin("save")
         saved = save_checkpoint(self, lambda: parent(model, trial))
         if saved and self.args.push_to_hub:
             self._push_from_checkpoint(checkpoint_folder(self.args.output_dir, self.state.global_step))

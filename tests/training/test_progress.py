@@ -1,0 +1,109 @@
+"""Progress within phases: who counts what, that nothing of it changes a run, and what a terminal shows of it."""
+
+import io
+
+import pytest
+
+from tests import tiny
+from trl_populora.executor import Executor, Job
+from trl_populora.generation import TransformersSampler
+from trl_populora.progress import Progress, watched_jobs
+from trl_populora.reporting import LiveView
+
+
+PROMPTS = [[{"role": "user", "content": text}] for text in ("one", "two and more", "three", "four", "five")]
+PROGRAM = "def f(x):\n    return x + 1"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_whole_is_what_was_given_or_what_workers_expect():
+    progress = Progress()
+    progress.begin("solve")
+    assert progress.seconds_left() is None
+    progress.expect(6, "rows")
+    progress.expect(2, "rows")
+    progress.started -= 10
+    progress.advance(2)
+    assert (progress.done, progress.total, progress.unit) == (2, 8, "rows")
+    assert progress.seconds_left() == pytest.approx(30, abs=1)
+    progress.begin("gsm8k", 10, "answers", done=5)
+    progress.expect(64, "rows")  # a batch of it
+    progress.started -= 10
+    assert progress.total == 10 and progress.unit == "answers" and progress.seconds_left() is None
+    progress.reach(6)
+    assert progress.seconds_left() == pytest.approx(40, abs=1)  # the five that were there took no time
+    progress.end()
+    assert not progress.name and progress.done == 0
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_rows_are_counted_and_drawn_as_ever(watched, monkeypatch):
+    monkeypatch.setattr("trl_populora.generation.transformers_sampler.COUNT_EVERY", 0.0)
+    drawn, seen = [], []
+    for watch in (False, watched):
+        population = tiny.tiny_population()
+        sampler = TransformersSampler(population, tiny.tiny_tokenizer(), max_completion_length=12, batch_size=2)
+        reach = sampler.progress.reach
+        sampler.progress.reach = lambda done, reach=reach: (seen.append(done), reach(done))
+        sampler.progress.watched = watch
+        sampler.progress.begin("solve")
+        drawn.append([one.ids for one in sampler(PROMPTS, ["student_0", "student_1"] * 2 + ["teacher_0"], seed=3)])
+    assert drawn[0] == drawn[1]
+    assert sampler.progress.done == sampler.progress.total == 5 and sampler.progress.unit == "rows"
+    assert any(0 < done < 2 and done != 1 for done in seen) == watched  # half-written rows
+    assert seen[-4:] == sorted(seen[-4:])
+
+
+def test_programs_are_counted_while_they_run():
+    progress, seen = Progress(), []
+    progress.begin("verify")
+    with Executor(1) as executor:
+        run = watched_jobs(executor, progress)
+        assert [one.values[0].value for one in run([Job(PROGRAM, ((1,),))] * 3)] == [2, 2, 2]
+        assert (progress.done, progress.total, progress.unit) == (3, 3, "programs")
+        real = executor.run_many
+        executor.run_many = lambda jobs: [seen.append(progress.done) or one for one in real(jobs)]
+        run([Job(PROGRAM, ((1,),))] * 2)
+    assert seen == [5, 5] and progress.done == progress.total == 5
+
+
+def test_a_round_goes_through_its_phases(make_trainer):
+    trainer, phases = make_trainer(max_steps=1, evolution_interval=0), []
+    progress, begin = trainer.progress, trainer.progress.begin
+
+    def note(name, *rest, **named):
+        phases.append((progress.name, progress.done, progress.total))
+        begin(name, *rest, **named)
+
+    progress.begin = note
+    trainer.train()
+    phases.append((progress.name, progress.done, progress.total))
+    args = trainer.args
+    own = {name: (done, total) for name, done, total in phases if total}
+    rows = args.rows_per_round
+    assert own["propose"] == (args.proposals_per_round,) * 2
+    assert own["solve"] == (args.completions_per_round - args.proposals_per_round,) * 2
+    assert own["learn"] == (rows, rows)
+    order = [name for name, *_ in phases if name in ("propose", "verify", "match", "solve", "judge", "learn")]
+    assert list(dict.fromkeys(order)) == ["propose", "verify", "match", "solve", "judge", "learn"]
+
+
+def test_a_terminal_shows_phase_and_run_and_a_file_does_not(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "119")
+    progress = Progress()
+    for file in (Terminal(), io.StringIO()):
+        with LiveView(rounds=4, file=file) as view:
+            view.watch(progress)
+            progress.begin("solve")
+            progress.expect(8, "rows")
+            progress.started -= 6
+            progress.reach(2.0)
+            if file.isatty():
+                view._live.refresh()
+        assert ("2/8 rows, 0:18 left" in file.getvalue()) == file.isatty()
+    assert not file.getvalue()

@@ -1,0 +1,201 @@
+"""What the run of a recipe will need, in lines: the second half of `populora doctor`.
+
+Numbers come from `training.forecast` and `training.stopwatch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from . import doctor
+from .doctor import Finding
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from ..recipe import RunArguments
+    from ..self_play.sampling import Message
+    from ..training import PopulationSelfPlayConfig
+    from ..training.forecast import Phase, Shapes
+
+    Text = str | list[Message]
+
+LIBRARIES = 0.7e9
+"""Resident bytes of a process that has imported what a run needs, without a model."""
+
+
+def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
+    """What the run of a recipe will need."""
+    from ..recipe import parse
+
+    run, args = parse(["--config", options.recipe, *rest])
+    if args.rows_per_round % (args.per_device_train_batch_size * options.processes):
+        raise ValueError(
+            f"--processes {options.processes}: {args.rows_per_round} rows a round do not divide into passes of "
+            f"per_device_train_batch_size={args.per_device_train_batch_size} on each."
+        )
+    from transformers import AutoConfig, AutoTokenizer
+
+    from ..integrations.base_models import local_folder
+    from ..training.forecast import Shapes, disk, phases
+
+    adapters = 1 if args.shared_member else args.num_teachers + args.num_students
+    rounds = f"{args.rounds} rounds" if args.max_steps > 0 else f"{args.num_train_epochs:g} epochs"
+    yield f"{options.recipe}: {run.model_name_or_path}, {adapters} adapters of rank {args.lora_r}, {rounds}", None
+    folder = tokenizer = shapes = None
+    try:
+        folder, how = local_folder(run.model_name_or_path)
+        shapes = Shapes.of(AutoConfig.from_pretrained(folder, **how), args.lora_target_modules)
+        tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", **how)
+    except (ValueError, OSError) as error:
+        yield f"Base: {' '.join(str(error).split())}", "the base is not here: tokens, memory and time are not known"
+    plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
+    yield from rows_and_tokens(args, plan)
+    if shapes is not None:
+        yield from memory_lines(args, shapes, plan, options.processes)
+        yield from disk_lines(args, disk(shapes, args, plan))
+    yield from accounts(args)
+    if not options.no_sandbox:
+        yield from doctor.sandbox()
+    if tokenizer is not None and not options.no_measure:
+        yield from time_lines(run, args, tokenizer, plan, options.processes)
+
+
+def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) -> Callable[[Text], int]:
+    """Counts tokens as a sampler does: of a text, or of a conversation as it is rendered."""
+    from ..tasks import render_prompt
+
+    def count(text: Text) -> int:
+        whole = text if isinstance(text, str) else render_prompt(text, tokenizer, template=args.prompt_template)
+        return len(tokenizer(whole, add_special_tokens=False)["input_ids"])
+
+    return count
+
+
+def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -> Iterator[Finding]:
+    """Rows by phase, and their tokens: as seed tasks have them, and at the limit."""
+    yield "A round:", None
+    who = {"propose": f"{args.num_teachers} teachers", "solve": f"{args.num_students} students", "sample": "all"}
+    total = most = 0.0
+    for name, phase in plan.items():
+        prompts, expected = phase.rows * phase.prompt, phase.rows * phase.completion
+        limit = phase.rows * args.max_completion_length
+        total, most = total + prompts + expected, most + prompts + limit
+        yield (
+            (
+                f"  {name:<8} {phase.rows:>7,} rows of {who[name]}, {phase.learned:,} learned from; "
+                f"{phase.prompt:,.0f} tokens a prompt, completions {expected:,.0f} (as seed tasks) to {limit:,}"
+            ),
+            None,
+        )
+    yield f"  tokens   {total:>7,.0f} expected, at most {most:,.0f}", None
+    if args.num_teachers == 0:
+        yield "  The prompts of the dataset are not read: they come on top.", None
+    if args.num_teachers and args.round_settings.extra_attempts:
+        extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
+        yield f"  at most {extra:,} extra attempts come on top (teacher_reward solvable)", None
+
+
+def memory_lines(
+    args: PopulationSelfPlayConfig, shapes: Shapes, plan: dict[str, Phase], processes: int
+) -> Iterator[Finding]:
+    """Parts and peaks, and what there is."""
+    import torch
+
+    from ..training.forecast import memory
+
+    parts = memory(shapes, args, plan, processes=processes)
+    on_gpu = torch.cuda.is_available() and not args.use_cpu
+    yield f"Memory of a process, GB ({shapes.parameters:,} parameters of the base):", None
+    peak = max(parts["learning"], parts["sampling"])
+    for name, count in parts.items():
+        yield f"  {name:<24} {count / 1e9:>8.2f}" + (" in all" if name in ("learning", "sampling") else ""), None
+    if on_gpu:
+        free, total = torch.cuda.mem_get_info()
+        place = torch.cuda.get_device_name()
+    else:
+        peak += parts["last good weights (host)"] + LIBRARIES
+        peak *= processes
+        free, total = _host_memory()
+        place = f"this machine, where {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"
+    yield (
+        f"  {peak / 1e9:.2f} of {free / 1e9:.1f} GB free and {total / 1e9:.1f} GB in all on {place}",
+        _short(peak, free, total, args),
+    )
+
+
+def _short(peak: float, free: float, total: float, args: PopulationSelfPlayConfig) -> str | None:
+    if peak <= free:
+        return None
+    advice = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r (docs/scaling.md)."
+    if peak <= total:
+        return f"{peak / 1e9:.1f} GB are needed and {free / 1e9:.1f} are free: end what else holds memory. {advice}"
+    return f"{peak / 1e9:.1f} GB do not fit into {total / 1e9:.1f}. {advice}"
+
+
+def _host_memory() -> tuple[int, int]:
+    """Bytes available and in all."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file}
+    return found["MemAvailable"], found["MemTotal"]
+
+
+def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> Iterator[Finding]:
+    """What the run leaves, and what is free where it goes."""
+    place = os.path.abspath(args.output_dir)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    free, total = shutil.disk_usage(place).free, sum(needed.values())
+    told = ", ".join(f"{name} {count / 1e9:.2f}" for name, count in needed.items())
+    line = f"Disk, GB: {told}, at most; {free / 1e9:.1f} free for {args.output_dir}"
+    yield (
+        line,
+        None if total <= free else f"the run may leave {total / 1e9:.1f} GB. Set save_total_limit, or free space",
+    )
+
+
+def accounts(args: PopulationSelfPlayConfig) -> Iterator[Finding]:
+    """Trackers, and the login where the run is pushed."""
+    from ..integrations.trackers import missing_trackers
+
+    missing = dict(missing_trackers(args.report_to))
+    yield f"Trackers: {', '.join(args.report_to) or 'none'}", None
+    for name, package in missing.items():
+        yield f"  {name}: not installed", f"report_to {name} needs the package {package}"
+    if args.push_to_hub:
+        from huggingface_hub import get_token
+
+        token = args.hub_token or get_token()
+        yield (
+            f"Hub: push_to_hub, {'a token is there (not tried)' if token else 'no token'}",
+            (None if token else "push_to_hub needs a login: `hf auth login`, or set HF_TOKEN"),
+        )
+
+
+def time_lines(
+    run: RunArguments,
+    args: PopulationSelfPlayConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    plan: Mapping[str, Phase],
+    processes: int,
+) -> Iterator[Finding]:
+    """Minutes of a round here, by a short measurement."""
+    from ..integrations.base_models import hub_weights_missing, resolve_base
+    from ..training.stopwatch import round_seconds
+
+    if args.num_teachers == 0 or run.sampler or args.use_vllm:
+        yield "Time: not measured for a dataset, an engine or a sampler of your own.", None
+        return
+    if hub_weights_missing(run.model_name_or_path):
+        yield f"Time: not measured, the weights of {run.model_name_or_path} are not here.", None
+        return
+    means, most = round_seconds(resolve_base(run.model_name_or_path), args, tokenizer, plan, processes=processes)
+    whole, limit = sum(means.values()), sum(most.values())
+    told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in means.items())
+    yield f"Time of a round here, by a short measurement: {whole:.1f} s ({told}); {limit:.1f} s at the limit", None
+    yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, warm start, probes and saving not in it", None

@@ -1,0 +1,176 @@
+"""What the commands that look at runs make of them: members on their base, task types, sandbox; what runs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..run_files.run import Run
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from ..executor import Executor
+    from ..generation import TransformersSampler
+    from ..population import Population
+    from ..tasks import TaskType
+
+
+def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
+    """The population on its base model, and the tokenizer."""
+    from ..population import Population
+
+    model, tokenizer = load_base(run.base)
+    return Population.from_pretrained(run.folder, model), tokenizer
+
+
+def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A base model by its name in recipes, and its tokenizer.
+
+    Args:
+        name (`str`): Hub id, folder or `"tiny"`.
+        dtype (`str`, *optional*): `"float32"` or `"bfloat16"`; bfloat16 on a GPU, float32 on a CPU if unset.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from ..integrations.base_models import resolve_base
+    from ..recipe import hush
+
+    hush()
+    path = resolve_base(name)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen).to(device)
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def make_sampler(
+    run: Run, population: Population, tokenizer: PreTrainedTokenizerBase, *, temperature: float, **changes: Any
+) -> TransformersSampler:
+    """Sampler over the members, with the run's template and length limit, or with `changes` of them."""
+    from ..generation import TransformersSampler
+
+    settings = {
+        "max_completion_length": run.setting("max_completion_length", 512),
+        "temperature": temperature,
+        "template": run.setting("prompt_template", "chat"),
+        "batch_size": run.setting("generation_rows", 64),
+    }
+    return TransformersSampler(population, tokenizer, **(settings | changes))
+
+
+def make_task_types(run: Run, *, style: str | None = None) -> dict[str, TaskType]:
+    """Task types in play in the run, worded as there, or in another style."""
+    from ..tasks import DEFAULT_TYPES, make_task_types
+
+    if "task_types" in run.source:
+        recorded = dict(run.source["task_types"])
+        if style is not None:
+            recorded["kwargs"] = {name: (own or {}) | {"style": style} for name, own in recorded["kwargs"].items()}
+        return make_task_types(**recorded)
+    return make_task_types(
+        run.setting("task_types", DEFAULT_TYPES),
+        style=style or run.setting("prompt_style", "full"),
+        num_references=run.setting("num_references", None),
+        kwargs=run.setting("task_kwargs", None),
+    )
+
+
+def make_executor(run: Run) -> Executor:
+    """The run's sandbox."""
+    from ..executor import ExecutorSettings
+
+    return ExecutorSettings(**run.setting("executor_kwargs", {})).make()
+
+
+def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = None) -> Any:
+    """The value of a setting that all runs have, unless another is `given` by an option of the command.
+
+    Raises:
+        ValueError: If a run does not record it, or two differ; says which option settles it.
+    """
+    if given is not None:
+        return given
+    for run in runs:
+        if name not in run.settings:
+            raise ValueError(f"{run.folder or run.base} does not record its {name}; say it with {option}.")
+    for run in runs[1:]:
+        if run.settings[name] != runs[0].settings[name]:
+            raise ValueError(
+                f"{name} is {runs[0].settings[name]!r} in {runs[0].folder} and {run.settings[name]!r} in "
+                f"{run.folder}. Say with {option} what all are asked with, or evaluate them apart."
+            )
+    return runs[0].settings[name]
+
+
+def shared_base(runs: Sequence[Run]) -> str:
+    """The base that all runs have, by its name in the first.
+
+    Raises:
+        ValueError: If two differ.
+    """
+    from ..integrations.base_models import resolve_base
+
+    for run in runs[1:]:
+        if run.base != runs[0].base and resolve_base(run.base) != resolve_base(runs[0].base):
+            raise ValueError(
+                f"the base is {runs[0].base} in {runs[0].folder} and {run.base} in {run.folder}. Evaluate them apart, "
+                "or name with --base the one that all of them get."
+            )
+    return runs[0].base
+
+
+def shared_task_types(runs: Sequence[Run], *, style: str | None = None) -> dict[str, TaskType]:
+    """The task types that all runs have.
+
+    Raises:
+        ValueError: If a run does not record its prompt style, or two have other types or settings of them.
+    """
+    from ..tasks.registry import recorded
+
+    for run in runs:
+        if style is None and "task_types" not in run.source:
+            shared_setting([run], "prompt_style", "--style")
+    types = [make_task_types(run, style=style) for run in runs]
+    first, *others = [recorded(list(own.values()))[1] for own in types]
+    for settings in filter(None, (settings for own in (first, *others) for settings in own.values())):
+        settings.pop("num_references", None)  # of what teachers are shown
+    for run, other in zip(runs[1:], others, strict=True):
+        here, there = f"in {runs[0].folder}", f"in {run.folder}"
+        if first.keys() != other.keys():
+            raise ValueError(
+                f"task types are {list(first)} {here} and {list(other)} {there}. Say with --types which ones all are "
+                "asked, or evaluate them apart."
+            )
+        for name in first:
+            if first[name] == other[name] and first[name] is not None:
+                continue
+            mine, yours = (own[name] or {} for own in (first, other))
+            (key, *_) = [key for key in sorted({*mine, *yours}) if mine.get(key) != yours.get(key)] or ["settings"]
+            option = "--style" if key == "style" else "--types"
+            raise ValueError(
+                f"{key} of {name} is {mine.get(key)!r} {here} and {yours.get(key)!r} {there}. Settle it with {option}"
+                f"{'' if key == 'style' else ', which takes the settings that types have by default'}, or evaluate "
+                "the runs apart."
+            )
+    return types[0]
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A short name of each run: its folder's, or the whole path where two folders have one name.
+
+    Raises:
+        ValueError: If a run is given twice.
+    """
+    paths = [os.path.abspath(run.folder) for run in runs]
+    twice = next((path for path in paths if paths.count(path) > 1), None)
+    if twice:
+        raise ValueError(f"{twice} is named twice.")
+    short = [os.path.basename(path) for path in paths]
+    return short if len(set(short)) == len(short) else [run.folder for run in runs]

@@ -1,0 +1,34 @@
+"""What the command `populora` is called here, and the one form in which it and `trl_populora.train` tell errors."""
+
+import os
+import shlex
+import shutil
+import sys
+
+
+WRONG_CALL, FAILURE, STOPPED = 2, 1, 130
+"""Exit codes: what the user can mend in the call or a recipe; what went wrong while it ran; Ctrl-C."""
+
+
+def populora() -> str:
+    """The command as it can be typed in this folder: `populora`, or with its path where it is not on PATH."""
+    script = os.path.join(os.path.dirname(sys.executable), "populora")
+    found = shutil.which("populora")
+    if found is not None and os.path.realpath(found) == os.path.realpath(script):
+        return "populora"
+    if os.path.isfile(script):
+        return shlex.quote(_short(script))
+    return found and "populora" or f"{shlex.quote(_short(sys.executable))} -m trl_populora.cli"
+
+
+def tell_error(problem: object, code: int) -> int:
+    """Writes `populora: error: ...` to standard error, once for all ranks; returns the exit code."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(f"populora: error: {problem}\n")
+    return code
+
+
+def _short(path: str) -> str:
+    """The path from this folder, if it is below; a name alone would be looked for on PATH."""
+    below = os.path.relpath(path)
+    return path if below.startswith(os.pardir) else below if os.sep in below else os.path.join(os.curdir, below)

@@ -1,0 +1,123 @@
+"""`find_runs`: the runs below a folder, and the state that each is in, from their files alone."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .checkpoint import whole_checkpoints
+from .files import files_below, read_lines
+from .layout import (
+    CHECKPOINT_PREFIX,
+    HISTORY_FILE,
+    POPULATION_FILE,
+    PROBES_FILE,
+    RUN_FILE,
+    checkpoint_step,
+)
+from .run import read_record
+
+
+QUIET = 600.0  # seconds without a finished round, and
+QUIET_ROUNDS = 5  # as many times the last round's, after which a run counts as stopped
+GOING_ON, FINISHED, STOPPED = "going on", "finished", "stopped"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What the files of a run say of it.
+
+    Attributes:
+        folder (`str`): Where it is. base (`str`): Base model. members (`str`): How many of each role.
+        state (`str`): `"going on"`, `"finished"` or `"stopped"`, which nobody can tell from a very long round.
+        rounds (`int`), of (`int` or `None`): Rounds finished, and planned.
+        resume (`int` or `None`): Step of the newest whole checkpoint.
+        solve_rate (`float` or `None`): Share of attempts at teachers' tasks solved in the newest round.
+        probe (`tuple` or `None`): Exam, share of right answers of the members' mean, and step of the best probe.
+        size (`int`): Bytes on the disk. time (`float`): When a round was last finished, in seconds since 1970.
+    """
+
+    folder: str
+    base: str
+    members: str
+    state: str
+    rounds: int
+    of: int | None
+    resume: int | None
+    solve_rate: float | None
+    probe: tuple[str, float, int] | None
+    size: int
+    time: float
+
+
+def find_runs(folder: str) -> list[RunState]:
+    """The runs in a folder and below it, by path.
+
+    Raises:
+        ValueError: If there is no such folder, or the record of a run is damaged.
+    """
+    if not os.path.isdir(folder):
+        raise ValueError(f"{folder!r} is no folder: give one with runs in it.")
+    return [read_state(path) for path in sorted(_run_folders(folder))]
+
+
+def read_state(folder: str) -> RunState:
+    """What the files of a run say of it."""
+    paths = {name: os.path.join(folder, name) for name in (HISTORY_FILE, PROBES_FILE, POPULATION_FILE, RUN_FILE)}
+    there = {name: path for name, path in paths.items() if os.path.isfile(path)}
+    rounds = {one["round"]: one for one in read_lines(there[HISTORY_FILE], dict)} if HISTORY_FILE in there else {}
+    last = rounds[max(rounds)] if rounds else {}
+    record = read_record(folder)
+    settings = record.get("settings", {})
+    changed = os.path.getmtime(next(iter(there.values())))
+    limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
+    state = FINISHED if POPULATION_FILE in there else GOING_ON if time.time() - changed < limit else STOPPED
+    steps, each = settings.get("max_steps", -1), settings.get("num_iterations", 1)
+    whole = whole_checkpoints(folder)
+    return RunState(
+        folder=folder,
+        base=str(record.get("model", "")),
+        members=_members(last, settings),
+        state=state,
+        rounds=len(rounds),
+        of=steps // each if steps > 0 else None,
+        resume=checkpoint_step(whole[-1]) if whole else None,
+        solve_rate=last.get("solve_rate"),
+        probe=_best_probe(there.get(PROBES_FILE)),
+        size=sum(map(_size, files_below(folder))),
+        time=changed,
+    )
+
+
+def _run_folders(folder: str) -> Iterator[str]:
+    for place, names, files in os.walk(folder):
+        if HISTORY_FILE in files or (RUN_FILE in files and not os.path.basename(place).startswith(CHECKPOINT_PREFIX)):
+            names.clear()  # what lies in a run is its own
+            yield place
+        names[:] = [name for name in names if not name.startswith(".")]
+
+
+def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    roles = [one["role"] for one in last.get("members", ())]
+    if not roles:
+        names = ("num_teachers", "num_students")
+        roles = [role for name, role in zip(names, ("teacher", "student")) for _ in range(settings.get(name, 0))]
+    return ", ".join(f"{roles.count(role)} {role}{'s' * (roles.count(role) > 1)}" for role in dict.fromkeys(roles))
+
+
+def _best_probe(path: str | None) -> tuple[str, float, int] | None:
+    """Of the first exam, which all probes of a run have."""
+    means = []
+    for record in read_lines(path, dict) if path else ():
+        for name, exam in [*record.get("exams", {}).items()][:1]:
+            if exam.get("mean") is not None:
+                means.append((name, exam["mean"], record["step"]))
+    return max(means, key=lambda one: one[1], default=None)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # gone since it was listed: a run that goes on
+        return 0

@@ -1,0 +1,212 @@
+"""What a run will need, from its settings and the base's `config.json` alone: rows, tokens, memory, disk.
+
+Nothing is loaded: the base is built without storage to count its parameters. docs/scaling.md has the formulas and
+where their constants were counted; `stopwatch.py` measures what only a clock can tell.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+
+from ..self_play.asks import proposal_asks, solve_ask
+from ..self_play.sampling import Message
+from ..tasks import TaskBuffer, families_of
+from .config import PopulationSelfPlayConfig
+from .self_play_source import types_in_play
+
+
+HALVES = ("bfloat16", "float16")
+FP32 = 4  # bytes of adapters, gradients and moments
+INSIDE = (10.0, 4.25)
+"""Elements that autograd keeps within a layer per token, by hidden size and by intermediate size: fitted to the counts
+of docs/scaling.md for 7B, 32B and 70B, which it meets within 2 %."""
+LOGIT_COPIES = 3  # logits, their softmax and gradient, in float32
+SAMPLE = 32  # seed tasks per type whose prompts and answers are counted
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the configuration of a base says.
+
+    Attributes:
+        parameters (`int`): Of the base. adapted (`int`): Inputs and outputs of all adapted linears; times the rank,
+            the parameters of a member.
+        layers, hidden, intermediate, vocabulary (`int`): Sizes of the decoder.
+        cached (`int`): Numbers of the KV cache per token. bytes (`int`): Of a weight as it is stored.
+    """
+
+    parameters: int
+    adapted: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+    cached: int
+    bytes: int
+
+    @classmethod
+    def of(cls, config: PreTrainedConfig, targets: str | Sequence[str]) -> Shapes:
+        """Counts the modules that transformers builds, without storage.
+
+        Args:
+            config ([`~transformers.PreTrainedConfig`]): Of the base.
+            targets (`str` or `Sequence[str]`): `lora_target_modules`.
+
+        Raises:
+            ValueError: If no linear is adapted.
+        """
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+        head, text = model.get_output_embeddings(), config.get_text_config()
+        linears = [
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Linear) and module is not head and _is_adapted(name, targets)
+        ]
+        if not linears:
+            raise ValueError(f"lora_target_modules={targets!r} match no linear of the base.")
+        heads = text.num_attention_heads
+        size = getattr(text, "head_dim", None) or text.hidden_size // heads
+        return cls(
+            parameters=sum(p.numel() for p in model.parameters()),
+            adapted=sum(one.in_features + one.out_features for one in linears),
+            layers=text.num_hidden_layers,
+            hidden=text.hidden_size,
+            intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+            vocabulary=text.vocab_size,
+            cached=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * size,
+            bytes=2 if str(config.dtype).removeprefix("torch.") in HALVES else 4,
+        )
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The rows of one role in a round.
+
+    Attributes:
+        rows, learned (`int`): Sampled, and learned from.
+        prompts (`list`): Prompts as the first rounds may have them; none where they are not known.
+        prompt, completion (`float`): Mean tokens of a prompt, and of a seed task or its answer.
+    """
+
+    rows: int
+    learned: int
+    prompts: list[list[Message]]
+    prompt: float
+    completion: float
+
+
+def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]], int] | None) -> dict[str, Phase]:
+    """The rows of a round: `"propose"` and `"solve"`, or `"sample"` on a dataset, whose prompts are not read.
+
+    Args:
+        args ([`PopulationSelfPlayConfig`]): Settings.
+        count (`Callable`, *optional*): Tokens of a text, or of a conversation; without it lengths are 0.
+    """
+    if args.num_teachers == 0:
+        rows = args.generation_batch_size
+        return {"sample": Phase(rows, rows, [], 0.0, float(args.max_completion_length))}
+    types, settings = types_in_play(args, None), args.round_settings
+    buffer, families = TaskBuffer(types, args.buffer_capacity), families_of(types, args.seed_families)
+    for name, task_type in types.items():
+        for task in task_type.seeds(SAMPLE, seed=args.seed, families=families[name]):
+            buffer.add(task)
+    rules = {"settings": settings, "lengths": None}
+    asks = [ask for number in range(len(types)) for ask in proposal_asks(["t"], types, buffer, round=number, **rules)]
+    rng, tasks = random.Random(args.seed), {name: buffer.tasks(name) for name in types}
+    drawn = [rng.choice(tasks[ask.type.id]) for ask in asks]
+    written = {
+        "propose": [(ask.prompt, ask.type.propose_completion(task)) for ask, task in zip(asks, drawn)],
+        "solve": [
+            (solve_ask("s", ask.type, task).prompt, ask.type.solve_completion(task)) for ask, task in zip(asks, drawn)
+        ],
+    }
+    rows = {"propose": args.proposals_per_round, "solve": args.completions_per_round - args.proposals_per_round}
+    each = args.rows_per_member
+    learned = {"propose": args.num_teachers * each["teacher"], "solve": args.num_students * each["student"]}
+    return {
+        name: Phase(
+            rows[name],
+            learned[name],
+            [prompt for prompt, _ in pairs],
+            fmean(count(prompt) for prompt, _ in pairs) if count else 0.0,
+            fmean(count(text) + 1 for _, text in pairs) if count else 0.0,
+        )
+        for name, pairs in written.items()
+    }
+
+
+def memory(
+    shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase], *, processes: int = 1
+) -> dict[str, float]:
+    """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
+
+    Rows are as long as their mean prompt and `max_completion_length` together.
+    """
+    dtype = str((args.model_init_kwargs or {}).get("dtype", "float32")).removeprefix("torch.")
+    weight = shapes.bytes if dtype in ("auto", "None") else 2 if dtype in HALVES else 4
+    number = 2 if args.bf16 else weight
+    adapters = 1 if args.shared_member else args.num_teachers + args.num_students
+    one = args.lora_r * shapes.adapted * FP32
+    longest = max(phase.prompt for phase in rounds.values()) + args.max_completion_length
+    decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
+    batch, layer = args.per_device_train_batch_size, _inside(shapes) * number
+    kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
+    parts = {
+        "base": shapes.parameters * weight / (processes if args.shard_base else 1),
+        "adapters": (adapters + args.num_guests) * one,
+        "gradients": adapters * one,
+        "optimizer": adapters * one * _moments(str(getattr(args.optim, "value", args.optim))),
+        "last good weights (host)": adapters * one,
+        "buckets of DDP": adapters * one if processes > 1 and not args.shard_base else 0.0,
+        "activations": batch * longest * kept,
+        "logits": batch * args.max_completion_length * shapes.vocabulary * FP32 * LOGIT_COPIES,
+        "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
+        "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one,
+    }
+    state = parts["base"] + parts["adapters"] + parts["optimizer"]
+    return parts | {
+        "learning": state + sum(parts[n] for n in ("gradients", "buckets of DDP", "activations", "logits")),
+        "sampling": state + parts["KV cache"] + parts["stacks of adapters"],
+    }
+
+
+def disk(shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase]) -> dict[str, float]:
+    """Bytes that a run leaves: adapters, checkpoints (one more while one is written), tables of the rounds at most."""
+    adapters = 1 if args.shared_member else args.num_teachers + args.num_students
+    one = args.lora_r * shapes.adapted * FP32
+    optimizer = _moments(str(getattr(args.optim, "value", args.optim)))
+    kept = 0
+    if str(getattr(args.save_strategy, "value", args.save_strategy)) == "steps" and args.max_steps > 0:
+        every = args.save_steps if args.save_steps >= 1 else args.save_steps * args.max_steps
+        saves = math.ceil(args.max_steps / every)
+        kept = min(saves, (args.save_total_limit or saves) + 1)
+    text = sum(phase.rows for phase in rounds.values()) * (4.0 * args.max_completion_length + 200)
+    return {
+        "adapters": adapters * one,
+        "checkpoints": kept * adapters * one * (1 + optimizer),
+        "rounds": text * max(args.rounds, 1) if args.num_teachers else 0.0,
+    }
+
+
+def _inside(shapes: Shapes) -> float:
+    return INSIDE[0] * shapes.hidden + INSIDE[1] * shapes.intermediate
+
+
+def _moments(optim: str) -> float:
+    """Moments in units of the float32 weights, by the name of the optimizer."""
+    if "8bit" in optim:
+        return 0.5
+    return 2.0 if "adam" in optim else 1.0
+
+
+def _is_adapted(name: str, targets: str | Sequence[str]) -> bool:
+    return targets == "all-linear" or any(name == target or name.endswith(f".{target}") for target in targets)
