@@ -104,7 +104,6 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     from transformers import PrinterCallback, ProgressCallback
 
     from .integrations.base_models import resolve_base
-    from .integrations.trackers import check_trackers
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
     from .training import PopulationSelfPlayTrainer
@@ -118,7 +117,6 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         )
     if run.sampler_kwargs and not run.sampler:
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
-    check_trackers(args.report_to)
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, train
 from trl_populora.cli import needs
-from trl_populora.integrations.trackers import missing_trackers
+from trl_populora.training.trackers import missing_trackers
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,12 +76,12 @@ def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
 def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys, monkeypatch):
     monkeypatch.setattr(needs, "_host_memory", lambda: (int(1e9), int(1e9)))
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    monkeypatch.setattr("trl_populora.integrations.trackers.PACKAGES", {"wandb": ("no_such_package",)})
+    monkeypatch.setattr("trl_populora.training.trackers.PACKAGES", {"wandb": ("no_such_package",)})
     changes = {"report_to": "wandb", "push_to_hub": True, "max_completion_length": 200_000}
     path = write_recipe(tmp_path, tiny_model, **changes)[1]
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 1
     text = capsys.readouterr().out
-    assert "PROBLEM: report_to wandb needs the package no_such_package" in text
+    assert "PROBLEM: report_to names wandb: run `pip install wandb`" in text
     assert "PROBLEM: push_to_hub needs a login: `hf auth login`" in text
     assert "GB do not fit into 1.0. Lower per_device_train_batch_size" in text
     assert "Time of a round" not in text and text.endswith("Not ready to train.\n")
@@ -123,9 +123,9 @@ def test_large_bases_are_counted_as_in_the_docs():
 
 
 def test_trackers_by_their_packages(monkeypatch):
-    assert dict(missing_trackers(["none", "tensorboard", "of_somebody_else"])).keys() <= {"tensorboard"}
-    monkeypatch.setattr("trl_populora.integrations.trackers.PACKAGES", {"a": ("no_such",), "b": ("json", "no_such")})
-    assert list(missing_trackers(["a", "b"])) == [("a", "no_such")]
+    assert set(missing_trackers(["none", "tensorboard", "of_somebody_else"])) <= {"tensorboard"}
+    monkeypatch.setattr("trl_populora.training.trackers.PACKAGES", {"a": ("no_such",), "b": ("json", "no_such")})
+    assert list(missing_trackers(["a", "b"])) == ["a"]
 
 
 def test_the_small_base_of_the_demo_is_known_from_its_package(monkeypatch, tmp_path):

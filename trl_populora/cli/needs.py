@@ -161,12 +161,11 @@ def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> I
 
 def accounts(args: PopulationSelfPlayConfig) -> Iterator[Finding]:
     """Trackers, and the login where the run is pushed."""
-    from ..integrations.trackers import missing_trackers
+    from ..training.trackers import missing_trackers
 
-    missing = dict(missing_trackers(args.report_to))
     yield f"Trackers: {', '.join(args.report_to) or 'none'}", None
-    for name, package in missing.items():
-        yield f"  {name}: not installed", f"report_to {name} needs the package {package}"
+    for name in missing_trackers(args.report_to):
+        yield f"  {name}: not installed", f"report_to names {name}: run `pip install {name}`, or leave it out"
     if args.push_to_hub:
         from huggingface_hub import get_token
 

@@ -44,13 +44,18 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | float | int | None]]
 
 
+def missing_trackers(report_to: Sequence[str]) -> list[str]:
+    """Those that are not installed. Names that are not in `PACKAGES` are left to transformers."""
+    return [name for name in report_to if name in PACKAGES and not any(map(find_spec, PACKAGES[name]))]
+
+
 def check_trackers(report_to: Sequence[str]) -> None:
     """Refuses trackers that are not installed.
 
     Raises:
         ValueError: Naming them and the command that installs them.
     """
-    missing = [name for name in report_to if name in PACKAGES and not any(map(find_spec, PACKAGES[name]))]
+    missing = missing_trackers(report_to)
     if missing:
         raise ValueError(
             f"report_to={list(report_to)}: {', '.join(missing)} is not installed. Run `pip install "
