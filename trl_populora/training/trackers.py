@@ -116,7 +116,7 @@ class Service(Tracker):
         self.library = import_module("wandb" if isinstance(callback, WandbCallback) else "trackio")
 
     def describe(self, record: dict[str, Any]) -> None:
-        self.library.config.update({"population": record})
+        self.library.config.update({"population": record}, allow_val_change=True)
 
     def show(self, tables: Mapping[str, Table], *, step: int) -> None:
         made = {
@@ -161,7 +161,7 @@ class Trackers:
         callbacks = self.trainer.callback_handler.callbacks
         pairs = [(one, tracker) for one in callbacks for kind, tracker in KINDS.items() if isinstance(one, kind)]
         self.trackers, self._events = [tracker(callback) for callback, tracker in pairs], 0
-        self._alarms, self._told = [], 0
+        self._alarms, self._told, self._standing = [], 0, set()
         for callback, _ in pairs:
             for event in EVENTS:
                 call = getattr(callback, event)
