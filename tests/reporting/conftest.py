@@ -1,6 +1,7 @@
 import math
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,21 +87,21 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def open_page(browser, tmp_path):
-    """Opens a page (HTML, or the path of a file); the test fails if it reports an error or asks the network."""
+@contextmanager
+def opener(browser, folder: Path):
+    """A function that opens a page (HTML, or the path of a file); fails if one reports an error or asks the network."""
     contexts, problems = [], []
 
     def open_it(page, *, width=1280, height=900, dark=False):
         if not isinstance(page, Path):
-            page, html = tmp_path / f"page_{len(contexts)}.html", page
+            page, html = folder / f"page_{len(contexts)}.html", page
             page.write_text(html, encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
         contexts.append(context)
         opened = context.new_page()
-        opened.set_default_timeout(20_000)
+        opened.set_default_timeout(90_000)
         opened.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
         opened.on("pageerror", lambda error: problems.append(str(error)))
         opened.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
@@ -109,7 +110,16 @@ def open_page(browser, tmp_path):
         opened.goto(page.as_uri())
         return opened
 
-    yield open_it
-    for context in contexts:
-        context.close()
+    try:
+        yield open_it
+    finally:
+        for context in contexts:
+            context.close()
     assert not problems
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """[`opener`] for one test."""
+    with opener(browser, tmp_path) as open_it:
+        yield open_it

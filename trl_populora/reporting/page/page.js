@@ -75,7 +75,7 @@ function template() {
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: "var(--ink)" },
       margin: { l: 44, r: 10, t: 8, b: 36 }, xaxis: axis, yaxis: axis,
       hoverlabel: { bgcolor: "var(--card)", bordercolor: "var(--line)", font: { color: "var(--ink)", size: 11 } },
-      legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
+      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: "var(--muted)", activecolor: "var(--accent)" },
       updatemenudefaults: {
         bgcolor: "var(--paper)", bordercolor: "var(--line)", font: { size: 12 }, pad: { t: 0, b: 0, l: 0, r: 0 },
@@ -205,11 +205,11 @@ WIDGETS.details = async (place) => {
     if (figure) watchFigure(figure);
   };
   section.addEventListener("choose", (event) => show(event.detail));
-  show(Object.keys(cards).at(-1));
+  show(place.dataset.first);
 };
 
 const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(100 * share)}%`);
-const signed = (value) => (value === null || value === undefined ? "–" : (value >= 0 ? "+" : "−") + Math.abs(value).toFixed(2));
+const signed = (value) => (value === null || value === undefined ? "–" : (value >= 0 ? "+" : "") + value.toFixed(2));
 const PAGE = 50;
 const VIEWS = { // name -> which items, and in which order
   newest: { keep: () => true, order: (a, b) => b.round - a.round },

@@ -17,8 +17,6 @@ from ...run_files.round_table import COLUMNS
 from ..page.rendering import Packed, pack_text
 
 
-BUDGET = 2_200_000
-"""Bytes of the page that tasks and their texts may take."""
 MAX_TABLES = 600
 """Tables that are read; of a longer run an even spread, with the last."""
 MAX_TEXT = 6000
@@ -95,12 +93,12 @@ class Items:
     remarks: tuple[str, ...]
 
 
-def collect_items(tables: Mapping[int, str], *, budget: int = BUDGET) -> Items:
+def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
     """Choose items and read their texts.
 
     Args:
         tables (`Mapping[int, str]`): Round -> path of its table. Those that cannot be read are left out.
-        budget (`int`, *optional*): Bytes that they may take, compressed and in base64.
+        budget (`int`): Bytes that they may take, compressed and in base64.
     """
     remarks = []
     chosen_tables = [tables[number] for number in _spread(sorted(tables), MAX_TABLES)]

@@ -97,14 +97,14 @@ def _tasks(run: RunData) -> Iterator[Plot]:
         name: of_rounds(history, lambda s, name=name: s.complexity.get(name))
         for name in dict.fromkeys(name for summary in history for name in summary.complexity)
     }
-    for name, points in with_points(measures).items():
-        label = MEASURES.get(name, name.replace("_", " "))
+    if measures := with_points(measures):
+        named = {MEASURES.get(name, name.replace("_", " ")): points for name, points in measures.items()}
         yield Plot(
-            f"complexity-{name}",
-            curves(run, {label: points}),
-            f"Proposed tasks: {label}",
-            f"Mean of what teachers wrote themselves, in the valid proposals of a round.{how}",
-            height=220,
+            "complexity",
+            chosen(curves(run, named)),
+            "Complexity of the proposed tasks",
+            f"Mean of what teachers wrote themselves, in the valid proposals of a round. Choose a measure.{how}",
+            height=HEIGHT,
         )
     authors = {"all": of_rounds(history, lambda s: s.coverage.get("filled"))}
     authors |= {
@@ -214,6 +214,18 @@ def _seconds(run: RunData) -> Iterator[Plot]:
             "Seconds of each phase of a round, stacked. Probes and checkpoints are not in it.",
             height=HEIGHT,
         )
+
+
+def chosen(figure: go.Figure) -> go.Figure:
+    """The figure with one of its lines shown, and a menu of all of them."""
+    names = [trace.name for trace in figure.data]
+    for k, trace in enumerate(figure.data):
+        trace.visible = k == 0
+    buttons = [
+        {"label": name, "method": "restyle", "args": ["visible", [other == name for other in names]]} for name in names
+    ]
+    menu = {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"}
+    return figure.update_layout(updatemenus=[menu], showlegend=False, margin={"t": 40})
 
 
 def stacked(lines: Mapping[str, list], *, x: str = "round", y: str = "") -> go.Figure:

@@ -37,7 +37,7 @@ def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
         Widget(
             "lineage",
             "details.html.jinja",
-            {"source": "lineage"},
+            {"source": "lineage", "first": keys[-1]},
             title="One replacement",
             how="Click a mark in the picture or a row below.",
         )

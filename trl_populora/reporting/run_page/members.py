@@ -11,7 +11,7 @@ from ...diagnostics.dynamics import MemberSummary, mean, solve_rate_matrix
 from ..page import Cell, Column, Plot, Section, Table, Widget
 from ..page.figures import thinned
 from ..page.formats import is_missing, written
-from ..tables import compute_totals
+from ..tables import compute_totals, strongest
 from .series import colours, is_long, smooth
 from .weights import adapter_cosines
 
@@ -33,7 +33,7 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
         Widget(
             "members",
             "details.html.jinja",
-            {"source": "members"},
+            {"source": "members", "first": _first(run)},
             title="One member",
             how="Click a row of the table above to see another one.",
         )
@@ -42,6 +42,12 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
         parts.append(_distance_plot(run, role, measures, notes))
     cards = {name: _card(run, name, distances) for name in list(colours(run))[:MAX_CARDS]}
     return Section("members", "Members", parts), cards
+
+
+def _first(run: RunData) -> str:
+    """Whose card is shown at first: the strongest student's."""
+    best = [strongest(run.last, role) for role in ("student", "shared", "teacher")]
+    return next(member.name for member in best if member is not None)
 
 
 def card_figures(run: RunData) -> dict[str, go.Figure]:
@@ -357,8 +363,8 @@ def _distance_plot(run: RunData, role: str, measures: Measures, notes: Sequence[
             colorbar={"thickness": 10, "outlinewidth": 0},
         )
     )  # fmt: skip
-    figure.update_yaxes(autorange="reversed", showgrid=False)
-    figure.update_xaxes(showgrid=False)
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    figure.update_xaxes(showgrid=False, ticks="")
     if len(measures) > 1:
         buttons = []
         for name in measures:

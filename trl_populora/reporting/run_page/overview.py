@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING, Any
 from ...diagnostics.dynamics import mean
 from ..advice import advice, alarm_spans
 from ..page import Column, Facts, Plot, Section, Table, Text, Tile, Tiles
+from ..page.figures import look
 from ..page.formats import NOTHING, is_missing, written
+from ..plots import ROLES
 from ..tables import compute_totals, strongest
-from .series import MARKED, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
+from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
 
 if TYPE_CHECKING:
     from .reading import RunData
 
 SMALL = 210
+BASE_LINE = ", base"
+TELLING = ("ast_nodes", "ast_depth", "cyclomatic", "halstead_volume")
+"""Measures of complexity in the first picture; the others are under Learning."""
 
 
 def overview(run: RunData, remarks: Sequence[str]) -> Section:
     """The first section of a run's page; `remarks` are what else had to be left out."""
     remarks = [*run.remarks, *remarks]
+    for role, names in ROLES.items():
+        if (count := sum(member.role in names for member in run.last.members)) > MAX_LINES:
+            remarks.append(f"Curves of the {role} show {MAX_LINES} of {count}; the table of members has all.")
     parts: list[Any] = [Tiles(list(_tiles(run)))]
     if remarks:
         parts.append(Text(remarks, "note"))
@@ -65,7 +73,7 @@ def _tiles(run: RunData) -> Iterator[Tile]:
         name, exam = next(iter(run.probes[-1].get("exams", {}).items()), (None, None))
         if exam is not None:
             began = run.probes[0].get("exams", {}).get(name, exam)["mean"]
-            yield Tile(f"Probe {name}", written(exam["mean"], "share"), _since(began, exam["mean"]))
+            yield Tile("Probe", written(exam["mean"], "share"), f"{_since(began, exam['mean'])}, {name}".lstrip(", "))
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
     yield Tile("Replacements", str(len(run.events)), f"{len(set(run.births))} times" if run.births else "nobody yet")
@@ -118,9 +126,12 @@ def _plots(run: RunData) -> Iterator[Plot]:
     how = SMOOTHED if is_long(history) else ""
     probes = probe_means(run)
     if probes:
+        exams = [name for name in probes if not name.endswith(BASE_LINE)]
+        looks = {name: look(k) for k, name in enumerate(exams)}
+        looks |= {name + BASE_LINE: line | {"dash": "dot"} for name, line in looks.items()}
         yield Plot(
             "overview-probes",
-            curves(run, probes, smoothed=False, x="step", share=True),
+            curves(run, probes, smoothed=False, x="", share=True, looks=looks),
             "Probes: mean of those who solve",
             "Fixed questions from which nobody learns: the measure of progress. Dotted is the base model.",
             height=SMALL,
@@ -132,7 +143,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
         }
         yield Plot(
             "overview-rates",
-            curves(run, rates, share=True),
+            curves(run, rates, x="", share=True),
             "Solve rate and validity",
             f"Around half of the attempts solved is where both sides learn most.{how}",
             height=SMALL,
@@ -141,7 +152,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
             ratings = of_members(history, role, lambda one: one.mu)
             yield Plot(
                 f"overview-ratings-{role}",
-                curves(run, ratings, smoothed=False, looks=colours(run)),
+                curves(run, ratings, x="", smoothed=False, looks=colours(run)),
                 f"Ratings of the {role}",
                 "Only order and gaps mean something: ratings say who is ahead, not who got better.",
                 height=SMALL,
@@ -152,7 +163,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
         rewards = of_members(history, "students", lambda one: one.reward)
         yield Plot(
             "overview-rewards",
-            curves(run, rewards, looks=colours(run)),
+            curves(run, rewards, x="", looks=colours(run)),
             "Mean reward",
             f"A line a member.{how}",
             height=SMALL,
@@ -161,7 +172,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
     if measures:
         yield Plot(
             "overview-complexity",
-            curves(run, measures, y="of the first rounds"),
+            curves(run, measures, x=""),
             "Complexity of the proposed tasks",
             f"Each measure over its mean in the first five rounds: 2 is twice as complex.{how}",
             height=SMALL,
@@ -170,7 +181,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
     if filled:
         yield Plot(
             "overview-coverage",
-            curves(run, filled, smoothed=False),
+            curves(run, filled, x="", smoothed=False),
             "Coverage of the task space",
             f"Cells visited so far. A flat end means that teachers repeat themselves.{MARKED if run.births else ''}",
             height=SMALL,
@@ -185,13 +196,14 @@ def probe_means(run: RunData) -> dict[str, list]:
             lines.setdefault(name, []).append((record["step"], exam["mean"]))
             base = exam.get("players", {}).get("base", {}).get("accuracy")
             if not is_missing(base):
-                lines.setdefault(f"{name}: base", []).append((record["step"], base))
+                lines.setdefault(name + BASE_LINE, []).append((record["step"], base))
     return lines
 
 
 def relative_complexity(run: RunData) -> dict[str, list]:
     """Measure -> points (round, value by its mean in the first five rounds that have it)."""
-    names = dict.fromkeys(name for summary in run.history for name in summary.complexity)
+    there = list(dict.fromkeys(name for summary in run.history for name in summary.complexity))
+    names = [name for name in TELLING if name in there] or there[:4]
     lines = {}
     for name in names:
         points = of_rounds(run.history, lambda summary, name=name: summary.complexity.get(name))

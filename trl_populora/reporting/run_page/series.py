@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...diagnostics import RoundSummary
 from ...diagnostics.dynamics import MemberSummary
-from ..page.figures import Points, line_figure, look
+from ..page.figures import Points, line_figure, look, thinned
 from ..page.formats import is_missing
 from ..plots import ROLES, WINDOW, running_mean
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from .reading import RunData
 
+MAX_LINES = 16
+"""Members of a role that a figure draws; of more an even choice."""
 SMOOTHED = f" Running mean of {WINDOW} rounds."
 MARKED = " Thin vertical lines are replacements."
 
@@ -40,7 +42,7 @@ def of_members(
         for member in summary.members:
             if member.role in ROLES[role]:
                 series.setdefault(member.name, []).append((summary.round + 1, pick(member)))
-    return {name: points for name, points in series.items() if not all(is_missing(value) for _, value in points)}
+    return {name: points for name, points in with_points(series).items() if name in thinned(list(series), MAX_LINES)}
 
 
 def smooth(points: Points) -> Points:

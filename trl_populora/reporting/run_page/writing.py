@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...run_files.files import write_file
 from ...run_files.layout import HISTORY_FILE, REPORT_FILE
 from ..page import Section, Widget, need_plotly, render_page
+from ..page.rendering import pack
 from .games import games
-from .items import BUDGET, Items, collect_items
+from .items import Items, collect_items
 from .learning import learning, probes, settings
 from .lineage import lineage
 from .members import card_figures, members
@@ -19,6 +21,10 @@ from .overview import headline, overview
 from .reading import RunData, read_run
 
 
+PAGE_BYTES = 4_900_000
+"""Size of a page, which tasks fill up; longer curves and more members leave less for them."""
+LEAST_BYTES = 300_000
+"""For tasks in any case."""
 PAUSE = 2.0
 """Seconds between two looks at the history of a run that is watched."""
 RELOAD = 10
@@ -27,7 +33,7 @@ KINDS = {"task": "tasks", "prompt": "prompts", "refused": "refused proposals"}
 
 
 def write_report(
-    folder: str, path: str | None = None, *, reload_seconds: float | None = None, budget: int = BUDGET
+    folder: str, path: str | None = None, *, reload_seconds: float | None = None, size: int = PAGE_BYTES
 ) -> str:
     """Writes the page of a run.
 
@@ -35,7 +41,7 @@ def write_report(
         folder (`str`): The run's `output_dir`.
         path (`str`, *optional*): The file; `report.html` in the folder if unset.
         reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
-        budget (`int`, *optional*): Bytes that tasks and their texts may take.
+        size (`int`, *optional*): Bytes of the page, about.
 
     Returns:
         `str`: Path of the file.
@@ -44,31 +50,28 @@ def write_report(
         ValueError: If the folder holds no run with a finished round, or plotly is not installed.
         OSError: If the file cannot be written.
     """
-    page = make_page(folder, reload_seconds=reload_seconds, budget=budget)
+    page = make_page(folder, reload_seconds=reload_seconds, size=size)
     path = path or os.path.join(folder, REPORT_FILE)
     write_file(path, page)
     return path
 
 
-def make_page(folder: str, *, reload_seconds: float | None = None, budget: int = BUDGET) -> str:
+def make_page(folder: str, *, reload_seconds: float | None = None, size: int = PAGE_BYTES) -> str:
     """The page of a run as HTML; arguments are those of [`write_report`]."""
     need_plotly()
     run = read_run(folder)
-    items = collect_items(run.tables, budget=budget)
     own, cards = members(run)
     tree, births = lineage(run)
-    sections = [overview(run, items.remarks), own, games(run), tree, probes(run), learning(run), _items(run, items)]
-    data: dict[str, Any] = {"members": cards, "lineage": births}
+    data: dict[str, Any] = {"members": pack(cards), "lineage": pack(births)}
+    middle = [own, games(run), tree, probes(run), learning(run)]
+    page = partial(
+        render_page, run.name, subtitle=headline(run), figures=card_figures(run), reload_seconds=reload_seconds
+    )
+    room = size - len(page(sections=[overview(run, []), *middle], data=data))
+    items = collect_items(run.tables, budget=max(room, LEAST_BYTES))
     if items.packed is not None:
         data["items"] = items.packed
-    return render_page(
-        run.name,
-        [*sections, settings(run)],
-        subtitle=headline(run),
-        figures=card_figures(run),
-        data=data,
-        reload_seconds=reload_seconds,
-    )
+    return page(sections=[overview(run, items.remarks), *middle, _items(run, items), settings(run)], data=data)
 
 
 def watch(
