@@ -136,6 +136,17 @@ def test_a_record_full_of_gaps(tmp_path):
     assert "matrix" in embedded(html, "figures")
 
 
+def test_tables_of_an_old_record_have_fewer_columns(tmp_path):
+    import pyarrow.parquet
+
+    made = MadeRun(tmp_path / "run").make(2)
+    for path in (made.folder / "rounds").iterdir():
+        table = pyarrow.parquet.read_table(path)
+        pyarrow.parquet.write_table(table.drop_columns(["prompt", "payload", "detail", "version", "fill_in"]), path)
+    items = embedded(make_page(str(made.folder)), "items")
+    assert items and all("fields" not in item for item in items) and any(item["attempts"] for item in items)
+
+
 def test_more_than_fits_is_sampled_and_the_page_says_so(tmp_path):
     made = MadeRun(tmp_path / "run", prompts=4, length=400).make(10)
     tables = read_run(str(made.folder)).tables

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from tests.reporting.conftest import opener
 from tests.reporting.made_run import MadeRun
+from tests.reporting.pages import opener
 from tests.reporting.test_page_rendering import HOSTILE
 
 

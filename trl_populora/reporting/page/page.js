@@ -380,7 +380,7 @@ function followSections() {
   document.querySelectorAll("main > section").forEach((section) => observer.observe(section));
 }
 
-/** While a run is watched the page loads itself again, at the same place, unless somebody is writing in it. */
+/** While a run is watched the page loads itself again, at the same place, unless somebody reads a task or writes in it. */
 function reloadLater() {
   const seconds = Number(document.body.dataset.reload);
   if (!seconds) return;
@@ -388,7 +388,8 @@ function reloadLater() {
   const before = sessionStorage.getItem(key);
   if (before !== null) scrollTo(0, Number(before));
   setInterval(() => {
-    if (document.activeElement?.matches("input, select") || document.querySelector("dialog[open]")) return;
+    if (document.activeElement?.matches("input, select") || document.querySelector("tr.open")) return;
+    if (!getSelection().isCollapsed) return;
     sessionStorage.setItem(key, String(scrollY));
     location.reload();
   }, 1000 * seconds);

@@ -304,8 +304,9 @@ def _read(path: str, columns: Sequence[str]) -> Any:
     """Those of the columns that the file has; texts that repeat are kept once."""
     import pyarrow.parquet
 
-    file = pyarrow.parquet.ParquetFile(path, read_dictionary=["prompt", "payload"])
-    there = set(file.schema_arrow.names)
+    there = set(pyarrow.parquet.read_schema(path).names)
+    repeating = [name for name in ("prompt", "payload") if name in there]
+    file = pyarrow.parquet.ParquetFile(path, read_dictionary=repeating)
     return file.read(columns=[name for name in columns if name in there])
 
 

@@ -43,25 +43,30 @@ def headline(run: RunData) -> str:
     counts = {
         role: sum(member.role == role for member in members) for role in dict.fromkeys(one.role for one in members)
     }
-    who = " and ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in counts.items())
+    named = {"shared": "shared member"}
+    who = " and ".join(f"{count} {named.get(role, role)}{'s' * (count != 1)}" for role, count in counts.items())
     on = f", on {run.record['dataset']}" if run.record.get("dataset") else ""
     return f"{who} of {run.record.get('model') or 'an unrecorded base'}{on}. {state(run)}"
 
 
 def state(run: RunData) -> str:
     """How far the run is."""
-    total, done = run.setting("max_steps"), run.last.round + 1
-    steps = run.setting("num_iterations") or 1
-    planned = total // steps if isinstance(total, int) and total > 0 else None
+    done = run.last.round + 1
     if run.finished:
         return f"{done} rounds, ended."
-    return f"Round {done}{f' of {planned}' if planned else ''}; it still goes on, or was stopped."
+    return f"Round {done}{f' of {planned(run)}' if planned(run) else ''}; it still goes on, or was stopped."
+
+
+def planned(run: RunData) -> int | None:
+    """Rounds that the run was to have, if its settings tell."""
+    total = run.setting("max_steps")
+    return total // (run.setting("num_iterations") or 1) if isinstance(total, int) and total > 0 else None
 
 
 def _tiles(run: RunData) -> Iterator[Tile]:
     first, last = run.history[0], run.last
-    planned = run.setting("max_steps")
-    yield Tile("Rounds", f"{last.round + 1}", "ended" if run.finished else f"of {planned}" if planned else "so far")
+    note = "ended" if run.finished else f"of {planned(run)}" if planned(run) else "so far"
+    yield Tile("Rounds", f"{last.round + 1}", note)
     if run.self_play:
         yield Tile("Students solve", written(last.solve_rate, "share"), _since(first.solve_rate, last.solve_rate))
         validity = [mean(one.validity for one in summary.members) for summary in (first, last)]

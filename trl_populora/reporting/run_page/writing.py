@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...run_files.files import write_file
-from ...run_files.layout import HISTORY_FILE, REPORT_FILE
+from ...run_files.layout import HISTORY_FILE, REPORT_FILE, RUN_FILE
 from ..page import Section, Widget, need_plotly, render_page
 from ..page.rendering import pack
 from .games import games
@@ -92,7 +92,10 @@ def watch(
     while True:
         history = os.path.join(folder, HISTORY_FILE)
         size = os.path.getsize(history) if os.path.isfile(history) else 0
-        if size != seen and (size or seen is None):
+        begun = size or not os.path.isfile(
+            os.path.join(folder, RUN_FILE)
+        )  # a run before its first round is waited for
+        if size != seen and begun:
             seen = size
             on_page(write_report(folder, path, reload_seconds=RELOAD))
         wait(PAUSE)
