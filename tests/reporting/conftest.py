@@ -1,7 +1,10 @@
 import math
+import os
+import shutil
 
 import pytest
 
+from tests.reporting.pages import opener
 from trl_populora.diagnostics import MemberSummary, RoundSummary
 
 
@@ -67,3 +70,24 @@ def rounds() -> list[RoundSummary]:
         "parents": [["student_0", 0], ["student_1", 0]],
     }
     return [make_round(k, events=(event,) if k == 3 else ()) for k in range(6)]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, driven by Playwright; a test that needs it is skipped where one of the two is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if name and (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: install it, or set CHROMIUM to its path")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """[`opener`] for one test."""
+    with opener(browser, tmp_path) as open_it:
+        yield open_it
