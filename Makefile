@@ -2,6 +2,7 @@
 #   make demo       train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
 #   make test       all tests but the slow ones;  make test-slow  the slow ones
+#   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
 #   make lint       ruff and the import contracts;  make types  pyright
 #   make clean      remove both environments and what tools left behind, not runs/
@@ -22,10 +23,10 @@ LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_conf
   --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tiny test test-slow test-vllm lint types clean
+.PHONY: help setup demo tiny test test-slow test-browser test-vllm lint types clean
 
 help:
-	@sed -n '2,7s/^# \{0,1\}//p' Makefile
+	@sed -n '2,8s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -45,10 +46,13 @@ tiny: $(READY)
 	$(LAUNCH) --config recipes/tiny/4t4s.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not vllm" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not browser" $(PYTEST_ARGS)
+
+test-browser: $(READY)
+	$(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
 
 $(VLLM_READY): pyproject.toml
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)

@@ -22,7 +22,7 @@ import psutil
 
 WARM = 50  # rounds after which nothing should grow
 DECLARED = {
-    "README.md", "history.jsonl", "lineage.jsonl", "rounds", "population.json", "self_play.json", "runs",
+    "README.md", "history.jsonl", "lineage.jsonl", "rounds", "run.json", "population.json", "self_play.json", "runs",
     "training_args.bin", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
 }  # fmt: skip
 

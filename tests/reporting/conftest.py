@@ -1,4 +1,7 @@
 import math
+import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +70,46 @@ def rounds() -> list[RoundSummary]:
         "parents": [["student_0", 0], ["student_1", 0]],
     }
     return [make_round(k, events=(event,) if k == 3 else ()) for k in range(6)]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, driven by Playwright; a test that needs it is skipped where one of the two is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    names = (os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if name and (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine: install it, or set CHROMIUM to its path")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Opens a page (HTML, or the path of a file); the test fails if it reports an error or asks the network."""
+    contexts, problems = [], []
+
+    def open_it(page, *, width=1280, height=900, dark=False):
+        if not isinstance(page, Path):
+            page, html = tmp_path / f"page_{len(contexts)}.html", page
+            page.write_text(html, encoding="utf-8")
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
+        contexts.append(context)
+        opened = context.new_page()
+        opened.set_default_timeout(20_000)
+        opened.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        opened.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        local = ("file:", "data:", "blob:")
+        context.on("request", lambda asked: None if asked.url.startswith(local) else problems.append(asked.url))
+        opened.goto(page.as_uri())
+        return opened
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert not problems

@@ -37,7 +37,7 @@ def test_kept_files_stay_as_they_were(file_system, tmp_path):
 def test_what_a_kill_has_left_of_an_upload_goes_with_the_next_run(tmp_path):
     write_file(tmp_path / "weights", "here")
     with kept([str(tmp_path / "weights")], str(tmp_path)):
-        RunFolder(str(tmp_path), {}).start(overwrite=True)
+        RunFolder(str(tmp_path)).start(overwrite=True)
         assert uploads(str(tmp_path)) == []
     assert (tmp_path / "weights").read_text() == "here"
 

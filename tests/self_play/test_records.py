@@ -5,15 +5,17 @@ import pyarrow as pa
 import pytest
 
 from tests.code_tasks import code_task, code_types
+from trl_populora.run_files.round_table import COLUMNS
 from trl_populora.self_play import Completion, RewardSettings
 from trl_populora.self_play.evidence import Outcome
 from trl_populora.self_play.late import LateRewards, Row
 from trl_populora.self_play.ratings import Match, tally
-from trl_populora.self_play.records import COLUMNS, Attempt, Proposal, RoundRecord
+from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.tasks.task import Refusal
 
 
 DOUBLE = code_task("code_o", "def f(x):\n    return 2 * x", inputs=("3",), outputs=("6",), author="teacher_0", step=4)
+ASKED = [{"role": "user", "content": "Write one."}]
 SEED = code_task("code_i", "def f(x):\n    return x", inputs=("'a'",), outputs=("'a'",))
 
 
@@ -22,7 +24,7 @@ def sample() -> RoundRecord:
         round=2,
         step=4,
         proposals=(
-            Proposal("teacher_0", "code_o", "text with \u2603", 0, task=DOUBLE, reward=0.5, tokens=7),
+            Proposal("teacher_0", "code_o", "text with \u2603", 0, task=DOUBLE, reward=0.5, tokens=7, prompt=ASKED),
             Proposal("teacher_0", "code_o", "", 0, refusal=Refusal("no_program", "no fence"), reward=-1.0),
         ),
         attempts=(
@@ -51,7 +53,7 @@ def test_waiting_proposals_survive_json():
 
 
 def test_rows():
-    rows = list(sample().rows())
+    rows = list(sample().rows({"teacher_0": 3}))
     assert [row["role"] for row in rows] == ["teacher"] * 2 + ["student"] * 3
     assert all(list(row) == list(COLUMNS) for row in rows)
     assert all(isinstance(row[name], (kind, type(None))) for row in rows for name, kind in COLUMNS.items())
@@ -60,16 +62,24 @@ def test_rows():
         "step": 4,
         "member": "teacher_0",
         "role": "teacher",
+        "version": 3,
         "type": "code_o",
         "group": 0,
         "task": DOUBLE.id,
         "author": "teacher_0",
+        "task_step": 4,
+        "payload": json.dumps(DOUBLE.payload.to_json()),
         "opponent": None,
+        "fill_in": None,
         "valid": True,
         "reason": None,
+        "detail": None,
         "solved": None,
         "reward": 0.5,
+        "rewards": None,
+        "advantage": None,
         "learned": True,
+        "prompt": '[{"role": "user", "content": "Write one."}]',
         "prompt_tokens": 0,
         "tokens": 7,
         "completion": "text with \u2603",
@@ -78,7 +88,9 @@ def test_rows():
     assert (rows[1]["valid"], rows[1]["reason"], rows[1]["task"]) == (False, "no_program", None)
     assert (rows[3]["valid"], rows[3]["solved"], rows[3]["opponent"]) == (True, False, "teacher_0")
     assert (rows[4]["valid"], rows[4]["reason"], rows[4]["type"]) == (False, "no_input", "code_i")
-    assert (rows[4]["author"], rows[4]["opponent"]) == ("seed", None)
+    assert (rows[4]["author"], rows[4]["opponent"], rows[4]["detail"]) == ("seed", None, "")
+    assert [row["fill_in"] for row in rows] == [None, None, False, False, True]
+    assert [row["version"] for row in rows] == [3, 3, None, None, None]
 
 
 def test_rows_make_a_table():

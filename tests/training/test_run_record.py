@@ -5,6 +5,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import torch
 from datasets import Dataset
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
@@ -37,6 +38,9 @@ def test_a_run_of_a_script(make_trainer):
     assert record["reward_funcs"] == ["self_play_reward", "hash_reward"]
     assert record["row_source"].endswith(":SelfPlaySource") and record["isolation"].startswith("L")
     assert {"trl", "torch", "transformers", "trl-populora"} <= set(record["versions"])
+    machine = record["hardware"]
+    assert machine["processor"] and machine["cores"] >= 1 and machine["memory_gib"] > 0.1
+    assert len(machine["gpus"]) == torch.cuda.device_count()
     trainer.save_model()
     run = open_run(trainer.args.output_dir)
     assert run.base == "some/base" and run.setting("task_types", None) == ["code_o", "code_i", "code_f"]

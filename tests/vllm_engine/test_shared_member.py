@@ -10,7 +10,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from tests.hub.loopback import LoopbackHub
-from tests.vllm_engine.conftest import population_on
+from tests.vllm_engine.conftest import LLM_KWARGS, population_on
 
 
 PROMPT = "a prompt of some words"
@@ -38,16 +38,17 @@ def pulled(engine_model, tokenizer, tmp_path_factory) -> Path:
     return folder / "pulled"
 
 
-def test_vllm_serves_a_pulled_member(sampler, engine_model, tokenizer, pulled):
-    from vllm import SamplingParams
+def test_vllm_serves_a_pulled_member(engine_model, tokenizer, pulled):
+    from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
 
+    engine = LLM(engine_model, enable_lora=True, max_lora_rank=8, dtype="float32", max_model_len=512, **LLM_KWARGS)
     ids = tokenizer(PROMPT)["input_ids"]
     greedy = SamplingParams(temperature=0.0, max_tokens=16, detokenize=False)
     drawn = {}
     for number, name in enumerate(("teacher_0", "student_0", "student_1")):
         request = LoRARequest(name, 1000 + number, str(pulled / name))
-        output = sampler.engine.llm.generate({"prompt_token_ids": ids}, greedy, lora_request=request, use_tqdm=False)
+        output = engine.generate({"prompt_token_ids": ids}, greedy, lora_request=request, use_tqdm=False)
         drawn[name] = list(output[0].outputs[0].token_ids)
         base = AutoModelForCausalLM.from_pretrained(engine_model, dtype="float32")
         model = PeftModel.from_pretrained(base, str(pulled), subfolder=name)  # the lines of the card

@@ -6,6 +6,7 @@ from typing import Any
 from huggingface_hub import DatasetCardData
 
 from ..run_files.layout import ROUNDS_FOLDER, TABLE_SUFFIX
+from ..run_files.round_table import ROUND_TABLE
 
 
 def dataset_card(
@@ -45,7 +46,9 @@ def dataset_card(
         rows = sum(pyarrow.parquet.read_metadata(path).num_rows for path in tables[name])
         columns = pyarrow.parquet.read_schema(tables[name][-1])
         lines = [f"## `{name}`", f"{len(tables[name])} tables, {rows:,} rows.", _example(repo_id, name)]
-        lines.append("\n".join(["| column | type |", "|---|---|", *(f"| `{c.name}` | {c.type} |" for c in columns)]))
+        meanings = {one.name: ROUND_TABLE[one.name][1] for one in columns} if name == ROUNDS_FOLDER else {}
+        table = [f"| `{one.name}` | {one.type} | {meanings.get(one.name, '')} |" for one in columns]
+        lines.append("\n".join(["| column | type | meaning |", "|---|---|---|", *table]))
         sections.append("\n\n".join(lines))
     return "\n\n".join(sections) + "\n"
 

@@ -20,6 +20,8 @@ from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
 Record = TypeVar("Record")
 COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
+# Each value of a column is stored once, and rows refer to it: prompts and tasks repeat.
+PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
 
 
 def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], object]) -> None:
@@ -135,7 +137,7 @@ def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mappi
     import pyarrow.parquet
 
     table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema({n: COLUMNS[kind] for n, kind in columns.items()}))
-    write_file(path, lambda scratch: pyarrow.parquet.write_table(table, scratch))
+    write_file(path, lambda scratch: pyarrow.parquet.write_table(table, scratch, **PACKING))
 
 
 def move_folder(source: str, target: str) -> None:

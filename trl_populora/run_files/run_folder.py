@@ -19,6 +19,7 @@ from .layout import (
     round_file,
     uploads,
 )
+from .round_table import COLUMNS
 
 
 logger = logging.getLogger(__name__)
@@ -31,11 +32,10 @@ class RunFolder:
 
     Args:
         path (`str`): The run's `output_dir`.
-        columns (`Mapping[str, type]`): Columns of the table of completions; none writes no tables.
     """
 
-    def __init__(self, path: str, columns: Mapping[str, type]) -> None:
-        self.path, self.columns = path, columns
+    def __init__(self, path: str) -> None:
+        self.path = path
         names = (HISTORY_FILE, LINEAGE_FILE, PROBES_FILE)
         self.history, self.lineage, self.probes = (os.path.join(path, name) for name in names)
         self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
@@ -71,9 +71,9 @@ class RunFolder:
             )
 
     def append_round(self, round: int, summary: Mapping, rows: Sequence[Mapping]) -> None:
-        """Add a round: its summary as JSON, and its completions as rows of `columns`."""
+        """Add a round: its summary as JSON, and its completions as rows of `COLUMNS`."""
         if rows:
-            self._unwritten.append(lambda: write_table(round_file(self.path, round), rows, self.columns))
+            self._unwritten.append(lambda: write_table(round_file(self.path, round), rows, COLUMNS))
         self._unwritten.append(lambda: append_lines(self.history, [summary]))
         self._try_to_flush()
 

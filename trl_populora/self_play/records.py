@@ -3,40 +3,16 @@
 Records carry facts and turn into flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from trl_populora.tasks.task import Refusal, Task
-
+from ..run_files.round_table import COLUMNS
+from ..tasks.task import Refusal, Task
 from .ratings import Match
+from .sampling import Message
 
-
-COLUMNS: dict[str, type] = {
-    "round": int,
-    "step": int,
-    "member": str,
-    "role": str,
-    "type": str,
-    "group": int,
-    "task": str,
-    "author": str,
-    "opponent": str,
-    "valid": bool,
-    "reason": str,
-    "solved": bool,
-    "reward": float,
-    "learned": bool,
-    "prompt_tokens": int,
-    "tokens": int,
-    "completion": str,
-    "kind": str,
-}
-"""Columns of a row and their types; every one but the first four may be `None`.
-
-`kind` is `"learned"` for what a member may learn from, `"guest"` for a champion's row, `"extra"` for an extra attempt,
-and `"late"` for a proposal of an earlier round, again, with the reward that it gets now.
-"""
 
 PROPOSALS = ("proposals", "guest_proposals", "late_proposals")
 ATTEMPTS = ("attempts", "guest_attempts", "extra_attempts")
@@ -60,6 +36,7 @@ class Proposal:
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
         learned (`bool`, *optional*, defaults to `True`): Whether it is one of the round's rows to learn from. With
             `solvable_rounds` it is not: its copy among the `late_proposals` of a later round is.
+        prompt (`list[Message]`, *optional*): Chat messages that it answers.
     """
 
     member: str
@@ -73,6 +50,7 @@ class Proposal:
     prompt_tokens: int = 0
     learned: bool = True
     solve_rate: float | None = None
+    prompt: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if (self.task is None) == (self.refusal is None):
@@ -104,6 +82,7 @@ class Attempt:
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
         learned (`bool`, *optional*, defaults to `True`): Whether it is one of the rows to learn from.
+        prompt (`list[Message]`, *optional*): Chat messages that it answers.
     """
 
     member: str
@@ -117,6 +96,7 @@ class Attempt:
     tokens: int = 0
     prompt_tokens: int = 0
     learned: bool = True
+    prompt: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.solved and self.refusal is not None:
@@ -160,12 +140,15 @@ class RoundRecord:
         """Proposals with their final rewards: this round's or, where rewards wait, those whose time has come."""
         return (*(proposal for proposal in self.proposals if proposal.learned), *self.late_proposals)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table."""
+    def rows(self, versions: Mapping[str, int] | None = None) -> Iterator[dict[str, Any]]:
+        """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table.
+
+        `versions` tells which occupant of each slot played. Advantages are not known here.
+        """
         for role, names in (("teacher", PROPOSALS), ("student", ATTEMPTS)):
             for name in names:
                 head = {"round": self.round, "step": self.step, "role": role, "kind": _kind(name)}
-                yield from (_row(item, head) for item in getattr(self, name))
+                yield from (_row(item, head, versions or {}) for item in getattr(self, name))
 
 
 def _kind(name: str) -> str:
@@ -173,14 +156,20 @@ def _kind(name: str) -> str:
     return name.split("_")[0] if "_" in name else "learned"
 
 
-def _row(item: Proposal | Attempt, head: dict[str, Any]) -> dict[str, Any]:
-    task = item.task
-    absent = {"opponent": None, "solved": None, "type": task.type if task else None}
+def _row(item: Proposal | Attempt, head: dict[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
+    task, refusal = item.task, item.refusal
     known = {
+        "version": None if head["kind"] == "late" and not item.learned else versions.get(item.member),
         "task": task.id if task else None,
         "author": task.author if task else None,
+        "task_step": task.step if task else None,
+        "payload": json.dumps(task.payload.to_json()) if task else None,
         "valid": item.valid,
-        "reason": item.refusal.reason if item.refusal else None,
+        "reason": refusal.reason if refusal else None,
+        "detail": refusal.detail if refusal else None,
+        "prompt": json.dumps(item.prompt),
     }
-    values = absent | vars(item) | head | known
-    return {column: values[column] for column in COLUMNS}
+    if isinstance(item, Attempt):
+        known |= {"type": item.task.type, "fill_in": item.opponent is None and head["kind"] == "learned"}
+    values = vars(item) | head | known
+    return {column: values.get(column) for column in COLUMNS}

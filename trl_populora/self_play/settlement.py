@@ -38,6 +38,7 @@ def judge(
                 tokens=len(completion.ids),
                 prompt_tokens=len(completion.prompt_ids),
                 learned=game.learns,
+                prompt=game.prompt,
             )
         )
     return attempts

@@ -43,6 +43,7 @@ def verify(
                 tokens=len(completion.ids),
                 prompt_tokens=len(completion.prompt_ids),
                 learned=ask.learns,
+                prompt=ask.prompt,
                 **{kind: outcome},
             )
         )

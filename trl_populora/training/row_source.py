@@ -66,7 +66,6 @@ class RowSource(ABC):
         sampler ([`Sampler`]): Draws completions. ranks ([`Ranks`]): Processes of the run.
         ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
             cannot be compared yet.
-        columns (`Mapping[str, type]`): Columns of the table that `rows` fills; none writes no table.
         task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Types in play and sandbox, if there are any.
 
     Example:
@@ -83,7 +82,6 @@ class RowSource(ABC):
         ```
     """
 
-    columns: Mapping[str, type] = {}
     task_types: "Mapping[str, TaskType]" = {}
     executor: "Executor | None" = None
     args: PopulationSelfPlayConfig
@@ -222,8 +220,10 @@ class RowSource(ABC):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The newest round as a table with the keys of `columns`, one row per completion."""
-        return []
+        """The newest round as a table with the keys of `COLUMNS` ([`run_files.round_table`]), a row per completion."""
+        roles = {name: member.role for name, member in self.population.items()}
+        rows = self._scored.records(group_size=self.args.num_generations)
+        return [row | {"role": roles[row["member"]]} for row in rows]
 
     def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
         """Called before weak members are replaced."""

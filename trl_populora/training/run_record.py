@@ -1,10 +1,12 @@
 """`run.json`: what a run was made of, for people and for the commands that open its folder."""
 
 import os
+import platform
 import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers.utils import logging
 
 from ..reporting.model_card import versions
@@ -29,7 +31,7 @@ def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
 
 
 def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, isolation."""
+    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, machine."""
     source, config = trainer.source, trainer.population.base_model.config
     return {
         "model": trainer.base_model_name,
@@ -43,9 +45,31 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "exams": {exam.name: exam.version for exam in trainer.probes.exams or ()},
         "processes": trainer.accelerator.num_processes,
         "versions": versions(),
+        "hardware": hardware(),
         "git": git_state(),
         "isolation": source.executor.isolation if source.executor is not None else None,
     }
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores that this process may use, memory in GiB, and the GPUs of this process by name and memory."""
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cards = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30, 1),
+        "gpus": [{"name": card.name, "memory_gib": round(card.total_memory / 2**30, 1)} for card in cards],
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            named = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        named = []
+    return named[0] if named else platform.machine()
 
 
 def git_state() -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """`ScoredRows`: the one record of a generation phase's rows that learning, ratings and compute accounts read."""
 
+import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
+
+from ..run_files.round_table import COLUMNS
 
 
 class MemberRows(NamedTuple):
@@ -33,6 +36,9 @@ class ScoredRows:
         tokens, prompt_tokens (`list[int]` of length N): Length of each completion and of its prompt.
         rewards (`np.ndarray` of shape `(N,)`): Weighted sum of the reward functions; NaN where none scored the row.
         by_function (`dict[str, np.ndarray]` of shape `(N,)` each): Reward function -> its rewards, NaN likewise.
+        advantages (`np.ndarray` of shape `(N,)`): What the update uses.
+        prompts, completions (`list` of length N): Text or chat messages, as TRL has them.
+        versions (`dict[str, int]`): Member -> which occupant of its slot wrote.
     """
 
     round: int
@@ -43,6 +49,10 @@ class ScoredRows:
     prompt_tokens: list[int]
     rewards: np.ndarray
     by_function: dict[str, np.ndarray]
+    advantages: np.ndarray
+    prompts: list[Any]
+    completions: list[Any]
+    versions: dict[str, int]
 
     @classmethod
     def gather(
@@ -53,6 +63,7 @@ class ScoredRows:
         *,
         names: list[str],
         weights: Tensor,
+        logged: Mapping[str, Any],
         **place: Any,
     ) -> "ScoredRows":
         """Brings together what TRL made of the rows on all processes.
@@ -62,12 +73,14 @@ class ScoredRows:
             members (`list[str]`): Adapter of each of them.
             rewards (`torch.Tensor` of shape `(N, functions)`): Of the rows of all processes.
             names (`list[str]`), weights (`torch.Tensor` of shape `(functions,)`): Of the reward functions.
-            place: `round`, `step` and `training`.
+            logged (`Mapping`): TRL's log of completions, in which these rows of all processes are the newest.
+            place: `round`, `step`, `training` and `versions`.
         """
         lengths = [output[key].sum(1).tolist() for key in ("completion_mask", "prompt_mask")]
         members, tokens, prompt_tokens = zip(*gather_object(list(zip(members, *lengths, strict=True))), strict=True)
         total = (rewards * weights.to(rewards.device)).nansum(dim=1)
         total[rewards.isnan().all(dim=1)] = torch.nan
+        newest = {key: list(logged[key])[-len(members) :] for key in ("prompt", "completion", "advantages")}
         return cls(
             **place,
             members=list(members),
@@ -75,6 +88,9 @@ class ScoredRows:
             prompt_tokens=list(prompt_tokens),
             rewards=total.cpu().numpy(),
             by_function=dict(zip(names, rewards.cpu().numpy().T, strict=True)),
+            advantages=np.array(newest["advantages"]),
+            prompts=newest["prompt"],
+            completions=newest["completion"],
         )
 
     def by_member(self) -> Mapping[str, MemberRows]:
@@ -84,6 +100,47 @@ class ScoredRows:
             for column, value in zip(shares[name], values, strict=True):
                 column.append(value)
         return shares
+
+    def records(self, *, group_size: int) -> Iterator[dict[str, Any]]:
+        """The rows with the keys of `COLUMNS` ([`run_files.round_table`]): what every source knows of them."""
+        for i, (name, used) in enumerate(zip(self.members, self.used(), strict=True)):
+            known = {
+                "round": self.round,
+                "step": self.step,
+                "kind": "learned",
+                "member": name,
+                "version": self.versions[name],
+                "group": i // group_size,
+                "reward": _number(self.rewards[i]),
+                "learned": True,
+                "prompt": _text(self.prompts[i]),
+                "prompt_tokens": self.prompt_tokens[i],
+                "tokens": self.tokens[i],
+                "completion": _text(self.completions[i]),
+            }
+            yield dict.fromkeys(COLUMNS) | known | used
+
+    def used(self) -> Iterator[dict[str, Any]]:
+        """Columns `rewards` and `advantage` of each row."""
+        for reward, advantage, *parts in zip(self.rewards, self.advantages, *self.by_function.values(), strict=True):
+            by_function = dict(zip(self.by_function, map(_number, parts), strict=True))
+            yield {
+                "rewards": json.dumps(by_function) if len(parts) > 1 else None,
+                "advantage": None if np.isnan(reward) else _number(advantage),
+            }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _text(value: Any) -> str:
+    """Text as it is, the text of a single answer, and other messages as JSON."""
+    if isinstance(value, str):
+        return value
+    if len(value) == 1 and value[0].get("role") == "assistant" and isinstance(value[0].get("content"), str):
+        return value[0]["content"]
+    return json.dumps(value, default=str)
 
 
 def replace_advantages(output: dict[str, Tensor], advantages: np.ndarray, *, process: int, logged: deque) -> None:

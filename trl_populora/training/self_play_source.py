@@ -19,7 +19,6 @@ from ..generation import Sampler
 from ..population import Population
 from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
-from ..self_play.records import COLUMNS
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
 from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
@@ -53,8 +52,6 @@ class SelfPlaySource(RowSource):
         sampler ([`Sampler`]): Draws completions. observer ([`Observer`]): Sums rounds up.
         hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
     """
-
-    columns = COLUMNS
 
     def __init__(self, task_types: Sequence[str | TaskType] | None = None) -> None:
         self.given_types = task_types
@@ -150,6 +147,7 @@ class SelfPlaySource(RowSource):
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
         """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
+        self._scored = rows
         roles = [row.role for row in self.played.rows]
         self.role_rewards = role_rewards(
             rows.rewards, rows.by_function, roles=roles, group_size=self.args.num_generations
@@ -171,7 +169,17 @@ class SelfPlaySource(RowSource):
         return replace(summary, rewards=self.role_rewards)
 
     def rows(self) -> list[dict[str, Any]]:
-        return list(self.played.record.rows())
+        """Every completion of the round; what the update used stands in the rows that members learn from."""
+        population, players = self.population, (*self.population.teachers, *self.population.students)
+        versions = {name: self._scored.versions[population.adapter_of(name)] for name in players}
+        rows = list(self.played.record.rows(versions))
+        kind = "late" if self.self_play.late.rounds else "learned"
+        written = [row for row in rows if row["role"] == "teacher" and row["kind"] == kind]
+        answered = [row for row in rows if row["role"] == "student" and row["learned"]]
+        used, teachers = list(self._scored.used()), sum(row.role == "teacher" for row in self.played.rows)
+        for row, values in (*zip(written, used[:teachers]), *zip(answered, used[teachers:], strict=True)):
+            row |= values
+        return rows
 
     def before_replacement(self, *, step: int) -> None:
         """The fittest enter the hall of fame, where there is one."""

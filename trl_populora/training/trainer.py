@@ -9,6 +9,7 @@ has its own optimizer group, gradient scale and clipping (`member_updates.py`).
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -178,7 +179,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             population, self.guard, max_grad_norm=args.max_grad_norm, by_token=args.loss_type in TOKEN_LOSSES
         )
         self.probes = Probes(args, source, has_dataset=self.eval_dataset is not None)
-        self.folder = RunFolder(args.output_dir, source.columns)
+        self.folder = RunFolder(args.output_dir)
         self.given_sampler, self.warm_start = sampler, None
         self.row_members: list[str] = []
 
@@ -252,15 +253,16 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         names, device = list(self.population), output["prompt_ids"].device
         output["member_ids"] = torch.tensor([names.index(name) for name in self.row_members], device=device)
         rewards, weights = self._rewards_per_func, self.reward_weights
-        rows = ScoredRows.gather(
-            output, self.row_members, rewards, names=self.reward_func_names, weights=weights, **place
-        )
-        self.source.finish(rows, self._metrics["train" if training else "eval"])
+        place["versions"] = {name: member.version for name, member in self.population.items()}
+        functions = {"names": self.reward_func_names, "weights": weights}
+        rows = ScoredRows.gather(output, self.row_members, rewards, **functions, logged=self._logs, **place)
         if training:
             self.updates.rescale(rows)
             advantages = self.source.advantages(rows)
             if advantages is not None:
                 replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
+                rows = replace(rows, advantages=advantages)
+        self.source.finish(rows, self._metrics["train" if training else "eval"])
         self.population.routing.clear()
         return output
 

@@ -1,0 +1,175 @@
+"""Figures in the look of the pages: lines over rounds, and matrices. Values that do not exist are gaps.
+
+Colours are names of `page.css`, which has two sets of them, for light and for dark; both are made from those of Okabe
+and Ito, which colour-blind readers tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .formats import is_missing, written
+
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+COLOURS = tuple(f"var(--c{k})" for k in range(8))
+DASHES = ("solid", "dash", "dot", "dashdot")
+INK, MUTED = "var(--ink)", "var(--muted)"
+SEQUENTIAL = tuple((k / 4, f"var(--s{k})") for k in range(5))
+"""Low to high: of shares."""
+DIVERGING = ((0.0, "var(--d0)"), (0.5, "var(--d1)"), (1.0, "var(--d2)"))
+"""Below, at and above zero."""
+MAX_FRAMES = 60
+MAX_POINTS = 400
+Points = Sequence[tuple[float, float | None]]
+
+
+def look(k: int) -> dict[str, str]:
+    """Colour and dash of the `k`-th line of a figure."""
+    return {"color": COLOURS[k % len(COLOURS)], "dash": DASHES[k // len(COLOURS) % len(DASHES)]}
+
+
+def new_figure(*, x: str = "", y: str = "", **layout: Any) -> go.Figure:
+    """A figure without traces, with titles of its axes, and further settings of its layout."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    figure.update_layout(xaxis={"title": {"text": x}}, yaxis={"title": {"text": y}})
+    return figure.update_layout(**layout)
+
+
+def line_figure(
+    lines: Mapping[str, Points],
+    *,
+    x: str = "round",
+    y: str = "",
+    share: bool = False,
+    looks: Mapping[str, Mapping[str, Any]] | None = None,
+    bands: Mapping[str, Sequence[tuple[float, float, float]]] | None = None,
+    marks: Sequence[float] = (),
+    width: float = 1.6,
+) -> go.Figure:
+    """Lines by name.
+
+    Args:
+        lines (`Mapping[str, Sequence[tuple]]`): Name -> points (x, value); `None` and NaN are gaps. Of more than
+            `MAX_POINTS` points some are drawn, evenly spread, with the last.
+        x, y (`str`, *optional*): Titles of the axes.
+        share (`bool`, *optional*): Values are shares: the axis goes from 0 to 100%.
+        looks (`Mapping[str, Mapping]`, *optional*): Name -> `line` of plotly, over the usual colour and dash.
+        bands (`Mapping[str, Sequence[tuple]]`, *optional*): Name -> points (x, low, high) of an area behind its line.
+        marks (`Sequence[float]`, *optional*): Places on the x axis with a thin vertical line: replacements.
+        width (`float`, *optional*): Of the lines, in pixels.
+    """
+    figure = new_figure(x=x, y=y, hovermode="x unified")
+    for k, (name, points) in enumerate(lines.items()):
+        line = {**look(k), "width": width, **(looks or {}).get(name, {})}
+        if bands and name in bands:
+            _band(figure, thinned(bands[name]), name, line["color"])
+        xs, ys = zip(*thinned(points)) if points else ((), ())
+        ys = [None if is_missing(value) else value for value in ys]
+        mode = "lines+markers" if sum(value is not None for value in ys) <= 12 else "lines"
+        form = "%{y:.0%}" if share else "%{y:.4~g}"
+        figure.add_scatter(
+            x=list(xs), y=ys, name=name, mode=mode, line=line, marker={"size": 5}, hovertemplate=form, legendgroup=name
+        )
+    for mark in thinned(marks, 100):
+        figure.add_shape(
+            type="line", x0=mark, x1=mark, yref="paper", y0=0, y1=1, line={"color": "var(--mark)", "width": 1}
+        )
+    if share:
+        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
+    return figure
+
+
+def matrix_figure(
+    frames: Mapping[str, Sequence[Sequence[float | None]]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    notes: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    diverging: float | None = None,
+    kind: str = "share",
+    unit: str = "",
+    step: str = "round",
+) -> go.Figure:
+    """A matrix, and where there are several, a slider through them that starts at the last.
+
+    Args:
+        frames (`Mapping[str, Sequence]`): Name of the frame, as its round -> values, shape `(rows, columns)`. Of more
+            than `MAX_FRAMES` some are shown, evenly spread, with the last.
+        rows, columns (`Sequence[str]`): Names; the first row is on top.
+        notes (`Mapping[str, Sequence]`, *optional*): Frame -> a text of each value, shown under the pointer.
+        diverging (`float`, *optional*): Colours part at 0, and end at plus and minus this; without it they go from
+            0 to 1.
+        kind (`str`, *optional*): How values are written ([`Column`]).
+        unit (`str`, *optional*): Title of the scale.
+        step (`str`, *optional*): What a frame's name is.
+    """
+    import plotly.graph_objects as go
+
+    chosen = thinned(list(frames), MAX_FRAMES)
+    low = 0 if diverging is None else -diverging
+
+    def trace(name: str) -> go.Heatmap:
+        values = [[None if is_missing(value) else value for value in row] for row in frames[name]]
+        small = len(rows) * len(columns) <= 400
+        return go.Heatmap(
+            z=values,
+            x=list(columns),
+            y=list(rows),
+            text=[[written(value, kind) if value is not None else "" for value in row] for row in values],
+            texttemplate="%{text}" if small else None,
+            customdata=notes[name] if notes else [["" for _ in row] for row in values],
+            hovertemplate="%{y} × %{x}: %{text}<br>%{customdata}<extra></extra>",
+            zmin=low,
+            zmax=1 if diverging is None else diverging,
+            colorscale=SEQUENTIAL if diverging is None else DIVERGING,
+            colorbar={"title": {"text": unit, "side": "right"}, "thickness": 10, "outlinewidth": 0}
+            | ({"tickformat": ".0%"} if kind == "share" else {}),
+            xgap=2,
+            ygap=2,
+        )
+
+    figure = go.Figure(trace(chosen[-1]))
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    figure.update_xaxes(showgrid=False, ticks="", type="category")
+    if len(chosen) > 1:
+        figure.frames = [go.Frame(name=name, data=[trace(name)]) for name in chosen]
+        still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
+        steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in chosen]
+        figure.update_layout(
+            sliders=[
+                {"steps": steps, "active": len(steps) - 1, "currentvalue": {"prefix": f"{step} "}, "pad": {"t": 34}}
+            ]
+        )
+    return figure
+
+
+def thinned(values: Sequence, most: int = MAX_POINTS) -> list:
+    """At most so many of the values, evenly spread, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]
+
+
+def _band(figure: go.Figure, points: Sequence[tuple[float, float, float]], name: str, colour: str) -> None:
+    known = [point for point in points if not any(map(is_missing, point))]
+    if not known:
+        return
+    xs, lows, highs = zip(*known)
+    figure.add_scatter(
+        x=[*xs, *reversed(xs)],
+        y=[*highs, *reversed(lows)],
+        fill="toself",
+        fillcolor=colour,
+        opacity=0.12,
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=name,
+        mode="lines",
+    )

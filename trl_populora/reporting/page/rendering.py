@@ -1,0 +1,135 @@
+"""`render_page`: sections and data to one file of HTML, which asks the network for nothing.
+
+Figures and data are JSON, compressed and in base64, so that no text of theirs can end a script or start one. The
+policy in the page's head lets the browser run two scripts, known by their hashes, and open no connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from .formats import CURVE, NOTHING, is_missing, plain, polyline, sort_key, written
+from .parts import Cell, Plot, Section
+
+
+HERE = Path(__file__).parent
+
+
+def need_plotly() -> None:
+    """Raises `ValueError`, with the fix, where plotly or Jinja2 is not installed."""
+    try:
+        import jinja2  # noqa: F401
+        import plotly  # noqa: F401
+    except ImportError:
+        raise ValueError("the page needs plotly and Jinja2: pip install 'trl-populora[report]'") from None
+
+
+def render_page(
+    title: str,
+    sections: Sequence[Section],
+    *,
+    subtitle: str = "",
+    data: Mapping[str, Any] | None = None,
+    reload_seconds: float | None = None,
+) -> str:
+    """A whole page.
+
+    Args:
+        title (`str`): Heading of the page.
+        sections (`Sequence[Section]`): What it shows, in order; one without parts is left out.
+        subtitle (`str`, *optional*): A line under the heading.
+        data (`Mapping[str, Any]`, *optional*): Name -> data that JSON can hold, for the script's widgets, which ask
+            for it by `load(name)`. `"figures"` is the page's own. Values may be packed already ([`pack`]).
+        reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
+
+    Raises:
+        ValueError: If two figures share a name, or plotly or Jinja2 is not installed.
+    """
+    need_plotly()
+    sections = [section for section in sections if section.parts]
+    packed = {"figures": pack(_figures(part for section in sections for part in section.parts))}
+    packed |= {name: one if isinstance(one, Packed) else pack(one) for name, one in (data or {}).items()}
+    script, drawing = (HERE / "page.js").read_text(encoding="utf-8"), _plotly()
+    template = _environment().get_template("page.html.jinja")
+    page = template.render(
+        title=title,
+        subtitle=subtitle,
+        sections=sections,
+        packed=packed | {"plotly": drawing},
+        reload_seconds=reload_seconds,
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        script=script,
+        scripts=" ".join(f"'sha256-{digest}'" for digest in (_digest(script), drawing.digest)),
+        version=__version__,
+    )
+    return page.encode("utf-8", errors="replace").decode()  # half a surrogate pair, as a model may write it
+
+
+class Packed(str):
+    """Text, compressed and in base64. `digest` is the SHA-256 of the text in base64."""
+
+    digest: str = ""
+
+
+def pack(data: Any) -> Packed:
+    """Data as compressed JSON; what JSON does not know, as NaN, is null."""
+    return _packed(json.dumps(plain(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False))
+
+
+def _packed(text: str) -> Packed:
+    content = text.encode("utf-8", errors="replace")
+    packed = Packed(base64.b64encode(gzip.compress(content, 9, mtime=0)).decode())
+    packed.digest = _digest(text)
+    return packed
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8", errors="replace")).digest()).decode()
+
+
+@cache
+def _plotly() -> Packed:
+    import plotly
+
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    return _packed(source.read_text(encoding="utf-8"))
+
+
+def _figures(parts: Iterable[Any]) -> dict[str, Any]:
+    """Name -> figure as JSON, without a template: the look is the page's."""
+    figures: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, Plot):
+            if part.name in figures:
+                raise ValueError(f"two figures of a page have the name {part.name!r}")
+            figures[part.name] = part.figure.to_plotly_json()
+            figures[part.name]["layout"].pop("template", None)
+    return figures
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"written": written, "sort_key": sort_key, "polyline": polyline, "cell": _cell}
+    environment.globals |= {"NOTHING": NOTHING, "CURVE": CURVE, "is_missing": is_missing}
+    return environment
+
+
+def _cell(value: Any) -> Cell:
+    return value if isinstance(value, Cell) else Cell(value)
