@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from ..train import wait_politely
-from . import doctor, evaluate, evolve, export, play, pull, push, report, retention, train, warmup
+from . import doctor, evaluate, evolve, experiment, export, play, pull, push, report, retention, train, warmup
 
 
-MODULES = (train, warmup, evaluate, report, evolve, retention, play, push, pull, export, doctor)
+MODULES = (train, experiment, warmup, evaluate, report, evolve, retention, play, push, pull, export, doctor)
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 
 

@@ -194,8 +194,8 @@ def failure(ended: Stage, code: int, job: Job) -> str:
 
 def shares(slots: int, *, cores: int, gpus: Sequence[str] = ()) -> Callable[[int], dict[str, str]]:
     """
-    What environment the processes of a slot get: their share of the cores as `OMP_NUM_THREADS`, unless that is set, and
-    one of several GPUs.
+    The environment of a slot's processes: their share of the cores as `OMP_NUM_THREADS`, unless that is set, and one
+    of several GPUs.
 
     Args:
         slots (`int`): Jobs at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ class Experiment:
         output (`str`): Folder of the experiment; its runs are in `<arm>/seed_<seed>`.
         hypotheses (`list[str]`, *optional*): What is expected, in sentences.
         settings (`dict`, *optional*): Settings of all arms, over the recipe's.
-        exams (`list[str]`, *optional*): What students and base are asked after each run, as `populora evaluate --exams`.
+        exams (`list[str]`, *optional*): What students and the base are asked after each run (docs/evaluation.md).
         exam_samples (`int`, *optional*, defaults to `1`), exam_temperature (`float`, *optional*, defaults to `0.0`):
             Answers per question, and their temperature; 0 writes the likeliest.
         exam_data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
@@ -194,8 +194,8 @@ def read_experiment(path: str) -> Experiment:
     """
     given = read_mapping(path)
     try:
-        missing = [name for name in ("name", "question", "measures", "recipe", "arms", "control", "seeds", "output")]
-        missing = [name for name in missing if given.get(name) is None]
+        required = (one.name for one in fields(Experiment) if one.default is one.default_factory is MISSING)
+        missing = [name for name in required if given.get(name) is None]
         if missing:
             raise ValueError(f"{missing[0]} is missing. docs/experiments.md has an example.")
         return from_mapping(Experiment, given, setting="experiment")

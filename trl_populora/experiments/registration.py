@@ -87,8 +87,8 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], place: str) 
             problems.append(f"arms.{arm}")
     if problems:
         raise ValueError(
-            f"{', '.join(problems)} changed since the runs of {place} began. Once there are runs, seeds and arms can be "
-            "added and nothing else changed: undo it, or name another output for a new experiment."
+            f"{', '.join(problems)} changed since the runs of {place} began. Once there are runs, seeds and arms can "
+            "be added and nothing else changed: undo it, or name another output for a new experiment."
         )
 
 

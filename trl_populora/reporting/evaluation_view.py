@@ -70,7 +70,7 @@ class EvaluationView:
             self._bar.update(self._task, completed=done, total=total)
         elif now - self._spoken >= self.every and done > self._before:
             left = (now - self._started) / (done - self._before) * (total - done)
-            self.note(f"{self._name}: {done:,} of {total:,} answers, {_duration(left)} left")
+            self.note(f"{self._name}: {done:,} of {total:,} answers, {duration(left)} left")
             self._spoken = now
 
     def tables(self, record: Mapping[str, Any]) -> None:
@@ -145,8 +145,8 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
         f"{decoding['max_completion_length']} tokens an answer."
     )
     yield (
-        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {_duration(seconds['generation'])}, grading "
-        f"{_duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
+        f"{answers:,} answers, {exam['tokens']:,} tokens: generation {duration(seconds['generation'])}, grading "
+        f"{duration(seconds['grading'])}; {each:.0f} ms an answer, most of it {longer}."
     )
     for one in exam["differences"]:
         if one["to"] != BASE:
@@ -189,7 +189,8 @@ def _percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as minutes, and hours if there are any: `"1:05"`."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -122,7 +122,7 @@ def open_log(path: str) -> IO[bytes] | None:
         `IO[bytes]` or `None`: `None` if processes started elsewhere have it.
     """
     os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
-    file = open(path, "ab", buffering=0)
+    file = open(path, "ab", buffering=0)  # noqa: SIM115 - its processes close it
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
