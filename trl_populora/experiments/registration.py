@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..run_files.files import read_json, write_json
+from ..run_files.git import git_state
 from ..run_files.layout import JOB_LOG, PLAN_FILE, left_by_a_run
 from .checks import fingerprints
 from .plan import Experiment
@@ -39,7 +40,7 @@ def register(
         ValueError: If runs have begun, and more has changed than arms or seeds were added.
     """
     place = os.path.join(experiment.output, PLAN_FILE)
-    stamp = {**fingerprints(experiment, path), "git": _git()}
+    stamp = {**fingerprints(experiment, path), "git": git_state()}
     now, plan = datetime.now(UTC).isoformat(timespec="seconds"), experiment.to_json()
     if not os.path.isfile(place) or not has_begun(experiment):
         record = {"registered": now, "file": path, **stamp, "plan": plan, "recipe": dict(base)}
@@ -90,9 +91,3 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], place: str) 
             f"{', '.join(problems)} changed since the runs of {place} began. Once there are runs, seeds and arms can "
             "be added and nothing else changed: undo it, or name another output for a new experiment."
         )
-
-
-def _git() -> dict[str, Any] | None:
-    from ..training.run_record import git_state
-
-    return git_state()

@@ -6,6 +6,7 @@ All numbers are made in `comparison`; how a page looks is decided in `page`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -86,6 +87,10 @@ def comparison_page(folders: Sequence[str]) -> str:
     Raises:
         ValueError: If a folder is named twice or is no run with a round, or plotly is not installed.
     """
+    paths = [os.path.realpath(folder) for folder in folders]
+    twice = next((folder for folder, path in zip(folders, paths) if paths.count(path) > 1), None)
+    if twice:
+        raise ValueError(f"{twice} is named twice.")
     comparison = Comparison(group_arms([read_run(folder) for folder in folders]))
     runs, arms = len(comparison.runs), len(comparison.arms)
     subtitle = f"{runs} runs in {arms} arm{'s' * (arms > 1)}, compared over {comparison.rounds} rounds"

@@ -2,15 +2,18 @@
 
 import os
 import platform
-import subprocess
+from dataclasses import MISSING, fields
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers.utils import logging
+from trl import GRPOConfig
 
 from ..reporting.model_card import versions
 from ..run_files.files import write_json
+from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
 
 
@@ -20,6 +23,21 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 PLAIN = (str, int, float, bool, type(None))
+PLACES = (
+    *(
+        "output_dir",
+        "run_name",
+        "hub_",
+        "push_to_hub",
+        "logging_",
+        "report_to",
+        "resume_from",
+        "save_",
+        "disable_tqdm",
+    ),
+    *("log_", "project", "trackio", "dataloader_", "ddp_", "local_rank"),
+)
+"""What settings begin with that say where a run is and what it shows, and not what it does."""
 
 
 def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
@@ -38,6 +56,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "revision": getattr(config, "_commit_hash", None),
         "dataset": trainer.dataset_name,
         "settings": _plain(trainer.args.settings()),
+        "other_settings": other_settings(trainer.args),
         "sampler": _sampler(trainer),
         "reward_funcs": list(trainer.reward_func_names),
         "warm_start": _plain(trainer.warm_start),
@@ -49,6 +68,17 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "git": git_state(),
         "isolation": source.executor.isolation if source.executor is not None else None,
     }
+
+
+def other_settings(args: GRPOConfig) -> dict[str, Any]:
+    """Settings of GRPO beside `args.settings()` that differ from GRPO's defaults, but for those of output and places."""
+    told, found = args.settings(), {}
+    for one in fields(GRPOConfig):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        value = getattr(args, one.name)
+        if one.init and one.name not in told and not one.name.startswith(PLACES) and value != default:
+            found[one.name] = _plain(value.value if isinstance(value, Enum) else value)
+    return found
 
 
 def hardware() -> dict[str, Any]:
@@ -70,19 +100,6 @@ def _processor() -> str:
     except OSError:
         named = []
     return named[0] if named else platform.machine()
-
-
-def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout in which this process works, and whether files differ from it; `None` if it is none."""
-
-    def ask(*words: str) -> str:
-        done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=10, check=True)
-        return done.stdout.strip()
-
-    try:
-        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
-    except (OSError, subprocess.SubprocessError):
-        return None
 
 
 def _sampler(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
