@@ -86,7 +86,7 @@ def test_the_table_says_what_the_record_says(finished):
         view.tables(record)
     text = told.getvalue()
     assert "two/1: failed: training ended with exit code 1: broken" in text
-    assert "An arm has one seed only: solved of two, exam of two." in text
+    assert "An arm has one seed: solved of two, exam of two." in text
     row = next(line.split() for line in text.splitlines() if line.startswith("exam") and "two" in line)
     assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-"]
 

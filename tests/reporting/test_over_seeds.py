@@ -78,7 +78,7 @@ def test_what_cannot_be_known_is_not_claimed():
     equal = difference({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.6, 2: 0.8})
     assert equal.difference == pytest.approx(0.1) and equal.low is None and "same in every seed" in equal.why
     flat = difference({0: 1.0, 1: 1.0}, {2: 0.0, 3: 0.0})
-    assert flat.low is None and "do not differ" in flat.why
+    assert flat.low is None and "seeds do not differ" in flat.why
     two = difference({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.5})
     assert two.low is not None and two.effect is None and "two seeds" in two.why
 

@@ -25,9 +25,8 @@ def record_of(trainer):
 
 def test_a_run_of_a_script(make_trainer):
     sampler = partial(TransformersSampler.from_args, batch_size=3)
-    trainer = make_trainer(
-        sampler=sampler, max_steps=1, prompt_style="compact", save_strategy="no", weight_decay=0.125
-    )
+    settings = {"prompt_style": "compact", "save_strategy": "no", "weight_decay": 0.125}
+    trainer = make_trainer(sampler=sampler, max_steps=1, **settings)
     trainer.base_model_name, trainer.warm_start = "some/base", {"steps": 4}
     trainer.train()
     record = record_of(trainer)

@@ -233,7 +233,7 @@ def _start(
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
     )
-    again = "goes on" if now is Stage.TRAIN and begun(job) else "begins"
+    again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
     view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
     return _Running(job, now, process, log, slot)
 

@@ -37,6 +37,7 @@ LAST = 10
 EXAMS, FINAL = "exam/", "final/"
 """What the names of exams along a run and of those at its end begin with."""
 
+QUOTE = '"'
 Curve = dict[int, float]
 """Rounds played -> value."""
 
@@ -264,12 +265,18 @@ class Comparison:
             for number, record in enumerate(records):
                 places.setdefault(record.get(name, "not recorded"), []).append(number)
             if len(places) > 1:
-                told = "; ".join(f"{value} in {self._named(numbers)}" for value, numbers in places.items())
-                sentences.append(f"{name} is {told}.{self._confounded(list(places.values()))}")
+                told = "; ".join(f"{value.strip(QUOTE)} in {self._named(own)}" for value, own in places.items())
+                sentences.append(f"{_in_words(name)}: {told}.{self._confounded(list(places.values()))}")
         return sentences
 
     def _named(self, numbers: Sequence[int]) -> str:
-        return ", ".join(f"{arm.name}, seed {run.seed}" for n, (arm, run) in enumerate(self._placed) if n in numbers)
+        """Arms of which all runs are among these, and single runs of others as `arm/seed`."""
+        placed, words = self._placed, []
+        for arm in self.arms:
+            own = [number for number, (other, _) in enumerate(placed) if other is arm]
+            some = [f"{arm.name}/{placed[number][1].seed}" for number in own if number in numbers]
+            words += [arm.name] if len(some) == len(own) else some
+        return ", ".join(words)
 
     @property
     def _placed(self) -> list[tuple[Arm, PlayedRun]]:
@@ -304,7 +311,7 @@ def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
 
 def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
     """Its one or two own settings where they are short, else what the names of its folders share."""
-    told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(chr(34))}" for name, value in differ.items())
+    told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(QUOTE)}" for name, value in differ.items())
     if told and len(differ) <= 2 and len(told) <= 60:
         return told
     shared = os.path.commonprefix([run.name for run in runs])
@@ -332,6 +339,20 @@ def flat(record: Any, prefix: str = "") -> dict[str, str]:
         return {prefix: json.dumps(record)}
     names = ((f"{prefix}.{key}" if prefix else str(key), value) for key, value in record.items())
     return {name: text for key, value in names for name, text in flat(value, key).items()}
+
+
+def _in_words(name: str) -> str:
+    """What a dotted name of a run's record is called in a sentence."""
+    kind, _, rest = name.partition(".")
+    if name == "git":
+        return "Commit"
+    return {
+        "versions": f"Version of {rest}",
+        "git": {"commit": "Commit", "changed": "Files differed from the commit"}.get(rest, name),
+        "hardware": f"Hardware, {rest.replace('_', ' ')}",
+        "exams": f"Version of the exam {rest}",
+        "isolation": "Level of the sandbox",
+    }.get(kind, name)
 
 
 def _until(history: Sequence[RoundSummary], rounds: int | None) -> list[RoundSummary]:

@@ -71,7 +71,9 @@ METHOD = (
     "the axis ends. Rounds are compared one by one, so a band holds for one round and not for the whole curve.",
     "A difference is an arm's mean minus the control's. It is paired by seed where every seed of one arm is also in "
     f"the other, else Welch's; intervals are Student's at {LEVEL:.0%} (our choice). The effect size is Hedges' g: the "
-    "difference in standard deviations, of the paired differences where seeds are paired, corrected for few seeds.",
+    "difference in standard deviations, of the paired differences where seeds are paired, corrected for few seeds. "
+    "There is none of two seeds, whose correction is 0, and no interval where an arm has one seed, or where the difference is "
+    "the same in every seed. Intervals of shares are cut off at 0 and 100%.",
     "Clear means that the interval excludes 0 even when all comparisons on this page share the chance of an error "
     "(Bonferroni). The more measures are compared, the more intervals exclude 0 by chance alone.",
 )
@@ -134,7 +136,11 @@ def shown(measure: str) -> Shown:
     if prefix == FINAL:
         exam, _, kind = rest.rpartition("/")
         rest = f"{exam}, {kind}"
-    return SHOWN[prefix]._replace(title=SHOWN[prefix].title.format(MEASURES.get(rest, rest)))
+    return SHOWN[prefix]._replace(
+        title=SHOWN[prefix].title.format(
+            MEASURES.get(rest, rest.replace("_", " ") if prefix == "complexity/" else rest)
+        )
+    )
 
 
 def shown_measures(comparison: Comparison) -> list[str]:
@@ -375,7 +381,10 @@ def _seeds(found: Difference) -> str:
 def _interval(value: Interval | None, share: bool) -> Cell | None:
     if value is None:
         return None
-    ends = "" if value.low is None else f" [{_amount(value.low, share)}, {_amount(value.high, share)}]"
+    low, high = value.low, value.high
+    if share and low is not None:  # a mean of shares is one
+        low, high = max(low, 0.0), min(high, 1.0)
+    ends = "" if low is None else f" [{_amount(low, share)}, {_amount(high, share)}]"
     return Cell(value.mean, _amount(value.mean, share) + ends)
 
 

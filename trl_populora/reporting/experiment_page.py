@@ -27,8 +27,7 @@ def experiment_page(record: Mapping[str, Any], comparison: Comparison | None) ->
     sections = [
         Section("question", "Question", _question(record)),
         Section("answers", "Answers", [*_missing(record), answers_table(record), *_remarks(record)]),
-        Section("values", "Values of every run", [values_table(record)]),
-        Section("runs", "Runs", [jobs_table(record)]),
+        Section("runs", "Runs", [values_table(record), jobs_table(record)]),
         Section("plan", "Plan", [_plan(record)], lead="Registered before the runs; changes are listed."),
     ]
     if comparison is not None:
@@ -76,7 +75,7 @@ def values_table(record: Mapping[str, Any]) -> Table:
         [job["job"], *(record["values"][measure][job["arm"]].get(str(job["seed"])) for measure in measures)]
         for job in record["jobs"]
     ]
-    return Table("values", columns, rows)
+    return Table("values", columns, rows, title="Values of every run")
 
 
 def jobs_table(record: Mapping[str, Any]) -> Table:
@@ -86,7 +85,7 @@ def jobs_table(record: Mapping[str, Any]) -> Table:
         [job["job"], Cell(job["state"], bold=job["state"] != "done"), job["rounds"], job["why"], job["folder"]]
         for job in record["jobs"]
     ]
-    return Table("jobs", columns, rows)
+    return Table("jobs", columns, rows, title="State and place")
 
 
 def _question(record: Mapping[str, Any]) -> list[Text]:

@@ -99,9 +99,9 @@ def hedges_g(difference: float, deviation: float, degrees: int) -> float | None:
 def _paired(found: np.ndarray) -> Difference:
     mean, deviation, count = float(found.mean()), float(found.std(ddof=1)), found.size
     if _flat(found):
-        return Difference(mean, None, None, None, None, True, count, count, "the difference is the same in every seed")
+        return Difference(mean, None, None, None, None, True, count, count, "same in every seed")
     error, degrees = deviation / math.sqrt(count), count - 1
-    few = "" if degrees > 1 else "no effect size of two seeds: its correction for few seeds is 0"
+    few = "" if degrees > 1 else "two seeds: no effect size"
     return Difference(
         mean, *_around(mean, error, degrees), hedges_g(mean, deviation, degrees), True, count, count, few
     )
@@ -110,9 +110,9 @@ def _paired(found: np.ndarray) -> Difference:
 def _unpaired(arm: np.ndarray, control: np.ndarray) -> Difference:
     mean, sizes = float(arm.mean() - control.mean()), (arm.size, control.size)
     if min(sizes) < 2:
-        return Difference(mean, None, None, None, None, False, *sizes, "an arm has one seed only")
+        return Difference(mean, None, None, None, None, False, *sizes, "an arm has one seed")
     if _flat(arm) and _flat(control):
-        return Difference(mean, None, None, None, None, False, *sizes, "the seeds of an arm do not differ")
+        return Difference(mean, None, None, None, None, False, *sizes, "seeds do not differ")
     parts = [float(one.var(ddof=1)) / one.size for one in (arm, control)]
     error = math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes))

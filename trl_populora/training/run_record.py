@@ -23,20 +23,8 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 PLAIN = (str, int, float, bool, type(None))
-PLACES = (
-    *(
-        "output_dir",
-        "run_name",
-        "hub_",
-        "push_to_hub",
-        "logging_",
-        "report_to",
-        "resume_from",
-        "save_",
-        "disable_tqdm",
-    ),
-    *("log_", "project", "trackio", "dataloader_", "ddp_", "local_rank"),
-)
+PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "
+PLACES = tuple((PLACES + "dataloader_ ddp_ local_rank").split())
 """What settings begin with that say where a run is and what it shows, and not what it does."""
 
 
@@ -71,7 +59,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 
 
 def other_settings(args: GRPOConfig) -> dict[str, Any]:
-    """Settings of GRPO beside `args.settings()` that differ from GRPO's defaults, but for those of output and places."""
+    """Settings of GRPO that `args.settings()` leaves out and that differ from GRPO's defaults, `PLACES` aside."""
     told, found = args.settings(), {}
     for one in fields(GRPOConfig):
         default = one.default if one.default_factory is MISSING else one.default_factory()
