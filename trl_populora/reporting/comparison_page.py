@@ -72,7 +72,7 @@ METHOD = (
     "A difference is an arm's mean minus the control's. It is paired by seed where every seed of one arm is also in "
     f"the other, else Welch's; intervals are Student's at {LEVEL:.0%} (our choice). The effect size is Hedges' g: the "
     "difference in standard deviations, of the paired differences where seeds are paired, corrected for few seeds. "
-    "There is none of two seeds, whose correction is 0, and no interval where an arm has one seed, or where the difference is "
+    "There is none of two seeds, whose correction is 0, and no interval where an arm has one seed, or differences are "
     "the same in every seed. Intervals of shares are cut off at 0 and 100%.",
     "Clear means that the interval excludes 0 even when all comparisons on this page share the chance of an error "
     "(Bonferroni). The more measures are compared, the more intervals exclude 0 by chance alone.",
@@ -136,11 +136,9 @@ def shown(measure: str) -> Shown:
     if prefix == FINAL:
         exam, _, kind = rest.rpartition("/")
         rest = f"{exam}, {kind}"
-    return SHOWN[prefix]._replace(
-        title=SHOWN[prefix].title.format(
-            MEASURES.get(rest, rest.replace("_", " ") if prefix == "complexity/" else rest)
-        )
-    )
+    if prefix == "complexity/":
+        rest = MEASURES.get(rest, rest.replace("_", " "))
+    return SHOWN[prefix]._replace(title=SHOWN[prefix].title.format(rest))
 
 
 def shown_measures(comparison: Comparison) -> list[str]:
@@ -233,8 +231,9 @@ def plot(comparison: Comparison, measure: str) -> Plot:
         for line in lines if len(lines) > 1 else ():
             xs, ys = zip(*thinned(line)) if line else ((), ())
             style = {"color": look(k)["color"], "width": 0.8}
-            extra = dict(mode="lines", opacity=0.45, hoverinfo="skip", showlegend=False, legendgroup=name)
+            extra = dict(mode="lines", opacity=0.4, hoverinfo="skip", showlegend=False, legendgroup=name)
             figure.add_trace(go.Scatter(x=list(xs), y=list(ys), line=style, **extra))
+    figure.data = sorted(figure.data, key=lambda trace: trace.opacity != 0.4)  # behind the means
     values = [value for lines in seeds.values() for line in lines for _, value in line]
     if not about.share and values:
         margin = 0.08 * (max(values) - min(values)) or 0.5
