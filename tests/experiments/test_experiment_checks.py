@@ -1,10 +1,16 @@
 """What a run would refuse is refused before the first one, by the recipe's own checks."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.reporting.conftest import make_round
 from trl_populora.diagnostics import round_metrics
+from trl_populora.experiments import read_experiment
 from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_settings, read_recipe_of, run_size
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def checked(plan, **changes):
@@ -38,6 +44,13 @@ def test_sizes_are_those_of_the_recipe(plan):
 def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
     with pytest.raises(ValueError, match=message):
         checked(plan, **changes)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("recipes/experiments/*.yaml")), ids=lambda path: path.stem)
+def test_the_experiments_of_the_repository_pass(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    experiment = read_experiment(str(path))
+    assert check(experiment, read_recipe_of(experiment)).sizes.keys() == experiment.arms.keys()
 
 
 def test_a_recipe_that_pushes_is_refused(plan):
