@@ -46,16 +46,17 @@ def answers_table(record: Mapping[str, Any]) -> Table:
         Column("remark"),
     ]  # fmt: skip
     found = {(one["measure"], one["arm"]): one for one in record["differences"]}
+    drawn = [arm for arm in record["arms"] if arm in record["compute"]]  # those with a run have a colour
     rows = []
     for measure, arms in record["values"].items():
-        for k, (arm, own) in enumerate(arms.items()):
+        for arm, own in arms.items():
             one, mean = found.get((measure, arm)), record["means"][measure].get(arm)
             known = sum(value is not None for value in own.values())
             control = arm == record["control"]
             rows.append(
                 [
                     Cell(measure, hint=_told(record["measures"][measure])),
-                    Cell(arm, colour=look(k)["color"]),
+                    Cell(arm, colour=look(drawn.index(arm))["color"] if arm in drawn else ""),
                     f"{known} of {len(record['seeds'])}",
                     Cell(mean["mean"], _mean(mean)) if mean else None,
                     Cell(0.0, "control") if control else Cell(one["difference"], with_interval(one)) if one else None,
