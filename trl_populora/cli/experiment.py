@@ -136,7 +136,6 @@ def list_jobs(experiment: "Experiment", checked: "Checked") -> None:
             f"{size.tokens:,} tokens together"
         )  # fmt: skip
         print(f"{job.name}: {size.members} adapters, {told}; {job.folder}")
-    known = [checked.sizes[job.arm] for job in experiment.all_jobs if checked.sizes[job.arm].rounds is not None]
-    if known:
-        print(f"together: {sum(s.rounds for s in known):,} rounds, {sum(s.rows for s in known):,} rows, at most "
-              f"{sum(s.tokens for s in known):,} completion tokens")  # fmt: skip
+    sizes = [checked.sizes[job.arm] for job in experiment.all_jobs]
+    rounds, rows, tokens = (sum(getattr(size, name) or 0 for size in sizes) for name in ("rounds", "rows", "tokens"))
+    print(f"together: {rounds:,} rounds, {rows:,} rows, at most {tokens:,} completion tokens")

@@ -98,7 +98,7 @@ def run_size(args: PopulationSelfPlayConfig) -> RunSize:
         return RunSize(members, None, None, None, None)
     rounds, completions = args.rounds, args.rounds * args.completions_per_round
     return RunSize(
-        members, rounds, rounds * args.rows_per_round, completions, completions * args.max_completion_length
+        members, rounds, rounds * args.rows_per_round, completions, completions * (args.max_completion_length or 0)
     )
 
 
@@ -108,12 +108,14 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     from ..diagnostics.task_metrics import TASK_METRICS
 
     types = _task_types(args) if args.num_teachers else {}
-    numbers = dict(reward=0.0, validity=0.0, solve_rate=0.0, mu=0.0, sigma=0.0, length=0.0, rows=0, tokens=0)
+    numbers: dict[str, Any] = dict(
+        reward=0.0, validity=0.0, solve_rate=0.0, mu=0.0, sigma=0.0, length=0.0, rows=0, tokens=0
+    )
     numbers |= dict(grad_norm=0.0, solve_rates=dict.fromkeys(types, 0.0), fill_rate=0.0, solve_rate_filled=0.0)
     numbers |= dict(delta_norm=0.0, effective_rank=0.0)
     roles = {"shared": 1} if args.shared_member else {"teacher": args.num_teachers, "student": args.num_students}
-    places = {role: [f"{role}_{i}" for i in range(count)] for role, count in roles.items()}
-    teachers, students = (tuple(places.get(role, places.get("shared"))) for role in ("teacher", "student"))
+    places: dict[str, list[str]] = {role: [f"{role}_{i}" for i in range(count)] for role, count in roles.items()}
+    teachers, students = (tuple(places.get(role) or places.get("shared", ())) for role in ("teacher", "student"))
     ones = tuple(tuple(1 for _ in students) for _ in teachers)
     measures = {name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures}
     kinds = ("reward", "reward_std", "zero_std_groups")

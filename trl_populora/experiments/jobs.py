@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import IO, Any, Protocol
 
-from ..run_files.files import open_log, read_json, read_lines, write_file
+from ..run_files.files import open_log, read_json, write_file
 from ..run_files.layout import (
     EVALUATION_FILE,
     EVALUATION_FOLDER,
@@ -82,9 +82,12 @@ def stage(job: Job, exams: Sequence[str]) -> Stage:
 
 
 def rounds_done(job: Job) -> int:
-    """Rounds in the run's record so far."""
+    """Rounds in the run's record so far: its lines."""
     path = os.path.join(job.folder, HISTORY_FILE)
-    return len({*read_lines(path, lambda summary: summary["round"])}) if os.path.isfile(path) else 0
+    if not os.path.isfile(path):
+        return 0
+    with open(path, "rb") as file:
+        return file.read().count(b"\n")
 
 
 def begun(job: Job) -> bool:
@@ -136,7 +139,7 @@ def run_jobs(
         `dict[str, str]`: Name of each job that failed -> why.
     """
     waiting, running, problems, told = list(jobs), [], {}, set()
-    spoken = 0.0
+    done, spoken = {job.name: rounds_done(job) for job in jobs}, 0.0
     try:
         while waiting or running:
             for job in list(waiting):
@@ -155,6 +158,9 @@ def run_jobs(
                         told.add(job)
                         view.note(f"{job.name}: other processes run it; waiting for them")
                     continue
+                if stage(job, exams) is Stage.DONE:  # by others, just now
+                    log.close()
+                    continue
                 waiting.remove(job)
                 slot = min(set(range(slots)) - {one.slot for one in running})
                 running.append(_start(job, exams, command, log, slot, environment(slot), view))
@@ -167,6 +173,7 @@ def run_jobs(
                     running.append(_start(one.job, exams, command, one.log, one.slot, environment(one.slot), view))
                     continue
                 one.log.close()
+                done[one.job.name] = rounds_done(one.job)
                 if one.process.returncode == 0 and following is Stage.DONE:
                     view.note(f"{one.job.name}: done")
                 else:
@@ -174,12 +181,13 @@ def run_jobs(
                     view.note(f"{one.job.name}: failed: {why}")
             if time.monotonic() - spoken > 1:
                 spoken = time.monotonic()
-                view.progress({job.name: rounds_done(job) for job in jobs}, [one.job.name for one in running])
+                done |= {one.job.name: rounds_done(one.job) for one in running}
+                view.progress(done, [one.job.name for one in running])
             if running or waiting:
                 time.sleep(POLL)
     finally:
         _stop(running)
-    view.progress({job.name: rounds_done(job) for job in jobs}, [])
+    view.progress(done, [])
     return problems
 
 

@@ -46,13 +46,15 @@ def results(
         name: {arm: {str(run.seed): measured(measure, run, names) for run in runs} for arm, runs in arms.items()}
         for name, measure in measures.items()
     }
+    rows, found = {}, []
     if not arms[experiment.control]:
         played = None
-    rows = {
-        name: played.row(name, lambda run, measure=measure: measured(measure, run, names)) if played else None
-        for name, measure in measures.items()
-    }
-    found = [one for name, row in rows.items() if row for one in _differences(name, row, played)]
+    if played is not None:
+        rows = {
+            name: played.row(name, lambda run, measure=measure: measured(measure, run, names))
+            for name, measure in measures.items()
+        }
+        found = [one for name, row in rows.items() for one in _differences(name, row, played)]
     comparisons = sum(one["p"] is not None for one in found)
     for one in found:
         one["clear"] = one["p"] is not None and one["p"] <= (1 - LEVEL) / comparisons
@@ -68,7 +70,7 @@ def results(
         "jobs": jobs,
         "level": LEVEL,
         "values": values,
-        "means": {name: _means(row, played) if row else {} for name, row in rows.items()},
+        "means": {name: _means(rows[name], played) if played is not None else {} for name in measures},
         "differences": found,
         "comparisons": comparisons,
         "compute": {arm: compute(runs) for arm, runs in arms.items() if runs},
@@ -81,7 +83,7 @@ def measured(measure: Measure, run: PlayedRun, exam_names: Mapping[str, str]) ->
     """A run's value of a measure; `None` if it has none."""
     if measure.metric is not None:
         return tail_mean(run.curves.get(measure.metric, {}), run.rounds, measure.last)
-    return run.exams.get(exam_names[measure.exam], {}).get(measure.of)
+    return run.exams.get(exam_names[measure.exam or ""], {}).get(measure.of)
 
 
 def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:

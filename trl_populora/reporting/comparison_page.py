@@ -227,13 +227,14 @@ def plot(comparison: Comparison, measure: str) -> Plot:
         bands={name: [(p.round, p.low, p.high) for p in own if p.low is not None] for name, own in points.items()},
         width=2.2,
     )
+    means = len(figure.data)
     for k, (name, lines) in enumerate(seeds.items()):
         for line in lines if len(lines) > 1 else ():
             xs, ys = zip(*thinned(line)) if line else ((), ())
             style = {"color": look(k)["color"], "width": 0.8}
             extra = dict(mode="lines", opacity=0.4, hoverinfo="skip", showlegend=False, legendgroup=name)
             figure.add_trace(go.Scatter(x=list(xs), y=list(ys), line=style, **extra))
-    figure.data = sorted(figure.data, key=lambda trace: trace.opacity != 0.4)  # behind the means
+    figure.data = (*figure.data[means:], *figure.data[:means])  # seeds behind the means
     values = [value for lines in seeds.values() for line in lines for _, value in line]
     if not about.share and values:
         margin = 0.08 * (max(values) - min(values)) or 0.5
@@ -380,17 +381,18 @@ def _seeds(found: Difference) -> str:
 def _interval(value: Interval | None, share: bool) -> Cell | None:
     if value is None:
         return None
-    low, high = value.low, value.high
-    if share and low is not None:  # a mean of shares is one
-        low, high = max(low, 0.0), min(high, 1.0)
-    ends = "" if low is None else f" [{_amount(low, share)}, {_amount(high, share)}]"
+    low, high, ends = value.low, value.high, ""
+    if low is not None and high is not None:
+        low, high = (max(low, 0.0), min(high, 1.0)) if share else (low, high)  # a mean of shares is one
+        ends = f" [{_amount(low, share)}, {_amount(high, share)}]"
     return Cell(value.mean, _amount(value.mean, share) + ends)
 
 
 def _difference(found: Difference | None, share: bool) -> Cell | None:
     if found is None:
         return None
-    ends = "" if found.low is None else f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]"
+    known = found.low is not None and found.high is not None
+    ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]" if known else ""
     return Cell(found.difference, _amount(found.difference, share, "+") + ends)
 
 

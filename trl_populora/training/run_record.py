@@ -18,6 +18,7 @@ from ..run_files.layout import RUN_FILE
 
 
 if TYPE_CHECKING:
+    from .config import PopulationSelfPlayConfig
     from .trainer import PopulationSelfPlayTrainer
 
 logger = logging.get_logger(__name__)
@@ -58,7 +59,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
     }
 
 
-def other_settings(args: GRPOConfig) -> dict[str, Any]:
+def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:
     """Settings of GRPO that `args.settings()` leaves out and that differ from GRPO's defaults, `PLACES` aside."""
     told, found = args.settings(), {}
     for one in fields(GRPOConfig):
