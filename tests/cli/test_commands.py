@@ -47,10 +47,10 @@ def test_unknown_commands_and_options_are_refused(capsys):
 
 
 def test_report(run_folder, capsys, tmp_path):
-    assert cli.main(["report", run_folder, "--output", str(tmp_path)]) == 0
+    assert cli.main(["report", run_folder, "--plots", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
     text = capsys.readouterr().out
     assert "2 rounds" in text and "teacher_1" in text and "Family tree" in text and "replaced" in text
-    assert (tmp_path / "ratings.png").is_file()
+    assert (tmp_path / "ratings.png").is_file() and (tmp_path / "page.html").is_file() and "Page: " in text
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines()]
     (header,) = [number for number, line in enumerate(text.splitlines()) if line.startswith("learned per adapter")]

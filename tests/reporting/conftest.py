@@ -1,10 +1,10 @@
 import math
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
+from tests.reporting.pages import opener
 from trl_populora.diagnostics import MemberSummary, RoundSummary
 
 
@@ -88,28 +88,6 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Opens a page (HTML, or the path of a file); the test fails if it reports an error or asks the network."""
-    contexts, problems = [], []
-
-    def open_it(page, *, width=1280, height=900, dark=False):
-        if not isinstance(page, Path):
-            page, html = tmp_path / f"page_{len(contexts)}.html", page
-            page.write_text(html, encoding="utf-8")
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
-        )
-        contexts.append(context)
-        opened = context.new_page()
-        opened.set_default_timeout(20_000)
-        opened.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
-        opened.on("pageerror", lambda error: problems.append(str(error)))
-        opened.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        local = ("file:", "data:", "blob:")
-        context.on("request", lambda asked: None if asked.url.startswith(local) else problems.append(asked.url))
-        opened.goto(page.as_uri())
-        return opened
-
-    yield open_it
-    for context in contexts:
-        context.close()
-    assert not problems
+    """[`opener`] for one test."""
+    with opener(browser, tmp_path) as open_it:
+        yield open_it

@@ -1,29 +1,88 @@
-"""`populora report`: tables and plots of a run.
+"""`populora report`: tables, plots and a page of a run.
 
-Reads `history.jsonl` and `lineage.jsonl` of the run folder; needs no model.
+Reads what the run has left in its folder; needs no model.
 """
 
 import argparse
 import os
+from collections.abc import Callable
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="output_dir of a run")
-    parser.add_argument("--output", help="folder for the plots; FOLDER/plots if unset")
-    parser.add_argument("--no-plots", action="store_true", help="print the tables only")
+    parser.add_argument("folder", help="output_dir of a run, which may still go on")
+    parser.add_argument("--output", metavar="FILE", help="where the page goes; FOLDER/report.html if unset")
+    parser.add_argument("--plots", metavar="DIR", help="folder for the plots; FOLDER/plots if unset")
+    parser.add_argument("--no-plots", action="store_true", help="write no plots")
+    parser.add_argument("--no-page", action="store_true", help="write no page")
+    parser.add_argument(
+        "--watch", action="store_true", help="write the page again after each round, until interrupted"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..reporting import family_tree, read_history, read_probes, save_plots
-    from ..reporting.probes import probe_line
-    from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
+    _check(options)
+    if options.watch:
+        return _watch(options)
+    from ..reporting import read_history, read_probes, save_plots
     from ..run_files.layout import PLOTS_FOLDER
 
     history = read_history(options.folder)
     if not history:
         raise ValueError(f"{options.folder} has no finished round yet")
+    probes = read_probes(options.folder)
+    _print_tables(options.folder, history, probes)
+    if not options.no_plots:
+        paths = save_plots(history, options.plots or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)
+        print("\nPlots")
+        for path in paths:
+            print(f"  {path}")
+    if not options.no_page:
+        from ..reporting.run_page import write_report
+
+        path = _written(lambda: write_report(options.folder, options.output), options)
+        print(f"\nPage: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.output and os.path.isdir(options.output):
+        raise ValueError(f"--output {options.output} is a folder; name a file, as {options.output}/report.html")
+    for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
+        if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
+            raise ValueError(f"{one} and {other} exclude each other")
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from ..reporting.run_page import watch
+
+    def tell(path: str) -> None:
+        print(f"{path}  ({os.path.getsize(path) / 1e6:.1f} MB)", flush=True)
+
+    print("Writing the page after each round; Ctrl-C ends it.", flush=True)
+    try:
+        _written(lambda: watch(options.folder, options.output, on_page=tell), options)
+    except KeyboardInterrupt:
+        print()
+    return 0
+
+
+def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
+    """What `write` returns, or a clear error where the page cannot be written."""
+    try:
+        return write()
+    except OSError as error:
+        where = options.output or options.folder
+        raise ValueError(f"the page cannot be written to {where}: {error.strerror}; choose another --output") from None
+
+
+def _print_tables(folder: str, history: list, probes: list) -> None:
+    from ..reporting import family_tree
+    from ..reporting.probes import probe_line
+    from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
+
     last = history[-1]
-    print(f"{options.folder}: {len(history)} rounds\n")
+    print(f"{folder}: {len(history)} rounds\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(round_line(history[number]))
     print()
@@ -39,16 +98,9 @@ def run(options: argparse.Namespace) -> int:
             print(f"  round {number + 1}: {event_line(event)}")
         print("\nFamily tree (* lives)")
         names = [member.name for member in last.members]
-        print("\n".join(f"  {line}" for line in family_tree(options.folder, names).splitlines()))
-    probes = read_probes(options.folder)
+        print("\n".join(f"  {line}" for line in family_tree(folder, names).splitlines()))
     if probes:
         print("\nProbes along the run")
         print("\n".join(f"  {probe_line(record)}" for record in probes))
     for alarm in last.alarms:
         print(f"\nAlarm: {alarm}")
-    if not options.no_plots:
-        paths = save_plots(history, options.output or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)
-        print("\nPlots")
-        for path in paths:
-            print(f"  {path}")
-    return 0

@@ -87,6 +87,7 @@ def summarize_round(
         **_filled(record.attempts),
         **_tables(ratings, matched),
         residual=rating_residual(ratings),
+        residuals=tuple(tuple(None if math.isnan(one) else one for one in row) for row in ratings.residual.tolist()),
         **facts,
     )
 

@@ -96,6 +96,8 @@ class RoundSummary:
         window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
             rounds in which the present occupants of the two slots met, none of them older than 50 rounds.
         residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
+        residuals (`tuple[tuple[float or None, ...], ...]` of shape `(T, S)`): `Ratings.residual` of every pair; `None`
+            without games.
         rewards (`dict[str, float]`): Headline numbers of each role's rows in self-play, by name of the metric
             ([`self_play.rewards.role_rewards`]).
         cosines (`dict[str, dict[str, float]]`): Role -> `"mean"`, `"min"` and `"max"` cosine between the updates of
@@ -126,6 +128,7 @@ class RoundSummary:
     window_attempts: tuple[tuple[int, ...], ...] = ()
     window_solved: tuple[tuple[int, ...], ...] = ()
     residual: float | None = None
+    residuals: tuple[tuple[float | None, ...], ...] = ()
     rewards: dict[str, float] = field(default_factory=dict)
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -138,7 +141,7 @@ class RoundSummary:
         known = _known(cls, data)
         for name in ("teachers", "students", "events", "alarms"):
             known[name] = tuple(known.get(name, ()))
-        for name in ("games", "wins", "attempts", "solved", "window_attempts", "window_solved"):
+        for name in ("games", "wins", "attempts", "solved", "window_attempts", "window_solved", "residuals"):
             known[name] = tuple(tuple(row) for row in known.get(name, ()))
         known["members"] = tuple(MemberSummary(**_known(MemberSummary, row)) for row in known["members"])
         return cls(**known)

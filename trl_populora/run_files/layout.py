@@ -18,6 +18,7 @@ PROBES_FOLDER = "probes"  # one table per evaluation, one row per answer
 RUN_FILE = "run.json"  # base model, settings and versions, for the commands that open a run
 CARD_FILE = "README.md"
 PLOTS_FOLDER = "plots"
+REPORT_FILE = "report.html"  # the page that `populora report` writes
 EVALUATION_FOLDER = "evaluation"  # what `populora evaluate` leaves: a table of answers per exam, and
 EVALUATION_FILE = "evaluation.json"  # the scores
 PARTIAL_SUFFIX = ".partial.jsonl"  # answers of an evaluation that has not ended

@@ -58,7 +58,7 @@ def line_figure(
         lines (`Mapping[str, Sequence[tuple]]`): Name -> points (x, value); `None` and NaN are gaps. Of more than
             `MAX_POINTS` points some are drawn, evenly spread, with the last.
         x, y (`str`, *optional*): Titles of the axes.
-        share (`bool`, *optional*): Values are shares: the axis goes from 0 to 100%.
+        share (`bool`, *optional*): Values are shares, in percent: the axis begins at 0.
         looks (`Mapping[str, Mapping]`, *optional*): Name -> `line` of plotly, over the usual colour and dash.
         bands (`Mapping[str, Sequence[tuple]]`, *optional*): Name -> points (x, low, high) of an area behind its line.
         marks (`Sequence[float]`, *optional*): Places on the x axis with a thin vertical line: replacements.
@@ -81,8 +81,10 @@ def line_figure(
             type="line", x0=mark, x1=mark, yref="paper", y0=0, y1=1, line={"color": "var(--mark)", "width": 1}
         )
     if share:
-        figure.update_yaxes(range=[-0.03, 1.03], tickformat=".0%")
-    return figure
+        known = [value for points in lines.values() for _, value in points if not is_missing(value)]
+        top = min(max(1.15 * max(known, default=1.0), 0.1), 1.03)
+        figure.update_yaxes(range=[-0.03 * top, top], tickformat=".0%")
+    return figure if x else figure.update_layout(margin={"b": 22})
 
 
 def matrix_figure(

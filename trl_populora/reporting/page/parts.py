@@ -116,6 +116,24 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A number that counts, in large: `value` in words, under its `title`, over a `note` in small."""
+
+    title: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Some [`Tile`]s in a row."""
+
+    tiles: Sequence[Tile]
+    wide: bool = True
+    template: ClassVar[str] = "tiles.html.jinja"
+
+
+@dataclass(frozen=True)
 class Text:
     """Paragraphs.
 
@@ -155,10 +173,11 @@ class Section:
 
     Attributes:
         id (`str`): Its anchor. title (`str`): Its heading. parts (`Sequence`): What it shows, in order.
-        lead (`str`): A sentence under the heading.
+        lead (`str`): A sentence under the heading. narrow (`bool`): Three parts side by side and not two.
     """
 
     id: str
     title: str
-    parts: Sequence[Plot | Table | Facts | Text | Widget]
+    parts: Sequence[Plot | Table | Facts | Text | Tiles | Widget]
     lead: str = ""
+    narrow: bool = False

@@ -37,6 +37,7 @@ def render_page(
     sections: Sequence[Section],
     *,
     subtitle: str = "",
+    figures: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     reload_seconds: float | None = None,
 ) -> str:
@@ -46,6 +47,7 @@ def render_page(
         title (`str`): Heading of the page.
         sections (`Sequence[Section]`): What it shows, in order; one without parts is left out.
         subtitle (`str`, *optional*): A line under the heading.
+        figures (`Mapping[str, Figure]`, *optional*): Further figures by name, for the script's widgets.
         data (`Mapping[str, Any]`, *optional*): Name -> data that JSON can hold, for the script's widgets, which ask
             for it by `load(name)`. `"figures"` is the page's own. Values may be packed already ([`pack`]).
         reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
@@ -55,7 +57,9 @@ def render_page(
     """
     need_plotly()
     sections = [section for section in sections if section.parts]
-    packed = {"figures": pack(_figures(part for section in sections for part in section.parts))}
+    plots = _figures(part for section in sections for part in section.parts)
+    plots |= {name: _bare(figure) for name, figure in (figures or {}).items()}
+    packed = {"figures": pack(plots)}
     packed |= {name: one if isinstance(one, Packed) else pack(one) for name, one in (data or {}).items()}
     script, drawing = (HERE / "page.js").read_text(encoding="utf-8"), _plotly()
     template = _environment().get_template("page.html.jinja")
@@ -81,12 +85,13 @@ class Packed(str):
 
 def pack(data: Any) -> Packed:
     """Data as compressed JSON; what JSON does not know, as NaN, is null."""
-    return _packed(json.dumps(plain(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False))
+    return pack_text(json.dumps(plain(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False))
 
 
-def _packed(text: str) -> Packed:
+def pack_text(text: str, *, level: int = 6) -> Packed:
+    """Text, compressed and in base64: JSON that is made already, or a script."""
     content = text.encode("utf-8", errors="replace")
-    packed = Packed(base64.b64encode(gzip.compress(content, 9, mtime=0)).decode())
+    packed = Packed(base64.b64encode(gzip.compress(content, level, mtime=0)).decode())
     packed.digest = _digest(text)
     return packed
 
@@ -100,7 +105,7 @@ def _plotly() -> Packed:
     import plotly
 
     source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    return _packed(source.read_text(encoding="utf-8"))
+    return pack_text(source.read_text(encoding="utf-8"), level=9)
 
 
 def _figures(parts: Iterable[Any]) -> dict[str, Any]:
@@ -110,9 +115,14 @@ def _figures(parts: Iterable[Any]) -> dict[str, Any]:
         if isinstance(part, Plot):
             if part.name in figures:
                 raise ValueError(f"two figures of a page have the name {part.name!r}")
-            figures[part.name] = part.figure.to_plotly_json()
-            figures[part.name]["layout"].pop("template", None)
+            figures[part.name] = _bare(part.figure)
     return figures
+
+
+def _bare(figure: Any) -> dict[str, Any]:
+    spec = figure.to_plotly_json()
+    spec["layout"].pop("template", None)
+    return spec
 
 
 @cache

@@ -1,0 +1,280 @@
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+
+pytest.importorskip("plotly")
+
+from tests.reporting.made_run import MadeRun
+from tests.reporting.test_page_rendering import HOSTILE, embedded
+from tests.tiny import lora, tiny_population
+from trl_populora import cli
+from trl_populora.diagnostics.dynamics import collapse_alarms
+from trl_populora.diagnostics.matched import _words
+from trl_populora.diagnostics.weights import measure_weights
+from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
+from trl_populora.reporting.history import read_history
+from trl_populora.reporting.run_page import make_page, watch, write_report
+from trl_populora.reporting.run_page.items import collect_items
+from trl_populora.reporting.run_page.members import member_distances
+from trl_populora.reporting.run_page.reading import read_run
+from trl_populora.reporting.run_page.weights import adapter_cosines
+from trl_populora.training.guard import Guard
+
+
+SECTIONS = ("overview", "members", "games", "lineage", "probes", "learning", "tasks", "settings")
+
+
+def sections(html: str) -> list[str]:
+    return re.findall(r'<section id="(\w+)">', html)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return MadeRun(tmp_path_factory.mktemp("made") / "run", words=HOSTILE[:3]).make(8)
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return make_page(str(made.folder))
+
+
+def test_a_page_of_self_play(made, page):
+    assert sections(page) == list(SECTIONS)
+    assert "2 teachers and 2 students of made-up/base-1B. 8 rounds, ended." in page
+    assert "12bbe26c0ffe" in page and "Made-up CPU" in page  # commit and machine
+    items = embedded(page, "items")
+    last = read_history(made.folder)[-1]
+    for name in made.members:
+        assert f'data-key="{name}"' in page and name in embedded(page, "members")
+    assert any(item["kind"] == "refused" and item["proposal"]["x"] for item in items)
+    assert len(page) < 5e6 and last.round == 7
+
+
+def test_items_have_every_attempt_and_right_rates(made, page):
+    import pyarrow.parquet
+
+    rows = [
+        row
+        for path in sorted((made.folder / "rounds").glob("*.parquet"))
+        for row in pyarrow.parquet.read_table(path).to_pylist()
+    ]
+    items = {item["id"]: item for item in embedded(page, "items") if item["kind"] == "task"}
+    assert items.keys() == {row["task"] for row in rows if row["task"]}
+    for key, item in items.items():
+        attempts = [row for row in rows if row["task"] == key and row["role"] == "student"]
+        judged = [row for row in attempts if row["reason"] != "infra_error"]
+        assert item["n"] == len(attempts) == len(item["attempts"])
+        assert [one["c"] for one in item["attempts"]] == [row["completion"] for row in attempts]
+        rate = sum(row["solved"] for row in judged) / len(judged) if judged else None
+        assert item["rate"] == (None if rate is None else round(rate, 4))
+        payload = json.loads(next(row["payload"] for row in rows if row["task"] == key))
+        assert item["fields"]["program"] == payload["program"]
+
+
+def test_what_models_wrote_is_never_markup(page):
+    outside = re.sub(r'<script type="text/plain"[^>]*>[^<]*</script>', "", page)
+    assert "broken" not in outside  # it is in the packed data only
+    assert any("broken" in attempt["c"] for item in embedded(page, "items") for attempt in item["attempts"])
+
+
+def test_a_run_on_a_dataset(tmp_path):
+    made = MadeRun(tmp_path / "run", teachers=0, students=3).make(6)
+    html = make_page(str(made.folder))
+    assert "games" not in sections(html) and "tasks" in sections(html) and "<h2>Prompts</h2>" in html
+    items = embedded(html, "items")
+    assert all(item["kind"] == "prompt" and item["rate"] is None for item in items)
+    assert items[0]["fields"]["prompt"].startswith("[user]\nQuestion") and items[0]["attempts"]
+
+
+def test_one_round_that_still_goes_on(tmp_path):
+    made = MadeRun(tmp_path / "run")
+    made.begin(5)
+    made.play()
+    html = make_page(str(made.folder))
+    assert "Round 1 of 5; it still goes on, or was stopped." in html
+    assert "lineage" not in sections(html) and "frames" not in embedded(html, "figures")["matrix"]
+
+
+def test_missing_and_damaged_files_are_told(tmp_path):
+    made = MadeRun(tmp_path / "run").make(5)
+    (made.folder / "rounds" / "round_000001.parquet").unlink()
+    (made.folder / "rounds" / "round_000002.parquet").write_bytes(b"PAR1 no more")
+    (made.folder / "lineage.jsonl").write_text("{}\n")
+    (made.folder / "run.json").write_text("{")
+    html = make_page(str(made.folder))
+    assert "1 of 5 rounds have no table" in html and "1 tables cannot be read" in html
+    assert "lineage.jsonl, line 1" in html and "run.json is damaged" in html
+    assert "lineage" in sections(html)  # from the history
+    for path in (made.folder / "rounds").iterdir():
+        path.unlink()
+    assert "tasks" not in sections(make_page(str(made.folder)))
+
+
+def test_a_record_full_of_gaps(tmp_path):
+    made = MadeRun(tmp_path / "run").make(4)
+    path = made.folder / "history.jsonl"
+    kept = ("name", "role", "version", "mu", "sigma", "length", "rows", "tokens", "reward", "validity", "solve_rate")
+    lines = []
+    for line in path.read_text().splitlines():
+        summary = json.loads(line)
+        for member in summary["members"]:
+            for name in [name for name in member if name not in kept]:
+                del member[name]
+            member |= dict(reward=None, validity=None, solve_rate=None, mu=math.nan, sigma=math.inf)
+        bare = ("round", "step", "members", "teachers", "students", "games", "wins")
+        lines.append(json.dumps({name: summary[name] for name in bare}))
+    path.write_text("\n".join(lines) + "\n")
+    (made.folder / "probes.jsonl").write_text(json.dumps({"step": 0, "exams": {}, "founders": None}) + "\n")
+    html = make_page(str(made.folder))
+    shown = html.split("<main>")[1].split("</main>")[0]
+    assert "nan" not in shown.lower() and "None" not in shown and ">inf" not in shown
+    assert "matrix" in embedded(html, "figures")
+
+
+def test_tables_of_an_old_record_have_fewer_columns(tmp_path):
+    import pyarrow.parquet
+
+    made = MadeRun(tmp_path / "run").make(2)
+    for path in (made.folder / "rounds").iterdir():
+        table = pyarrow.parquet.read_table(path)
+        pyarrow.parquet.write_table(table.drop_columns(["prompt", "payload", "detail", "version", "fill_in"]), path)
+    items = embedded(make_page(str(made.folder)), "items")
+    assert items and all("fields" not in item for item in items) and any(item["attempts"] for item in items)
+
+
+def test_more_than_fits_is_sampled_and_the_page_says_so(tmp_path):
+    made = MadeRun(tmp_path / "run", prompts=4, length=400).make(10)
+    tables = read_run(str(made.folder)).tables
+    everything = collect_items(tables, budget=10**8)
+    assert everything.shown == everything.found and not everything.remarks
+    part = collect_items(tables, budget=20_000)
+    assert 10_000 < len(part.packed) <= 20_000
+    assert 0 < sum(part.shown.values()) < sum(part.found.values()) == sum(everything.found.values())
+    assert "tasks and proposals are on this page" in part.remarks[0]
+    items = json.loads(json.dumps(embedded(f'<script type="text/plain" id="data-x">{part.packed}</script>', "x")))
+    newest = max(
+        item["round"] for item in embedded(f'<script type="text/plain" id="data-x">{everything.packed}</script>', "x")
+    )
+    assert any(item["round"] == newest for item in items) and any(item["rate"] == 0 for item in items)
+    html = make_page(str(made.folder), size=0)  # even then there is room for some
+    assert embedded(html, "items")
+
+
+def test_replacements_tell_parents_operator_round_and_ratings(made, page):
+    cards = embedded(page, "lineage")
+    events = [(s.round + 1, event) for s in read_history(made.folder) for event in s.events]
+    assert len(cards) == len(events) > 2
+    for number, event in events:
+        facts = dict(cards[f"{event['slot']}@{event['version']}"]["facts"])
+        assert facts["round"] == str(number) and facts["operator"] == event["operator"]
+        assert facts["parents"] == ", ".join(f"{name}@{version}" for name, version in event["parents"])
+        assert facts["rating before"] == "21.5 ± 1.1" and facts["rating at birth"] == "24.0 ± 4.2"
+    marks = [
+        key for trace in embedded(page, "figures")["lineage-student"]["data"] for key in trace.get("customdata", ())
+    ]
+    assert sorted(marks) == sorted(key for key in cards if key.startswith("student"))
+
+
+def test_distances_of_what_the_record_has(made):
+    run = read_run(str(made.folder))
+    found, notes = member_distances(run)
+    students = [member for member in run.last.members if member.role == "student"]
+    assert found["students"].names == ["student_0", "student_1"]
+    gap = abs(students[0].mu - students[1].mu)
+    assert found["students"]["rating"][0][1] == pytest.approx(gap) and found["students"]["rating"][0][0] == 0
+    assert found["students"]["probes"][0][1] == pytest.approx(0.05) and "probes" not in found["teachers"]
+    assert "weights" not in found["students"] and "is missing" in notes[0]
+
+
+def test_cosines_are_those_of_the_log(tmp_path):
+    population = tiny_population(teachers=1, students=3, lora_config=lora(r=2))
+    population.save(str(tmp_path))
+    names = ["student_0", "student_1", "student_2"]
+    cosines = adapter_cosines({name: str(tmp_path / name) for name in names})
+    logged = measure_weights({"students": {name: population.factors(name) for name in names}}).cosines["students"]
+    pairs = [cosines[one, other] for one in names for other in names if one < other]
+    assert min(pairs) == pytest.approx(logged["min"], abs=1e-6) and max(pairs) == pytest.approx(
+        logged["max"], abs=1e-6
+    )
+    assert cosines["student_1", "student_1"] == pytest.approx(1)
+    with pytest.raises(ValueError, match="is missing"):
+        adapter_cosines({name: str(tmp_path / name) for name in ("student_0", "nobody")})
+
+
+def test_every_alarm_has_advice(made):
+    last = read_history(made.folder)[-1]
+    silent = replace(last.members[0], validity=0.0)
+    alarms = [_words(extreme, *who) for extreme in (0, 1) for who in ((None, None), ("teacher_0", "student_1"))]
+    alarms += collapse_alarms([silent], [[1, 0], [0, 1]], coverage=[5] * 40)
+    guard = Guard(tiny_population(teachers=1, students=1))
+    guard.remember()
+    for _ in range(3):
+        guard.hold_back({"student_0": math.nan})
+        alarms += guard.end_round()
+    alarms.append("nobody was replaced: no reward function has scored student_0 yet")
+    assert len(alarms) >= 11
+    assert not [alarm for alarm in alarms if advice(alarm) == UNKNOWN]
+    assert advice("something else") == UNKNOWN
+
+
+def test_alarms_are_told_with_their_rounds(tmp_path):
+    made = MadeRun(tmp_path / "run", evolution_interval=0).make(21)
+    spans = alarm_spans(read_history(made.folder))
+    assert spans == [("no valid proposal from teacher_0", 20, 20, 1)]
+    html = make_page(str(made.folder))
+    assert "Alarms: 0 now, 1 earlier" in html and "until round 20" in html and "Read its refused proposals" in html
+
+
+def test_a_watched_run_is_written_after_each_round(tmp_path):
+    made = MadeRun(tmp_path / "run")
+    made.begin(3)
+    made.play()
+    written, waits = [], []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            made.play()
+        if len(waits) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(str(made.folder), on_page=lambda path: written.append(Path(path).read_text()), wait=wait)
+    assert [re.search(r"Round (\d) of 3", html)[1] for html in written] == ["1", "2"]
+    assert all('data-reload="10"' in html for html in written)
+    assert 'data-reload="' not in Path(write_report(str(made.folder))).read_text()
+
+
+def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
+    assert cli.main(["report", str(made.folder), "--no-plots", "--output", str(tmp_path / "page.html")]) == 0
+    text = capsys.readouterr().out
+    assert "learned per adapter" in text and f"Page: {tmp_path}/page.html" in text
+    assert (tmp_path / "page.html").stat().st_size > 1e6 and not (made.folder / "plots").exists()
+    assert cli.main(["report", str(made.folder), "--no-plots"]) == 0
+    assert (made.folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["{empty}"], "has no history.jsonl"),
+        (["{empty}", "--watch"], "has no history.jsonl"),
+        (["{run}", "--output", "{empty}"], "is a folder; name a file"),
+        (
+            ["{run}", "--no-plots", "--output", "/proc/nowhere/report.html"],
+            "cannot be written to /proc/nowhere/report.html",
+        ),
+        (["{run}", "--watch", "--no-page"], "--watch and --no-page exclude each other"),
+        (["{run}", "--plots", "x", "--no-plots"], "--plots and --no-plots exclude each other"),
+    ],
+)
+def test_wrong_calls_are_told_in_one_line(made, tmp_path, capsys, options, words):
+    places = {"run": str(made.folder), "empty": str(tmp_path)}
+    assert cli.main(["report", *(option.format(**places) for option in options)]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1

@@ -1,0 +1,67 @@
+"""What each alarm of a run means for its owner: words that it has -> what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..diagnostics import RoundSummary
+
+
+ADVICE: tuple[tuple[str, str], ...] = (
+    (
+        "solved every task of",
+        "The tasks are too easy for those who solve them. Read a few under Tasks. teacher_reward 'adversarial' pays "
+        "for harder tasks; a higher teacher_learning_rate or an exploring operator lets the teacher move.",
+    ),
+    (
+        "solved no task of",
+        "The tasks are too hard, or cannot be solved. Read a few under Tasks. teacher_reward 'solvable' or 'frontier' "
+        "pays nothing for tasks that nobody solves; pairing 'variance' seats closer opponents.",
+    ),
+    (
+        "no valid proposal from",
+        "Read its refused proposals under Tasks: the reason says what is missing. A warm start teaches the form; a "
+        "longer max_completion_length helps if the texts are cut off.",
+    ),
+    (
+        "coverage has not grown",
+        "Teachers repeat what they have found. More references in the prompt (num_references), more task types, a "
+        "higher temperature or more evolution bring variety. In a long run it may just be all there is to find.",
+    ),
+    (
+        "ratings are not comparable",
+        "Some members never met, so their ratings have no common scale. Raise pairing_floor or prompts_per_teacher, "
+        "and compare them by probes until then.",
+    ),
+    (
+        "is frozen after",
+        "It learns nothing more until evolution replaces it. Lower its learning rate, and look at its gradient norms "
+        "before the first such round. With evolution_interval 0 nobody will replace it.",
+    ),
+    (
+        "set back to the weights",
+        "Its numbers overflowed and it was restored. Once is no harm. If it comes again, lower the learning rate or "
+        "max_grad_norm, or train in float32 or bfloat16 instead of float16.",
+    ),
+    (
+        "nobody was replaced",
+        "Selection needs a score of everybody. Check that the reward functions return a number for every member.",
+    ),
+)
+"""Part of an alarm's words -> advice. Thresholds of the alarms are in `diagnostics` and `training/guard.py`."""
+UNKNOWN = "No advice is known for this alarm. The log of the run may say more."
+
+
+def advice(alarm: str) -> str:
+    """What to do about an alarm."""
+    return next((words for part, words in ADVICE if part in alarm), UNKNOWN)
+
+
+def alarm_spans(history: Sequence[RoundSummary]) -> list[tuple[str, int, int, int]]:
+    """Every alarm of a run with its first round and its last, from 1, and how many rounds had it; newest first."""
+    spans: dict[str, list[int]] = {}
+    for summary in history:
+        for alarm in summary.alarms:
+            spans.setdefault(alarm, []).append(summary.round + 1)
+    told = [(alarm, rounds[0], rounds[-1], len(rounds)) for alarm, rounds in spans.items()]
+    return sorted(told, key=lambda one: (-one[2], one[1]))

@@ -1,0 +1,317 @@
+"""Curves of everything else: rewards, lengths, complexity, refusals, weights, probes, time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...diagnostics.dynamics import MemberSummary
+from ..page import Cell, Column, Facts, Plot, Section, Table
+from ..page.figures import INK, look, new_figure, thinned
+from ..page.formats import is_missing, written
+from ..plots import MEASURES, ROLES
+from ..probes import BASE, GAMES
+from .series import MARKED, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
+
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from .reading import RunData
+
+HEIGHT = 270
+COMMON_REASONS = 8
+
+
+def learning(run: RunData) -> Section:
+    """Curves of the members and of their tasks."""
+    return Section("learning", "Learning", [*_members(run), *_tasks(run), *_weights(run), *_seconds(run)])
+
+
+def probes(run: RunData) -> Section:
+    """Exams along the run and after it; empty without any."""
+    return Section("probes", "Probes", [*_exams(run), *_founder_games(run), *_evaluation(run)])
+
+
+def settings(run: RunData) -> Section:
+    """Every setting."""
+    flat = {name: _setting(value) for name, value in sorted(run.record.get("settings", {}).items())}
+    versions = {name: str(value) for name, value in (run.record.get("versions") or {}).items()}
+    rest = {
+        name: _setting(value)
+        for name, value in run.record.items()
+        if name not in ("settings", "versions") and value not in (None, [], {})
+    }
+    parts = [
+        Facts(values, title=f"{title} ({len(values)})", closed=True)
+        for title, values in (("All settings", flat), ("Versions", versions), ("The rest of run.json", rest))
+        if values
+    ]
+    return Section("settings", "Settings", parts)
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_setting(one)}" for name, one in value.items()) or "{}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_setting, value)) or "[]"
+    return "none" if value is None else written(value)
+
+
+def _members(run: RunData) -> Iterator[Plot]:
+    measures: dict[str, tuple[str, Callable[[MemberSummary], float | None], str]] = {
+        "reward": ("Reward of the {}", lambda one: one.reward, "Mean reward of a row, which GRPO sees."),
+        "validity": (
+            "Valid proposals of the {}",
+            lambda one: one.validity,
+            "Share of its proposals that became tasks.",
+        ),
+        "solve-rate": ("Solve rate, per member: {}", lambda one: one.solve_rate, ""),
+        "length": ("Response length of the {}", lambda one: one.length, "Mean tokens of a completion."),
+    }
+    how = SMOOTHED if is_long(run.history) else ""
+    for name, (title, pick, words) in measures.items():
+        for role in ROLES if run.self_play else ("students",):
+            lines = of_members(run.history, role, pick)
+            if not lines or (run.last.members[0].role == "shared" and role == "teachers" and name != "validity"):
+                continue
+            if name == "solve-rate":
+                words = (
+                    "Share of the attempts at its tasks that solved them: low is a hard teacher."
+                    if role == "teachers"
+                    else "Share of its attempts at teachers' tasks that solved them."
+                )
+            yield Plot(
+                f"{name}-{role}",
+                curves(run, lines, looks=colours(run), share=name in ("validity", "solve-rate")),
+                title.format(role if run.self_play else "members"),
+                f"{words}{how}{MARKED if run.births and name == 'reward' else ''}",
+                height=HEIGHT,
+            )
+
+
+def _tasks(run: RunData) -> Iterator[Plot]:
+    history = run.history
+    how = SMOOTHED if is_long(history) else ""
+    measures = {
+        name: of_rounds(history, lambda s, name=name: s.complexity.get(name))
+        for name in dict.fromkeys(name for summary in history for name in summary.complexity)
+    }
+    if measures := with_points(measures):
+        named = {MEASURES.get(name, name.replace("_", " ")): points for name, points in measures.items()}
+        yield Plot(
+            "complexity",
+            chosen(curves(run, named)),
+            "Complexity of the proposed tasks",
+            f"Mean of what teachers wrote themselves, in the valid proposals of a round. Choose a measure.{how}",
+            height=HEIGHT,
+        )
+    authors = {"all": of_rounds(history, lambda s: s.coverage.get("filled"))}
+    authors |= {
+        name: of_rounds(history, lambda s, key=f"filled/{name}": s.coverage.get(key)) for name in run.last.teachers
+    }
+    if filled := with_points(authors):
+        looks = colours(run) | {"all": {"color": INK, "width": 2.2}}
+        yield Plot(
+            "coverage",
+            curves(run, filled, smoothed=False, looks=looks),
+            "Coverage of the task space",
+            "Cells visited so far, by everybody and by each teacher. A teacher whose line is flat repeats itself.",
+            height=HEIGHT,
+        )
+    if reasons := _refusals(run):
+        yield Plot(
+            "refusals",
+            stacked(reasons, y="completions"),
+            "Why completions are refused",
+            "Proposals and answers that could not be used, by reason, stacked. A reason that grows is a habit that "
+            "spreads; examples are under Tasks.",
+            height=HEIGHT,
+        )
+    shares = {
+        name: of_rounds(history, lambda s, name=name: s.tasks.get(name))
+        for name in ("unsolved", "unsolved_reward", "never_solved", "duplicates")
+    }
+    if shares := with_points(shares):
+        told = {
+            "unsolved": "unsolved by their student",
+            "unsolved_reward": "reward from unsolved tasks",
+            "never_solved": "never solved by anybody",
+            "duplicates": "duplicates",
+        }
+        yield Plot(
+            "task-shares",
+            curves(run, {told[name]: points for name, points in shares.items()}, share=True),
+            "What the tasks are worth",
+            "If teachers earn most of their reward from tasks that nobody solves, they may live on impossible ones."
+            f"{how}",
+            height=HEIGHT,
+        )
+
+
+def _refusals(run: RunData) -> dict[str, list]:
+    totals: dict[str, int] = {}
+    for summary in run.history:
+        for member in summary.members:
+            for reason, count in member.refusals.items():
+                totals[reason] = totals.get(reason, 0) + count
+    common = sorted(totals, key=lambda reason: -totals[reason])[:COMMON_REASONS]
+
+    def count(summary: Any, reason: str) -> int:
+        return sum(member.refusals.get(reason, 0) for member in summary.members)
+
+    return {reason: of_rounds(run.history, lambda summary, reason=reason: count(summary, reason)) for reason in common}
+
+
+def _weights(run: RunData) -> Iterator[Plot]:
+    measured = [s for s in run.history if any(not is_missing(one.delta_norm) for one in s.members)]
+    if not measured:
+        return
+    for role in ROLES:
+        lines = of_members(measured, role, lambda one: one.delta_norm)
+        if lines and not (run.last.members[0].role == "shared" and role == "teachers"):
+            yield Plot(
+                f"weights-{role}",
+                curves(run, lines, smoothed=False, looks=colours(run)),
+                f"Size of the updates of the {role if run.self_play else 'members'}",
+                "Frobenius norm of ΔW over all matrices. A member that stands out learns at another pace or is young.",
+                height=HEIGHT,
+            )
+    ranks = of_members(measured, "students", lambda one: one.effective_rank)
+    if ranks:
+        yield Plot(
+            "ranks",
+            curves(run, ranks, smoothed=False, looks=colours(run)),
+            "Effective rank, per student" if run.self_play else "Effective rank, per member",
+            "How many directions an update uses, up to lora_r. Mean over matrices.",
+            height=HEIGHT,
+        )
+    lines, looks = {}, {}
+    for k, role in enumerate(dict.fromkeys(role for summary in measured for role in summary.cosines)):
+        for kind in ("mean", "min", "max"):
+            name = role if kind == "mean" else f"{role}, {kind}"
+            lines[name] = [(s.round + 1, s.cosines.get(role, {}).get(kind)) for s in measured]
+            looks[name] = look(k) | ({} if kind == "mean" else {"dash": "dot", "width": 1})
+    if lines := with_points(lines):
+        yield Plot(
+            "cosines",
+            curves(run, lines, smoothed=False, looks=looks),
+            "Likeness of the updates of a role",
+            "Cosine between two members' ΔW: mean, and dotted the nearest and the farthest pair. Near 1 the members "
+            "are copies.",
+            height=HEIGHT,
+        )
+
+
+def _seconds(run: RunData) -> Iterator[Plot]:
+    phases = dict.fromkeys(phase for summary in run.history for phase in summary.seconds)
+    if phases:
+        lines = {phase: of_rounds(run.history, lambda s, phase=phase: s.seconds.get(phase, 0.0)) for phase in phases}
+        yield Plot(
+            "seconds",
+            stacked(lines, y="seconds"),
+            "Where the time goes",
+            "Seconds of each phase of a round, stacked. Probes and checkpoints are not in it.",
+            height=HEIGHT,
+        )
+
+
+def chosen(figure: go.Figure) -> go.Figure:
+    """The figure with one of its lines shown, and a menu of all of them."""
+    names = [trace.name for trace in figure.data]
+    for k, trace in enumerate(figure.data):
+        trace.visible = k == 0
+    buttons = [
+        {"label": name, "method": "restyle", "args": ["visible", [other == name for other in names]]} for name in names
+    ]
+    menu = {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"}
+    return figure.update_layout(updatemenus=[menu], showlegend=False, margin={"t": 40})
+
+
+def stacked(lines: Mapping[str, list], *, x: str = "round", y: str = "") -> go.Figure:
+    """Areas on top of each other."""
+    figure = new_figure(x=x, y=y, hovermode="x unified")
+    for k, (name, points) in enumerate(lines.items()):
+        xs, ys = zip(*thinned(points)) if points else ((), ())
+        ys = [0 if is_missing(value) else value for value in ys]
+        colour = look(k)["color"]
+        figure.add_scatter(
+            x=list(xs), y=ys, name=name, stackgroup="all", mode="lines", line={"color": colour, "width": 0.6},
+            fillcolor=colour, opacity=0.7, hovertemplate="%{y:.3~g}",
+        )  # fmt: skip
+    return figure
+
+
+# Probes --------------------------------------------------------------------------------------------------------------
+
+
+def _exams(run: RunData) -> Iterator[Plot]:
+    exams = dict.fromkeys(name for record in run.probes for name in record.get("exams", {}))
+    looks = colours(run) | {BASE: {"color": "var(--muted)", "dash": "dot", "width": 2}}
+    for number, name in enumerate(exams):
+        lines: dict[str, list] = {}
+        questions = None
+        for record in run.probes:
+            exam = record.get("exams", {}).get(name, {})
+            questions = exam.get("questions", questions)
+            for player, one in exam.get("players", {}).items():
+                lines.setdefault(player, []).append((record["step"], one.get("accuracy")))
+        size = f"{questions} questions, asked greedily" if questions else "Asked greedily"
+        noise = f"; a line moves by chance by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
+        yield Plot(
+            f"exam-{number}",
+            curves(run, with_points(lines), smoothed=False, x="step", share=True, looks=looks),
+            f"{name}: accuracy",
+            f"{size}; nobody learns from them{noise}. Dotted is the base.",
+            height=HEIGHT,
+        )
+
+
+def _founder_games(run: RunData) -> Iterator[Plot]:
+    for number, ((role, kind), title) in enumerate(GAMES.items()):
+        lines: dict[str, list] = {}
+        for record in run.probes:
+            for name, one in ((record.get("founders") or {}).get(role) or {}).items():
+                lines.setdefault(name, []).append((record["step"], one.get(kind)))
+        if lines := with_points(lines):
+            yield Plot(
+                f"founders-{number}",
+                curves(run, lines, smoothed=False, x="step", share=True, looks=colours(run)),
+                title,
+                "Games against the members of the start, who do not learn: a line that rises is progress.",
+                height=HEIGHT,
+            )
+
+
+def _evaluation(run: RunData) -> Iterator[Table]:
+    for number, exam in enumerate((run.evaluation or {}).get("exams", ())):
+        rows = []
+        against = {one["of"]: one for one in exam.get("differences", ()) if one["to"] == BASE}
+        for name, score in exam.get("scores", {}).items():
+            gap = against.get(name, {})
+            rows.append(
+                [
+                    Cell(name, bold=name == BASE),
+                    score.get("accuracy"),
+                    score.get("low"),
+                    score.get("high"),
+                    gap.get("difference"),
+                    Cell(gap.get("significant"), text="yes" if gap.get("significant") else "no" if gap else None),
+                    score.get("tokens"),
+                ]
+            )
+        yield Table(
+            f"evaluation-{number}",
+            [
+                Column("player"),
+                Column("accuracy", "share", digits=1),
+                Column("95% from", "share", digits=1),
+                Column("to", "share", digits=1),
+                Column("minus base", "signed", "Difference to the base, as a share"),
+                Column("significant", "text", "Over all comparisons of the evaluation"),
+                Column("tokens", "number", "Mean of an answer", 0),
+            ],
+            rows,
+            title=f"Evaluation: {exam.get('exam')}",
+            how=f"{exam.get('questions')} questions, as `populora evaluate` left it in evaluation/.",
+        )

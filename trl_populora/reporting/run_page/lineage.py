@@ -1,0 +1,220 @@
+"""Who descends from whom: lanes of all slots with every replacement, to click on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..page import Column, Plot, Section, Table, Widget
+from ..page.figures import COLOURS, new_figure
+from ..page.formats import written
+
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from .reading import RunData
+
+REST = "var(--muted)"
+SYMBOLS = (
+    *("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon", "hexagon", "triangle-down"),
+    *("triangle-right", "triangle-left", "hourglass", "bowtie", "circle-open"),
+)
+
+
+def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
+    """The section, empty where nobody was replaced, and the data of its widget: child -> what its card shows."""
+    if not run.events:
+        return Section("lineage", "Lineage", []), {}
+    keys = [_key(event["slot"], event["version"]) for event in run.events]
+    parts: list[Any] = []
+    for role, slots in _sides(run).items():
+        own = [event for event in run.events if event["slot"] in slots and event["round"] is not None]
+        if own:
+            parts.append(_tree(run, role, slots, own))
+    parts.append(
+        Widget(
+            "lineage",
+            "details.html.jinja",
+            {"source": "lineage", "first": keys[-1]},
+            title="One replacement",
+            how="Click a mark in the picture or a row below.",
+        )
+    )
+    parts.append(_table(run, keys))
+    return Section("lineage", "Lineage", parts), {key: _card(event) for key, event in zip(keys, run.events)}
+
+
+def _key(slot: str, version: int) -> str:
+    return f"{slot}@{version}"
+
+
+def _sides(run: RunData) -> dict[str, list[str]]:
+    """Role -> slots in order, also of members that a resumed run has left behind."""
+    sides: dict[str, dict[str, None]] = {}
+    for member in (member for summary in run.history for member in summary.members):
+        sides.setdefault(member.role, {})[member.name] = None
+    return {role: list(names) for role, names in sides.items()}
+
+
+def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mapping[str, Any]]) -> Plot:
+    figure = new_figure(x="round", hovermode="closest")
+    lane = {name: k for k, name in enumerate(slots)}
+    end = run.last.round + 1
+    latest, founder = _founders(slots, events)
+    living = Counter(founder[name, version] for name, version in latest.items())
+    palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
+
+    def colour(name: str, version: int) -> str:
+        return palette.get(founder.get((name, version), name), REST)
+
+    since = dict.fromkeys(slots, (0, 0))  # round and version
+    lanes: dict[str, tuple[list, list]] = {}
+    links: dict[str, tuple[list, list]] = {}
+    numbers = sorted({event["round"] for event in events})
+    slant = 0.5 * min([b - a for a, b in zip(numbers, numbers[1:])], default=numbers[0])
+
+    def segment(store: dict, name: str, xs: Sequence, ys: Sequence) -> None:
+        x, y = store.setdefault(name, ([], []))
+        x += [*xs, None]
+        y += [*ys, None]
+
+    for event in events:
+        slot, number = event["slot"], event["round"]
+        start, version = since[slot]
+        segment(lanes, colour(slot, version), (start, number), (lane[slot],) * 2)
+        since[slot] = (number, event["version"])
+        for k, (parent, parent_version) in enumerate(event["parents"]):
+            if parent in lane and parent != slot:
+                ink = colour(parent, parent_version) if k == 0 else "var(--mark)"
+                segment(links, ink, (number - slant, number), (lane[parent], lane[slot]))
+    for name, (start, version) in since.items():
+        segment(lanes, colour(name, version), (start, end), (lane[name],) * 2)
+    for ink, (xs, ys) in links.items():
+        figure.add_scatter(
+            x=xs, y=ys, mode="lines", line={"color": ink, "width": 1.2}, hoverinfo="skip", showlegend=False
+        )
+    for ink, (xs, ys) in lanes.items():
+        figure.add_scatter(
+            x=xs, y=ys, mode="lines", line={"color": ink, "width": 4}, hoverinfo="skip", showlegend=False
+        )
+    _marks(figure, events, lane, colour)
+    figure.update_yaxes(
+        tickvals=list(range(len(slots))),
+        ticktext=[f"{name}@{latest[name]}" for name in slots],
+        range=[len(slots) - 0.5, -0.5],
+        showgrid=False,
+        zeroline=False,
+        fixedrange=True,
+    )
+    figure.update_xaxes(range=[0, end * 1.01], zeroline=False)
+    return Plot(
+        f"lineage-{role}",
+        figure,
+        f"Replacements of {role}s",
+        "A lane is a slot and time runs to the right; colour is the founder from whom the occupant descends in the "
+        "line of first parents. A line leads to a child from its first parent, a grey one from the second; few "
+        f"colours at the right end mean that few founders are left: {len(living)} of {len(slots)}.",
+        height=max(240, min(120 + 26 * len(slots), 760)),
+        wide=True,
+    )
+
+
+def _marks(figure: go.Figure, events: Sequence[Mapping[str, Any]], lane: Mapping[str, int], colour: Any) -> None:
+    """A mark at every birth, of the operator's shape, which carries the key of its card."""
+    operators = list(dict.fromkeys(event["operator"] for event in events))
+    for k, operator in enumerate(operators):
+        own = [event for event in events if event["operator"] == operator]
+        parents = [", ".join(_key(*parent) for parent in event["parents"]) for event in own]
+        figure.add_scatter(
+            x=[event["round"] for event in own],
+            y=[lane[event["slot"]] for event in own],
+            mode="markers",
+            name=operator,
+            customdata=[_key(event["slot"], event["version"]) for event in own],
+            text=[f"{operator}({told})" for told in parents],
+            hovertemplate="%{customdata}<br>%{text}<br>round %{x}<extra></extra>",
+            marker={
+                "symbol": SYMBOLS[k % len(SYMBOLS)],
+                "size": 11,
+                "color": [colour(event["slot"], event["version"]) for event in own],
+                "line": {"width": 1.5, "color": "var(--card)"},
+            },
+        )
+
+
+def _founders(
+    slots: Sequence[str], events: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, int], dict[tuple[str, int], str]]:
+    """Version that lives in each slot, and founder of every individual in the line of first parents."""
+    latest = dict.fromkeys(slots, 0)
+    founder = {(name, 0): name for name in slots}
+    for event in events:
+        first = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
+        founder[event["slot"], event["version"]] = founder.get(first, first[0])
+        latest[event["slot"]] = event["version"]
+    return latest, founder
+
+
+def _table(run: RunData, keys: Sequence[str]) -> Table:
+    rows = []
+    for event, key in zip(run.events, keys):
+        before, after = (event.get(name) or (None, None) for name in ("rating_before", "rating_after"))
+        parents = ", ".join(_key(*parent) for parent in event["parents"])
+        rows.append([key, event["round"], event["operator"], parents, before[0], after[0], event.get("step")])
+    return Table(
+        "replacements",
+        [
+            Column("child"),
+            Column("round", "count", "The round after which it was born"),
+            Column("operator"),
+            Column("parents"),
+            Column("rating before", "number", "Of the member that made room", 1),
+            Column("rating at birth", "number", "That the child starts with", 1),
+            Column("step", "count"),
+        ],
+        rows,
+        title=f"All {len(rows)} replacements" if len(rows) != 1 else "The only replacement",
+        how="Click a row for its parents' fitness and the operator's parameters.",
+        keys=keys,
+    )
+
+
+def _card(event: Mapping[str, Any]) -> dict[str, Any]:
+    fitness = event.get("fitness") or {}
+    parents = {name for name, _ in event["parents"]}
+    marks = {event["slot"]: "replaced", **dict.fromkeys(parents, "parent")}
+    if event["slot"] in parents:
+        marks[event["slot"]] = "parent, replaced"
+    ranked = sorted(fitness.items(), key=lambda one: (one[1] is None, -(one[1] or 0)))
+    parameters = {name: written(value) for name, value in (event.get("parameters") or {}).items()}
+    facts = [
+        ["round", written(event["round"])],
+        ["step", written(event.get("step"))],
+        ["operator", event["operator"]],
+        ["parents", ", ".join(_key(*parent) for parent in event["parents"])],
+        ["rating before", _rating(event.get("rating_before"))],
+        ["rating at birth", _rating(event.get("rating_after"))],
+        ["learning rate", written(event.get("learning_rate"))],
+        ["temperature", written(event.get("temperature"))],
+        ["kind", event.get("kind", "replacement")],
+        *[[name, value] for name, value in parameters.items()],
+    ]
+    return {
+        "title": f"{_key(event['slot'], event['version'])} in place of {_key(event['slot'], event['version'] - 1)}",
+        "facts": [[name, value] for name, value in facts if value != "–"],
+        "tables": [
+            {
+                "title": "Fitness of the role when it was made",
+                "columns": ["member", "fitness", ""],
+                "rows": [[name, written(value, "number"), marks.get(name, "")] for name, value in ranked],
+            }
+        ]
+        if fitness
+        else [],
+    }
+
+
+def _rating(rating: Sequence[float] | None) -> str:
+    return f"{rating[0]:.1f} ± {rating[1]:.1f}" if rating else "–"

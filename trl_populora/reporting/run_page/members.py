@@ -1,0 +1,386 @@
+"""Every member: a row, its curves, where it comes from, and how far it is from the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...diagnostics import RoundSummary
+from ...diagnostics.dynamics import MemberSummary, mean, solve_rate_matrix
+from ..page import Cell, Column, Plot, Section, Table, Widget
+from ..page.figures import thinned
+from ..page.formats import is_missing, written
+from ..tables import compute_totals, strongest
+from .series import colours, is_long, smooth
+from .weights import adapter_cosines
+
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from .reading import RunData
+
+MAX_CARDS = 32
+"""Members with curves of their own."""
+
+
+def members(run: RunData) -> tuple[Section, dict[str, Any]]:
+    """The section, and the data of its widget: member -> what its card shows."""
+    distances, notes = member_distances(run)
+    parts: list[Any] = [_table(run)]
+    parts.append(
+        Widget(
+            "members",
+            "details.html.jinja",
+            {"source": "members", "first": _first(run)},
+            title="One member",
+            how="Click a row of the table above to see another one.",
+        )
+    )
+    for role, measures in distances.items():
+        parts.append(_distance_plot(run, role, measures, notes))
+    cards = {name: _card(run, name, distances) for name in list(colours(run))[:MAX_CARDS]}
+    return Section("members", "Members", parts), cards
+
+
+def _first(run: RunData) -> str:
+    """Whose card is shown at first: the strongest student's."""
+    best = [strongest(run.last, role) for role in ("student", "shared", "teacher")]
+    return next(member.name for member in best if member is not None)
+
+
+def card_figures(run: RunData) -> dict[str, go.Figure]:
+    """Name of the figure -> curves of a member, drawn in its card."""
+    return {f"member-{name}": _curves(run, name) for name in list(colours(run))[:MAX_CARDS]}
+
+
+def _table(run: RunData) -> Table:
+    totals, looks = compute_totals(run.history), colours(run)
+    scores = _probe_scores(run)
+    columns = [
+        Column("member"),
+        Column("version", "count", "How many times the slot was taken by a child"),
+        Column("since round", "count", "When this occupant was born; 1 for founders"),
+        Column("rating", "number", "TrueSkill mean after the last round", 1),
+        Column("± sigma", "number", "Uncertainty of the rating", 1),
+        Column("rating over time", "curve"),
+        Column("reward", "signed", "Mean reward of a row in the last round"),
+        Column("valid", "share", "Share of its proposals that became tasks"),
+        Column("solved", "share", "Of a student's attempts; for a teacher: of the attempts at its tasks"),
+        Column("solved over time", "curve"),
+        Column("probe", "share", "Accuracy in the first exam of the newest probe"),
+        Column("|ΔW|", "number", "Norm of its update of the base", 2),
+        Column("rows", "count", "Rows that the slot has learned from"),
+        Column("tokens", "count", "Completion tokens of those rows"),
+        Column("updates", "count", "Optimizer steps"),
+    ]
+    if not run.self_play:
+        columns[3:6] = [Column("mean reward", "signed"), Column("± sigma", "number"), Column("over time", "curve")]
+    rows = []
+    for member in run.last.members:
+        own = of_member(run.history, member.name)
+        spent = totals[member.name]
+        rows.append(
+            [
+                Cell(member.name, colour=looks[member.name]["color"]),
+                member.version,
+                _since(run, member),
+                member.mu,
+                member.sigma,
+                thinned([one.mu for _, one in own], 60),
+                member.reward,
+                member.validity,
+                member.solve_rate,
+                thinned([one.solve_rate for _, one in own], 60),
+                scores.get(member.name),
+                next((one.delta_norm for _, one in reversed(own) if not is_missing(one.delta_norm)), None),
+                spent[0],
+                spent[2],
+                spent[3],
+            ]
+        )
+    kept = [k for k in range(len(columns)) if k == 0 or any(_shown(row[k]) for row in rows)]
+    return Table(
+        "members",
+        [columns[k] for k in kept],
+        [[row[k] for k in kept] for row in rows],
+        title="All members after the newest round",
+        how="Click a heading to sort and a row for more. Small lines have scales of their own: read their shape.",
+        keys=[member.name for member in run.last.members],
+    )
+
+
+def _shown(value: Any) -> bool:
+    return any(not is_missing(one) for one in value) if isinstance(value, list) else not is_missing(value)
+
+
+def of_member(history: Sequence[RoundSummary], name: str) -> list[tuple[int, MemberSummary]]:
+    """Rounds of a member: number, from 1, and what is said of it."""
+    return [(summary.round + 1, one) for summary in history for one in summary.members if one.name == name]
+
+
+def _since(run: RunData, member: MemberSummary) -> int | None:
+    for event in run.events:
+        if (event["slot"], event["version"]) == (member.name, member.version):
+            return event["round"]
+    return 1 if member.version == 0 else None
+
+
+def _probe_scores(run: RunData) -> dict[str, float | None]:
+    exams = run.probes[-1].get("exams", {}) if run.probes else {}
+    exam = next(iter(exams.values()), {"players": {}})
+    return {player: one.get("accuracy") for player, one in exam["players"].items()}
+
+
+# Cards ---------------------------------------------------------------------------------------------------------------
+
+
+def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[str, Any]:
+    """What the widget shows of a member."""
+    number, member = of_member(run.history, name)[-1]
+    spent = compute_totals(run.history)[name]
+    facts = [
+        ["role", member.role],
+        ["version", str(member.version)],
+        ["rating", f"{written(member.mu, 'number', 1)} ± {written(member.sigma, 'number', 1)}"],
+        ["mean reward", written(member.reward, "signed")],
+        ["valid proposals", written(member.validity, "share")],
+        ["solved", written(member.solve_rate, "share")],
+        *[[f"solved, {kind}", written(rate, "share")] for kind, rate in sorted(member.solve_rates.items())],
+        ["fill-ins solved", written(member.solve_rate_filled, "share")],
+        ["tokens a completion", written(member.length, "number", 0)],
+        ["rows learned from", written(spent[0], "count")],
+        ["completion tokens", written(spent[2], "count")],
+        ["updates", written(spent[3], "count")],
+    ]
+    if number != run.last.round + 1:
+        facts.insert(0, ["last seen in round", str(number)])
+    tables = [{"title": "Where it comes from", "columns": ["round", "", "rating"], "rows": _ancestors(run, member)}]
+    if member.refusals:
+        reasons = sorted(member.refusals.items(), key=lambda one: -one[1])
+        tables.append(
+            {
+                "title": "Refused in the newest round",
+                "columns": ["reason", "times"],
+                "rows": [[reason, str(count)] for reason, count in reasons],
+            }
+        )
+    for measures in distances.values():
+        if name in measures.names:
+            tables.append(_neighbours(name, measures))
+    return {
+        "title": f"{name}, version {member.version}",
+        "facts": [[label, value] for label, value in facts if value != "–"],
+        "tables": tables,
+        "figure": f"member-{name}",
+    }
+
+
+def _ancestors(run: RunData, member: MemberSummary) -> list[list[str]]:
+    """Line of first parents of a member, the newest first."""
+    births = {(event["slot"], event["version"]): event for event in run.events}
+    rows, one = [], (member.name, member.version)
+    while one in births and len(rows) < 40:
+        event = births[one]
+        others = ", ".join(f"{name}@{version}" for name, version in event["parents"])
+        before, after = event.get("rating_before"), event.get("rating_after")
+        moved = f"{before[0]:.1f} → {after[0]:.1f}" if before and after else ""
+        number = "" if event["round"] is None else str(event["round"])
+        rows.append([number, f"{one[0]}@{one[1]} is {event['operator']}({others})", moved])
+        if not event["parents"]:
+            break
+        one = tuple(event["parents"][0])
+    rows.append(["", f"{one[0]}@{one[1]}, founder", ""])
+    return rows
+
+
+def _neighbours(name: str, measures: Measures) -> dict[str, Any]:
+    names = measures.names
+    k = names.index(name)
+    others = [j for j in range(len(names)) if j != k]
+    return {
+        "title": "Distance to the others",
+        "columns": ["", *measures],
+        "rows": [[names[j], *(written(matrix[k][j], "number") for matrix in measures.values())] for j in others],
+    }
+
+
+def _curves(run: RunData, name: str) -> go.Figure:
+    """Rating, share, reward and length of a member below and beside each other."""
+    from plotly.subplots import make_subplots
+
+    own = of_member(run.history, name)
+    teaches = any(not is_missing(one.validity) for _, one in own)
+    look = colours(run)[name]
+    panels = [
+        ("rating" if run.self_play else "mean reward, running", lambda one: one.mu, False),
+        ("tasks solved", lambda one: one.solve_rate, True),
+        ("mean reward", lambda one: one.reward, True),
+        (
+            "proposals valid" if teaches else "tokens a completion",
+            lambda one: one.validity if teaches else one.length,
+            True,
+        ),
+    ]
+    panels = [panel for panel in panels if any(not is_missing(panel[1](one)) for _, one in own)]
+    columns = 2 if len(panels) > 1 else 1
+    figure = make_subplots(
+        rows=-(-len(panels) // columns), cols=columns, subplot_titles=[title for title, _, _ in panels],
+        vertical_spacing=0.2, horizontal_spacing=0.1,
+    )  # fmt: skip
+    for k, (title, pick, noisy) in enumerate(panels):
+        points = [(number, pick(one)) for number, one in own]
+        points = smooth(points) if noisy and is_long(run.history) else points
+        xs, ys = zip(*thinned(points))
+        ys = [None if is_missing(value) else value for value in ys]
+        mode = "lines+markers" if len(xs) <= 12 else "lines"
+        place = {"row": k // columns + 1, "col": k % columns + 1}
+        figure.add_scatter(x=xs, y=ys, name=title, mode=mode, line={"color": look["color"], "width": 1.6}, **place)
+    for event in run.events:
+        if event["slot"] == name and event["round"] is not None:
+            figure.add_vline(x=event["round"], line={"color": "var(--mark)", "width": 1})
+    figure.update_annotations(font={"size": 11, "color": "var(--muted)"})
+    return figure.update_layout(showlegend=False, height=300, margin={"t": 24, "b": 24})
+
+
+# Distances -----------------------------------------------------------------------------------------------------------
+
+
+class Measures(dict):
+    """Measure -> matrix of distances between the members of a role, in the order of `names`."""
+
+    names: list[str]
+
+
+def member_distances(run: RunData) -> tuple[dict[str, Measures], list[str]]:
+    """Role -> distances between its members, by every measure that the record has; and what is to be said of it."""
+    notes: list[str] = []
+    cosines = {}
+    try:
+        cosines = _cosines(run)
+    except ValueError as error:
+        notes.append(f"No distances of weights: {error}")
+    roles: dict[str, list[MemberSummary]] = {}
+    for member in run.last.members:
+        roles.setdefault(f"{member.role}s" if member.role != "shared" else "members", []).append(member)
+    found = {}
+    for role, own in roles.items():
+        if len(own) < 2:
+            continue
+        measures = Measures()
+        measures.names = [member.name for member in own]
+        candidates = {
+            "weights": cosines.get(role),
+            "rating": _apart([[member.mu] for member in own]) if run.self_play else None,
+            "solve rates": _apart(_profiles(run, own)),
+            "probes": _apart(_probe_profiles(run, measures.names)),
+        }
+        for name, matrix in candidates.items():
+            if matrix is not None and any(value is not None for i, row in enumerate(matrix) for value in row[:i]):
+                measures[name] = matrix
+        if measures:
+            found[role] = measures
+    return found, notes
+
+
+def _apart(profiles: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
+    """Mean absolute difference of two profiles over the entries that both have; `None` without one."""
+    return [
+        [mean(abs(a - b) for a, b in zip(one, other) if not (is_missing(a) or is_missing(b))) for other in profiles]
+        for one in profiles
+    ]
+
+
+def _profiles(run: RunData, members: Sequence[MemberSummary]) -> list[list[float | None]]:
+    """Matched solve rates of each member: against every opponent, and by task type."""
+    last, kinds = run.last, sorted({kind for member in members for kind in member.solve_rates})
+    matrix = solve_rate_matrix(last)
+    columns = list(zip(*matrix)) if matrix else []
+    against = dict(zip(last.teachers, map(list, matrix))) | dict(zip(last.students, map(list, columns)))
+    return [[*against.get(member.name, ()), *(member.solve_rates.get(kind) for kind in kinds)] for member in members]
+
+
+def _probe_profiles(run: RunData, names: Sequence[str]) -> list[list[float | None]]:
+    """Accuracy of each member in every exam and every group of its questions, in the newest probe."""
+    profiles: list[list[float | None]] = [[] for _ in names]
+    for exam in (run.probes[-1].get("exams", {}) if run.probes else {}).values():
+        groups = list(exam.get("groups") or ())
+        for profile, name in zip(profiles, names):
+            one = exam["players"].get(name, {})
+            own = one.get("groups") or {}
+            profile += [own.get(group) for group in groups] if len(groups) > 1 else [one.get("accuracy")]
+    return profiles
+
+
+def _cosines(run: RunData) -> dict[str, list[list[float | None]]]:
+    """Role -> 1 minus the cosine of the updates of two members, from the saved adapters.
+
+    Raises:
+        ValueError: If adapters are missing, too large, or cannot be read.
+    """
+    if run.adapters is None:
+        raise ValueError("the folder holds no saved adapters yet.")
+    roles: dict[str, dict[str, str]] = {}
+    for member in run.last.members:
+        role = f"{member.role}s" if member.role != "shared" else "members"
+        roles.setdefault(role, {})[member.name] = os.path.join(run.adapters, member.name)
+    found = {}
+    for role, folders in roles.items():
+        cosines = adapter_cosines(folders) if len(folders) > 1 else {}
+        found[role] = [
+            [None if (value := cosines.get((one, other))) is None else 1 - value for other in folders]
+            for one in folders
+        ]
+    return found
+
+
+MEANING = {
+    "weights": "1 minus the cosine of two updates: 0 is the same direction, 1 is nothing in common",
+    "rating": "difference of the ratings",
+    "solve rates": "mean difference of solve rates, opponent by opponent and type by type",
+    "probes": "mean difference of accuracy, by kind of question",
+}
+
+
+def _distance_plot(run: RunData, role: str, measures: Measures, notes: Sequence[str]) -> Plot:
+    import plotly.graph_objects as go
+
+    from ..page.figures import SEQUENTIAL
+
+    def look(name: str) -> dict[str, Any]:
+        matrix = [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(measures[name])]
+        known = [value for row in matrix for value in row if value is not None]
+        texts = [["" if value is None else written(value, "number") for value in row] for row in matrix]
+        return {"z": matrix, "text": texts, "zmin": 0, "zmax": max(known, default=1.0) or 1.0}
+
+    first = next(iter(measures))
+    figure = go.Figure(
+        go.Heatmap(
+            x=measures.names, y=measures.names, **look(first), colorscale=SEQUENTIAL, xgap=2, ygap=2,
+            hovertemplate="%{y} and %{x}: %{text}<extra></extra>",
+            texttemplate="%{text}" if len(measures.names) <= 16 else None,
+            colorbar={"thickness": 10, "outlinewidth": 0},
+        )
+    )  # fmt: skip
+    figure.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    figure.update_xaxes(showgrid=False, ticks="")
+    if len(measures) > 1:
+        buttons = []
+        for name in measures:
+            shown = look(name)
+            shown |= {"z": [shown["z"]], "text": [shown["text"]]}
+            buttons.append({"label": name, "method": "restyle", "args": [shown]})
+        figure.update_layout(
+            updatemenus=[{"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.16, "yanchor": "top"}]
+        )
+        figure.update_layout(margin={"t": 46})
+    told = "; ".join(f"{name}: {MEANING[name]}" for name in measures)
+    extra = f" {' '.join(notes)}" if notes else ""
+    return Plot(
+        f"distance-{role}",
+        figure,
+        f"Distance between {role}",
+        f"Dark is far apart; a light block is a group of near copies. {told[0].upper()}{told[1:]}.{extra}",
+        height=340,
+    )

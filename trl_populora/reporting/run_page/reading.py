@@ -1,0 +1,144 @@
+"""`read_run`: everything that a run folder says about its run, but for the texts of its tables (`items.py`).
+
+The run may still go on, and files other than the history may be missing or damaged: what cannot be read is said on the
+page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...diagnostics import RoundSummary
+from ...run_files.files import read_json, read_lines
+from ...run_files.layout import (
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
+    LINEAGE_FILE,
+    POPULATION_FILE,
+    checkpoints,
+    round_file,
+)
+from ...run_files.run import read_record, read_table
+from ..history import read_history
+from ..probes import read_probes
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run as its folder has it.
+
+    Attributes:
+        folder (`str`): Where it is.
+        history (`list[RoundSummary]`): Its rounds, at least one.
+        probes (`list[dict]`): Evaluations along it.
+        events (`list[dict]`): Replacements as JSON, with `"round"`: the number of the round after which it was, from
+            1, or `None` where the history does not tell.
+        record (`Mapping`): `run.json`, or nothing.
+        evaluation (`Mapping`, *optional*): What `populora evaluate` found.
+        tables (`dict[int, str]`): Round -> path of its table, where there is one.
+        adapters (`str`, *optional*): Folder with the newest saved adapters.
+        finished (`bool`): Whether the run has left its final population.
+        remarks (`tuple[str, ...]`): What is missing or could not be read, in words.
+    """
+
+    folder: str
+    history: list[RoundSummary]
+    probes: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    record: Mapping[str, Any]
+    evaluation: Mapping[str, Any] | None
+    tables: dict[int, str]
+    adapters: str | None
+    finished: bool
+    remarks: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.folder))
+
+    @property
+    def last(self) -> RoundSummary:
+        """The newest round."""
+        return self.history[-1]
+
+    @property
+    def self_play(self) -> bool:
+        """Whether teachers propose; otherwise members learn from a dataset."""
+        return any(summary.teachers for summary in self.history)
+
+    @property
+    def births(self) -> list[float]:
+        """Numbers, from 1, of the rounds after which somebody was replaced."""
+        return [summary.round + 1 for summary in self.history if summary.events]
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A setting of the run, or `default` where the folder does not tell."""
+        return self.record.get("settings", {}).get(name, default)
+
+
+def read_run(folder: str) -> RunData:
+    """Read a run folder.
+
+    Raises:
+        ValueError: If it holds no history, a damaged one, or no finished round.
+    """
+    history = read_history(folder)
+    if not history:
+        raise ValueError(f"{folder} has no finished round yet")
+    remarks: list[str] = []
+
+    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except ValueError as error:
+            remarks.append(f"Left out: {error}")
+            return otherwise
+
+    paths = {summary.round: round_file(folder, summary.round) for summary in history}
+    tables = {number: path for number, path in paths.items() if os.path.isfile(path)}
+    if missing := len(paths) - len(tables):
+        remarks.append(
+            f"{missing} of {len(paths)} rounds have no table in rounds/: their tasks and texts are not on this page."
+        )
+    evaluation = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    return RunData(
+        folder=folder,
+        history=history,
+        probes=attempt(lambda: read_probes(folder), []),
+        events=_with_rounds(history, attempt(lambda: _lineage(folder), [])),
+        record=attempt(lambda: read_record(folder), {}),
+        evaluation=attempt(lambda: read_json(evaluation, missing=""), None) if os.path.isfile(evaluation) else None,
+        tables=tables,
+        adapters=attempt(lambda: _adapters(folder), None),
+        finished=os.path.isfile(os.path.join(folder, POPULATION_FILE)),
+        remarks=tuple(remarks),
+    )
+
+
+def _lineage(folder: str) -> list[dict[str, Any]]:
+    path = os.path.join(folder, LINEAGE_FILE)
+    return read_lines(path, _event) if os.path.isfile(path) else []
+
+
+def _event(record: dict[str, Any]) -> dict[str, Any]:
+    return record | {"parents": [(name, version) for name, version in record["parents"]]}
+
+
+def _with_rounds(history: list[RoundSummary], lineage: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All replacements, each with the round after which it was: of the lineage, or without it of the history."""
+    told = [(summary.round + 1, _event(event)) for summary in history for event in summary.events]
+    rounds = {(event["slot"], event["version"]): number for number, event in told}
+    if not lineage:
+        return [event | {"round": number} for number, event in told]
+    return [event | {"round": rounds.get((event["slot"], event["version"]))} for event in lineage]
+
+
+def _adapters(folder: str) -> str | None:
+    for place in (folder, *reversed(checkpoints(folder))):
+        if os.path.isfile(os.path.join(place, POPULATION_FILE)):
+            read_table(place)
+            return place
+    return None

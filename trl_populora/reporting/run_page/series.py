@@ -1,0 +1,74 @@
+"""Curves over the rounds of a run, in the look of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...diagnostics import RoundSummary
+from ...diagnostics.dynamics import MemberSummary
+from ..page.figures import Points, line_figure, look, thinned
+from ..page.formats import is_missing
+from ..plots import ROLES, WINDOW, running_mean
+
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from .reading import RunData
+
+MAX_LINES = 16
+"""Members of a role that a figure draws; of more an even choice."""
+SMOOTHED = f" Running mean of {WINDOW} rounds."
+MARKED = " Thin vertical lines are replacements."
+
+
+def is_long(history: Sequence[RoundSummary]) -> bool:
+    """Whether curves are running means, because single rounds would hide them."""
+    return len(history) > 3 * WINDOW
+
+
+def of_rounds(history: Sequence[RoundSummary], pick: Callable[[RoundSummary], float | None]) -> Points:
+    """Points (round, value); rounds count from 1."""
+    return [(summary.round + 1, pick(summary)) for summary in history]
+
+
+def of_members(
+    history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSummary], float | None]
+) -> dict[str, Points]:
+    """Member -> points (round, value) of the members of a role that have a value at all; role as in `ROLES`."""
+    series: dict[str, list] = {}
+    for summary in history:
+        for member in summary.members:
+            if member.role in ROLES[role]:
+                series.setdefault(member.name, []).append((summary.round + 1, pick(member)))
+    return {name: points for name, points in with_points(series).items() if name in thinned(list(series), MAX_LINES)}
+
+
+def smooth(points: Points) -> Points:
+    """The running mean of the values that exist."""
+    known = [(number, value) for number, value in points if not is_missing(value)]
+    return list(zip([number for number, _ in known], running_mean([value for _, value in known])))
+
+
+def curves(run: RunData, lines: Mapping[str, Points], *, smoothed: bool = True, **options: Any) -> go.Figure:
+    """Lines over the rounds with the replacements, smoothed in a long run."""
+    if smoothed and is_long(run.history):
+        lines = {name: smooth(points) for name, points in lines.items()}
+    return line_figure(lines, marks=run.births, **options)
+
+
+def colours(run: RunData) -> dict[str, dict[str, str]]:
+    """Member -> colour and dash, the same in all figures: by its place in its role."""
+    places: dict[str, int] = {}
+    found: dict[str, dict[str, str]] = {}
+    for member in (member for summary in run.history for member in summary.members):
+        if member.name not in found:
+            found[member.name] = look(places.get(member.role, 0))
+            places[member.role] = places.get(member.role, 0) + 1
+    return found
+
+
+def with_points(lines: Mapping[str, Points]) -> dict[str, Points]:
+    """Those lines that have a value somewhere."""
+    return {name: points for name, points in lines.items() if not all(is_missing(value) for _, value in points)}

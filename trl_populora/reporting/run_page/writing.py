@@ -1,0 +1,128 @@
+"""`write_report`: the page of a run, as one file; `watch` writes it again after every round."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...run_files.files import write_file
+from ...run_files.layout import HISTORY_FILE, REPORT_FILE, RUN_FILE
+from ..page import Section, Widget, need_plotly, render_page
+from ..page.rendering import pack
+from .games import games
+from .items import Items, collect_items
+from .learning import learning, probes, settings
+from .lineage import lineage
+from .members import card_figures, members
+from .overview import headline, overview
+from .reading import RunData, read_run
+
+
+PAGE_BYTES = 4_900_000
+"""Size of a page, which tasks fill up; longer curves and more members leave less for them."""
+LEAST_BYTES = 300_000
+"""For tasks in any case."""
+PAUSE = 2.0
+"""Seconds between two looks at the history of a run that is watched."""
+RELOAD = 10
+"""Seconds after which the browser loads a watched page again."""
+KINDS = {"task": "tasks", "prompt": "prompts", "refused": "refused proposals"}
+
+
+def write_report(
+    folder: str, path: str | None = None, *, reload_seconds: float | None = None, size: int = PAGE_BYTES
+) -> str:
+    """Writes the page of a run.
+
+    Args:
+        folder (`str`): The run's `output_dir`.
+        path (`str`, *optional*): The file; `report.html` in the folder if unset.
+        reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
+        size (`int`, *optional*): Bytes of the page, about.
+
+    Returns:
+        `str`: Path of the file.
+
+    Raises:
+        ValueError: If the folder holds no run with a finished round, or plotly is not installed.
+        OSError: If the file cannot be written.
+    """
+    page = make_page(folder, reload_seconds=reload_seconds, size=size)
+    path = path or os.path.join(folder, REPORT_FILE)
+    write_file(path, page)
+    return path
+
+
+def make_page(folder: str, *, reload_seconds: float | None = None, size: int = PAGE_BYTES) -> str:
+    """The page of a run as HTML; arguments are those of [`write_report`]."""
+    need_plotly()
+    run = read_run(folder)
+    own, cards = members(run)
+    tree, births = lineage(run)
+    data: dict[str, Any] = {"members": pack(cards), "lineage": pack(births)}
+    middle = [own, games(run), tree, probes(run), learning(run)]
+    page = partial(
+        render_page, run.name, subtitle=headline(run), figures=card_figures(run), reload_seconds=reload_seconds
+    )
+    room = size - len(page(sections=[overview(run, []), *middle], data=data))
+    items = collect_items(run.tables, budget=max(room, LEAST_BYTES))
+    if items.packed is not None:
+        data["items"] = items.packed
+    return page(sections=[overview(run, items.remarks), *middle, _items(run, items), settings(run)], data=data)
+
+
+def watch(
+    folder: str,
+    path: str | None = None,
+    *,
+    on_page: Callable[[str], None] = lambda path: None,
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
+    """Writes the page now and after every new round, until it is interrupted.
+
+    Args:
+        folder (`str`), path (`str`, *optional*): As for [`write_report`].
+        on_page (`Callable`, *optional*): Called with the path after each time.
+        wait (`Callable`, *optional*): Waits so many seconds; an exception that it raises ends the watch.
+    """
+    seen = None
+    while True:
+        history = os.path.join(folder, HISTORY_FILE)
+        size = os.path.getsize(history) if os.path.isfile(history) else 0
+        begun = size or not os.path.isfile(
+            os.path.join(folder, RUN_FILE)
+        )  # a run before its first round is waited for
+        if size != seen and begun:
+            seen = size
+            on_page(write_report(folder, path, reload_seconds=RELOAD))
+        wait(PAUSE)
+
+
+def _items(run: RunData, items: Items) -> Section:
+    """Tasks of a run, or prompts of a dataset, to search."""
+    title = "Tasks" if run.self_play or "task" in items.found else "Prompts"
+    if items.packed is None:
+        return Section("tasks", title, [])
+    parts = [
+        Widget(
+            "items",
+            "items.html.jinja",
+            {
+                "source": "items",
+                "kinds": {kind: words for kind, words in KINDS.items() if kind in items.shown},
+                "judged": items.judged,
+                "author": items.authors,
+                "type": items.types,
+            },
+        )
+    ]
+    counts = [f"{_of(items.shown.get(kind, 0), count)} {KINDS[kind]}" for kind, count in items.found.items()]
+    lead = f"{' and '.join(counts)}. Click one to see what it asks and every attempt at it."
+    return Section("tasks", title, parts, lead=lead)
+
+
+def _of(shown: int, found: int) -> str:
+    return f"{found:,}" if shown == found else f"{shown:,} of {found:,}"
