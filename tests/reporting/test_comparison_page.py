@@ -3,6 +3,7 @@
 import pytest
 
 from tests.reporting.test_comparison import made
+from trl_populora.cli import main
 from trl_populora.reporting.comparison import Comparison, group_arms
 from trl_populora.reporting.comparison_page import comparison_page, comparison_sections, remarks, shown_measures
 from trl_populora.reporting.page import render_page
@@ -79,14 +80,30 @@ def test_measures_are_those_that_the_runs_have():
     assert not [name for name in names if name.startswith(("exam/", "population/", "seconds/"))]
 
 
-def test_a_page_from_folders(tmp_path):
+@pytest.fixture
+def folders(tmp_path) -> list[str]:
+    """Two runs on the disk."""
     for run, folder in zip(arms(1), ("a", "b"), strict=True):
         write_lines(tmp_path / folder / "history.jsonl", [one.to_json() for one in run.history])
         write_json(tmp_path / folder / "run.json", run.record)
-    html = comparison_page([str(tmp_path / "a"), str(tmp_path / "b")])
+    return [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_a_page_from_folders(folders):
+    html = comparison_page(folders)
     assert "2 runs in 2 arms, compared over 6 rounds" in html and "teacher_reward=frontier" in html
     with pytest.raises(ValueError, match="named twice"):
-        comparison_page([str(tmp_path / "a"), f"{tmp_path}/./a"])
+        comparison_page([folders[0], f"{folders[0]}/../a"])
+
+
+def test_the_command_compares_several_runs(folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *folders]) == 0
+    assert "2 runs in 2 arms" in (tmp_path / "comparison.html").read_text()
+    assert main(["report", *folders, "--output", "other.html"]) == 0 and (tmp_path / "other.html").exists()
+    assert main(["report", *folders, "--watch"]) == 2
+    assert "--watch is for one run" in capsys.readouterr().err
+    assert main(["report", folders[0], str(tmp_path / "nowhere")]) == 2
 
 
 @pytest.mark.browser
@@ -95,7 +112,7 @@ def test_it_is_drawn_in_a_browser(open_page, width, dark):
     page = open_page(render_page("two arms", comparison_sections(compared(*arms(3)))), width=width, dark=dark)
     place = page.locator("[data-figure=solve_rate]")
     place.scroll_into_view_if_needed()
-    page.wait_for_selector("[data-figure=solve_rate][data-drawn] .scatterlayer .trace")
+    page.wait_for_selector("[data-figure=solve_rate][data-drawn] .scatterlayer .trace", state="attached")
     assert place.locator(".legendtext").all_text_contents() == [
         "teacher_reward=adversarial",
         "teacher_reward=frontier",

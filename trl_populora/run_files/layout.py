@@ -48,6 +48,7 @@ SCHEDULER_FILE = "scheduler.pt"
 EVOLUTION_FILE = "evolution.json"  # how `populora evolve` made the child beside it
 RETENTION_FILE = "retention.json"
 RETENTION_PLOT = "retention.png"
+COMPARISON_PAGE = "comparison.html"  # of several runs
 
 # Of an experiment, in its folder and in those of its jobs, which are the output_dirs of runs.
 PLAN_FILE = "experiment.json"  # what was registered before the runs
