@@ -84,7 +84,10 @@ def line_figure(
         known = [value for points in lines.values() for _, value in points if not is_missing(value)]
         top = min(max(1.15 * max(known, default=1.0), 0.1), 1.03)
         figure.update_yaxes(range=[-0.03 * top, top], tickformat=".0%")
-    return figure if x else figure.update_layout(margin={"b": 22})
+    rounds = [place for points in lines.values() for place, _ in points]
+    if rounds and max(rounds) - min(rounds) <= 8:
+        figure.update_xaxes(dtick=1)
+    return figure
 
 
 def matrix_figure(

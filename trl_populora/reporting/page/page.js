@@ -73,9 +73,9 @@ function template() {
     layout: {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: touch.matches ? false : "zoom",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: "var(--ink)" },
-      margin: { l: 44, r: 10, t: 8, b: 36 }, xaxis: axis, yaxis: axis,
+      margin: { l: 36, r: 10, t: 8, b: 4 }, xaxis: axis, yaxis: axis,
       hoverlabel: { bgcolor: "var(--card)", bordercolor: "var(--line)", font: { color: "var(--ink)", size: 11 } },
-      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { size: 11 }, bgcolor: "rgba(0,0,0,0)" },
+      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { size: 10.5 }, bgcolor: "rgba(0,0,0,0)" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: "var(--muted)", activecolor: "var(--accent)" },
       updatemenudefaults: {
         bgcolor: "var(--paper)", bordercolor: "var(--line)", font: { size: 12 }, pad: { t: 0, b: 0, l: 0, r: 0 },

@@ -143,7 +143,10 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
     facts = [
         ["role", member.role],
         ["version", str(member.version)],
-        ["rating", f"{written(member.mu, 'number', 1)} ± {written(member.sigma, 'number', 1)}"],
+        [
+            "rating" if run.self_play else "running reward",
+            f"{written(member.mu, 'number', 1)} ± {written(member.sigma, 'number', 1)}",
+        ],
         ["mean reward", written(member.reward, "signed")],
         ["valid proposals", written(member.validity, "share")],
         ["solved", written(member.solve_rate, "share")],
@@ -214,7 +217,7 @@ def _curves(run: RunData, name: str) -> go.Figure:
     teaches = any(not is_missing(one.validity) for _, one in own)
     look = colours(run)[name]
     panels = [
-        ("rating" if run.self_play else "mean reward, running", lambda one: one.mu, False),
+        ("rating" if run.self_play else "running reward", lambda one: one.mu, False),
         ("tasks solved", lambda one: one.solve_rate, True),
         ("mean reward", lambda one: one.reward, True),
         (
@@ -241,7 +244,7 @@ def _curves(run: RunData, name: str) -> go.Figure:
         if event["slot"] == name and event["round"] is not None:
             figure.add_vline(x=event["round"], line={"color": "var(--mark)", "width": 1})
     figure.update_annotations(font={"size": 11, "color": "var(--muted)"})
-    return figure.update_layout(showlegend=False, height=300, margin={"t": 24, "b": 24})
+    return figure.update_layout(showlegend=False, height=300, margin={"t": 24})
 
 
 # Distances -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_me
 if TYPE_CHECKING:
     from .reading import RunData
 
-SMALL = 210
+SMALL = 196
 BASE_LINE = ", base"
 TELLING = ("ast_nodes", "ast_depth", "cyclomatic", "halstead_volume")
 """Measures of complexity in the first picture; the others are under Learning."""
