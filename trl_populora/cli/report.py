@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..run_files.layout import COMPARISON_PAGE
+from ..run_files.layout import COMPARISON_PAGE, REPORT_FILE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help=f"where the page goes; RUN/report.html if unset, {COMPARISON_PAGE} here for several runs",
+        help=f"where the page goes; RUN/{REPORT_FILE} if unset, {COMPARISON_PAGE} here for several runs",
     )
     parser.add_argument("--plots", metavar="DIR", help="folder for the plots; FOLDER/plots if unset")
     parser.add_argument("--no-plots", action="store_true", help="write no plots")
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if options.output and os.path.isdir(options.output):
-        raise ValueError(f"--output {options.output} is a folder; name a file, as {options.output}/report.html")
+        raise ValueError(f"--output {options.output} is a folder; name a file, as {options.output}/{REPORT_FILE}")
     for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
         if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
             raise ValueError(f"{one} and {other} exclude each other")
