@@ -58,7 +58,7 @@ def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
 
 def test_results_of_nothing(populora, plan, capsys):
     assert populora("--results") == 1
-    assert capsys.readouterr().out.count("missing: next: training") == 4
+    assert capsys.readouterr().out.count("missing: training is next") == 4
     assert "Not all runs are done" in (plan.folder / "out/results.html").read_text()
 
 

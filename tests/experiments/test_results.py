@@ -70,7 +70,9 @@ def test_failed_and_missing_runs_are_listed(finished, plan, view):
     experiment = plan.read(seeds=[0, 1, 5])
     registered = register(experiment, read_recipe_of(experiment), str(plan.file), EXAMS)
     states = {job["job"]: job["state"] for job in results(experiment, registered, {})[0]["jobs"]}
-    assert states["one/5"] == states["two/5"] == states["two/1"] == "missing"
+    assert (states["one/5"], states["two/5"], states["two/1"]) == ("missing", "missing", "unfinished")
+    (again,) = [job for job in results(experiment, registered, {})[0]["jobs"] if job["job"] == "two/1"]
+    assert "training is next; its log ends with: broken" in again["why"]
 
 
 def test_without_the_control_nothing_is_compared(finished):
@@ -86,7 +88,7 @@ def test_the_table_says_what_the_record_says(finished):
         view.tables(record)
     text = told.getvalue()
     assert "two/1: failed: training ended with exit code 1: broken" in text
-    assert "An arm has one seed: solved of two, exam of two." in text
+    assert "An arm has one seed (solved of two, exam of two)." in text
     row = next(line.split() for line in text.splitlines() if line.startswith("exam") and "two" in line)
     assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-"]
 

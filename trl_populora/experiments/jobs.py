@@ -193,11 +193,17 @@ def run_jobs(
 
 def failure(ended: Stage, code: int, job: Job) -> str:
     """Why a job is not done, in one line: how its process ended and the last that it said."""
-    with open(os.path.join(job.folder, JOB_LOG), "rb") as file:
-        file.seek(max(os.path.getsize(file.name) - 4096, 0))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{ended.value} ended with {how}: {lines[-1][:300] if lines else 'it said nothing'} ({file.name})"
+    return f"{ended.value} ended with {how}: {last_words(job)}"
+
+
+def last_words(job: Job) -> str:
+    """The last line of a job's log, and where that is."""
+    path = os.path.join(job.folder, JOB_LOG)
+    with open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - 4096, 0))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1][:300] if lines else 'it said nothing'} ({path})"
 
 
 def shares(slots: int, *, cores: int, gpus: Sequence[str] = ()) -> Callable[[int], dict[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 from ..reporting.comparison import Arm, Comparison, PlayedRun, Row, read_run, run_cost, tail_mean
 from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
-from .jobs import Stage, begun, rounds_done, stage
+from .jobs import Stage, begun, last_words, rounds_done, stage
 from .plan import Experiment, Job, Measure
 
 
@@ -98,14 +98,17 @@ def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, A
     """How far a job is. What failed in an earlier call, and was not tried again, is unfinished."""
     now = stage(job, exams)
     state = "done" if now is Stage.DONE else "failed" if job.name in problems else "unfinished"
-    state = "missing" if state == "unfinished" and not begun(job) else state
     log = os.path.join(job.folder, JOB_LOG)
+    state = "missing" if state == "unfinished" and not (begun(job) or os.path.isfile(log)) else state
+    why = "" if state == "done" else f"{now.value} is next"
+    if state == "unfinished" and os.path.isfile(log):
+        why += f"; its log ends with: {last_words(job)}"
     return {
         "job": job.name,
         "arm": job.arm,
         "seed": job.seed,
         "state": state,
-        "why": problems.get(job.name, "" if state == "done" else f"next: {now.value}"),
+        "why": problems.get(job.name, why),
         "rounds": rounds_done(job),
         "folder": job.folder,
         "log": log if os.path.isfile(log) else None,

@@ -103,10 +103,13 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
     """Everything about a comparison, in the page's order."""
     measures = shown_measures(comparison)
     curves = [name for name in measures if not name.startswith(FINAL)]
+    rows = [comparison.row(measure) for measure in measures] if len(comparison.arms) > 1 else []
+    made = count_comparisons(rows)
+    table = differences_table(comparison, rows, "differences", comparisons=max(made, 1))
     groups = dict.fromkeys(shown(name).group for name in curves)
     return [
         Section("arms", "Arms", [arms_table(comparison), Text(remarks(comparison), tone="note"), _unlike(comparison)]),
-        Section("differences", "Differences", _differences(comparison, measures), lead=_lead(comparison, measures)),
+        Section("differences", "Differences", [table] if rows else [], lead=_lead(comparison, made)),
         *(
             Section(
                 f"curves-{group.lower()}",
@@ -236,7 +239,10 @@ def plot(comparison: Comparison, measure: str) -> Plot:
             figure.add_trace(go.Scatter(x=list(xs), y=list(ys), line=style, **extra))
     figure.data = (*figure.data[means:], *figure.data[:means])  # seeds behind the means
     values = [value for lines in seeds.values() for line in lines for _, value in line]
-    if not about.share and values:
+    if about.share and values:
+        top = min(max(1.08 * max(values), 0.1), 1.03)
+        figure.update_yaxes(range=[-0.03 * top, top])
+    elif values:
         margin = 0.08 * (max(values) - min(values)) or 0.5
         figure.update_yaxes(range=[min(values) - margin, max(values) + margin])
     return Plot(measure, figure, about.title, about.how)
@@ -307,27 +313,18 @@ def adapters_table(comparison: Comparison) -> Table:
     return Table("adapters", columns, rows, title="Each adapter", how="Mean over the runs of an arm.")
 
 
-def _differences(comparison: Comparison, measures: Sequence[str]) -> list[Table]:
-    if len(comparison.arms) < 2:
-        return []
-    rows = [comparison.row(measure) for measure in measures]
-    return [differences_table(comparison, rows, "differences", comparisons=count_comparisons(rows))]
-
-
 def count_comparisons(rows: Sequence[Row]) -> int:
-    """How many differences have an interval; at least 1."""
-    return max(1, sum(found is not None and found.p is not None for row in rows for found in row.differences))
+    """How many differences have an interval."""
+    return sum(found is not None and found.p is not None for row in rows for found in row.differences)
 
 
-def _lead(comparison: Comparison, measures: Sequence[str]) -> str:
-    made = sum(
-        found is not None and found.p is not None
-        for measure in measures
-        for found in comparison.row(measure).differences
-    )
+def _lead(comparison: Comparison, made: int) -> str:
+    told = f"Each arm minus {comparison.arms[0].name}. "
+    if not made:
+        return f"{told}No comparison has an interval."
     return (
-        f"Each arm minus {comparison.arms[0].name}. {made} comparisons have an interval; at {LEVEL:.0%} about "
-        f"{(1 - LEVEL) * made:.1f} of them would exclude 0 by chance if nothing differed."
+        f"{told}{made} comparisons have an interval; at {LEVEL:.0%} about {(1 - LEVEL) * made:.1f} of them would "
+        "exclude 0 by chance if nothing differed."
     )
 
 

@@ -92,6 +92,7 @@ class ExperimentView:
 def results_table(record: Mapping[str, Any], *, plain: bool = False) -> Table:
     """Every measure of every arm: mean over seeds, difference to the control with its interval, effect size."""
     table = new_table("measure", "arm", "seeds", "mean", "minus control (95% interval)", "g", "clear", plain=plain)
+    table.columns[1].justify = "left"
     found = {(one["measure"], one["arm"]): one for one in record["differences"]}
     for measure, values in record["values"].items():
         for arm, own in values.items():
@@ -122,7 +123,7 @@ def results_remarks(record: Mapping[str, Any]) -> list[str]:
     for one in record["differences"]:
         if one["why"]:
             whys.setdefault(one["why"], []).append(f"{one['measure']} of {one['arm']}")
-    lines += [f"{why}: {', '.join(where)}." for why, where in whys.items()]
+    lines += [f"{why} ({', '.join(where)})." for why, where in whys.items()]
     if record["circumstances"]:
         lines.append("runs differ in more than their settings:")
     return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *record["circumstances"])]
