@@ -264,7 +264,7 @@ def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
     [
         (["{empty}"], "has no history.jsonl"),
         (["{empty}", "--watch"], "has no history.jsonl"),
-        (["{run}", "--output", "{empty}"], "is a folder; name a file"),
+        (["{run}", "--output", "{empty}"], "is a folder; name a file in it"),
         (
             ["{run}", "--no-plots", "--output", "/proc/nowhere/report.html"],
             "cannot be written to /proc/nowhere/report.html",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..run_files.layout import COMPARISON_PAGE, REPORT_FILE
+from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"where the page goes; RUN/{REPORT_FILE} if unset, {COMPARISON_PAGE} here for several runs",
     )
-    parser.add_argument("--plots", metavar="DIR", help="folder for the plots; FOLDER/plots if unset")
+    parser.add_argument("--plots", metavar="DIR", help=f"folder for the plots; RUN/{PLOTS_FOLDER} if unset")
     parser.add_argument("--no-plots", action="store_true", help="write no plots")
     parser.add_argument("--no-page", action="store_true", help="write no page")
     parser.add_argument(
@@ -36,7 +36,6 @@ def run(options: argparse.Namespace) -> int:
     if options.watch:
         return _watch(options)
     from ..reporting import read_history, read_probes, save_plots
-    from ..run_files.layout import PLOTS_FOLDER
 
     history = read_history(options.folder)
     if not history:
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     if options.output and os.path.isdir(options.output):
-        raise ValueError(f"--output {options.output} is a folder; name a file, as {options.output}/{REPORT_FILE}")
+        raise ValueError(f"--output {options.output} is a folder; name a file in it")
     for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
         if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
             raise ValueError(f"{one} and {other} exclude each other")

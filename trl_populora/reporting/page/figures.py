@@ -81,7 +81,7 @@ def line_figure(
             type="line", x0=mark, x1=mark, yref="paper", y0=0, y1=1, line={"color": "var(--mark)", "width": 1}
         )
     if share:
-        known = [value for points in lines.values() for _, value in points if not is_missing(value)]
+        known = [value for points in lines.values() for _, value in points if value is not None and value == value]
         top = min(max(1.15 * max(known, default=1.0), 0.1), 1.03)
         figure.update_yaxes(range=[-0.03 * top, top], tickformat=".0%")
     rounds = [place for points in lines.values() for place, _ in points]

@@ -44,7 +44,7 @@ def sort_key(value: Any) -> str:
 
 def polyline(values: Sequence[float | None]) -> str:
     """Points of an SVG polyline through the values that exist, in a box of `CURVE`; empty for fewer than two."""
-    points = [(k, float(value)) for k, value in enumerate(values) if not is_missing(value)]
+    points = [(k, float(value)) for k, value in enumerate(values) if value is not None and math.isfinite(value)]
     if len(points) < 2:
         return ""
     low, high = min(value for _, value in points), max(value for _, value in points)

@@ -363,7 +363,8 @@ def _lengths(table: Any, name: str) -> list[int]:
     if name not in table.column_names:
         return [0] * table.num_rows
     column = table[name].cast(pyarrow.string())
-    return [min(size or 0, MAX_TEXT) for size in pyarrow.compute.utf8_length(column).to_pylist()]
+    sizes = pyarrow.compute.call_function("utf8_length", [column]).to_pylist()
+    return [min(size or 0, MAX_TEXT) for size in sizes]
 
 
 # Texts ---------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...diagnostics.dynamics import MemberSummary
+from ...run_files.layout import RUN_FILE
 from ..page import Cell, Column, Facts, Plot, Section, Table
-from ..page.figures import INK, look, new_figure, thinned
+from ..page.figures import INK, Points, look, new_figure, thinned
 from ..page.formats import is_missing, written
 from ..plots import MEASURES, ROLES
 from ..probes import BASE, GAMES
@@ -44,7 +45,7 @@ def settings(run: RunData) -> Section:
     }
     parts = [
         Facts(values, title=f"{title} ({len(values)})", closed=True)
-        for title, values in (("All settings", flat), ("Versions", versions), ("The rest of run.json", rest))
+        for title, values in (("All settings", flat), ("Versions", versions), (f"The rest of {RUN_FILE}", rest))
         if values
     ]
     return Section("settings", "Settings", parts)
@@ -149,12 +150,12 @@ def _tasks(run: RunData) -> Iterator[Plot]:
         )
 
 
-def _refusals(run: RunData) -> dict[str, list]:
+def _refusals(run: RunData) -> dict[str, Points]:
     totals: dict[str, int] = {}
     for summary in run.history:
         for member in summary.members:
-            for reason, count in member.refusals.items():
-                totals[reason] = totals.get(reason, 0) + count
+            for reason, times in member.refusals.items():
+                totals[reason] = totals.get(reason, 0) + times
     common = sorted(totals, key=lambda reason: -totals[reason])[:COMMON_REASONS]
 
     def count(summary: Any, reason: str) -> int:
@@ -218,8 +219,9 @@ def _seconds(run: RunData) -> Iterator[Plot]:
 
 def chosen(figure: go.Figure) -> go.Figure:
     """The figure with one of its lines shown, and a menu of all of them."""
-    names = [trace.name for trace in figure.data]
-    for k, trace in enumerate(figure.data):
+    traces: Any = figure.data
+    names = [trace.name for trace in traces]
+    for k, trace in enumerate(traces):
         trace.visible = k == 0
     buttons = [
         {"label": name, "method": "restyle", "args": ["visible", [other == name for other in names]]} for name in names
@@ -228,7 +230,7 @@ def chosen(figure: go.Figure) -> go.Figure:
     return figure.update_layout(updatemenus=[menu], showlegend=False, margin={"t": 40})
 
 
-def stacked(lines: Mapping[str, list], *, x: str = "round", y: str = "") -> go.Figure:
+def stacked(lines: Mapping[str, Points], *, x: str = "round", y: str = "") -> go.Figure:
     """Areas on top of each other."""
     figure = new_figure(x=x, y=y, hovermode="x unified")
     for k, (name, points) in enumerate(lines.items()):
@@ -269,11 +271,11 @@ def _exams(run: RunData) -> Iterator[Plot]:
 
 def _founder_games(run: RunData) -> Iterator[Plot]:
     for number, ((role, kind), title) in enumerate(GAMES.items()):
-        lines: dict[str, list] = {}
+        found: dict[str, list] = {}
         for record in run.probes:
             for name, one in ((record.get("founders") or {}).get(role) or {}).items():
-                lines.setdefault(name, []).append((record["step"], one.get(kind)))
-        if lines := with_points(lines):
+                found.setdefault(name, []).append((record["step"], one.get(kind)))
+        if lines := with_points(found):
             yield Plot(
                 f"founders-{number}",
                 curves(run, lines, smoothed=False, x="step", share=True, looks=colours(run)),

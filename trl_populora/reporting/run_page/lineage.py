@@ -152,7 +152,7 @@ def _founders(
     founder = {(name, 0): name for name in slots}
     for event in events:
         first = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
-        founder[event["slot"], event["version"]] = founder.get(first, first[0])
+        founder[event["slot"], event["version"]] = founder.get(first) or first[0]
         latest[event["slot"]] = event["version"]
     return latest, founder
 

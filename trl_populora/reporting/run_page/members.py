@@ -290,7 +290,7 @@ def member_distances(run: RunData) -> tuple[dict[str, Measures], list[str]]:
 def _apart(profiles: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
     """Mean absolute difference of two profiles over the entries that both have; `None` without one."""
     return [
-        [mean(abs(a - b) for a, b in zip(one, other) if not (is_missing(a) or is_missing(b))) for other in profiles]
+        [mean(abs(a - b) for a, b in zip(one, other) if a is not None and b is not None) for other in profiles]
         for one in profiles
     ]
 

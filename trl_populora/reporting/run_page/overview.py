@@ -215,7 +215,7 @@ def relative_complexity(run: RunData) -> dict[str, list]:
         start = mean([value for _, value in points if not is_missing(value)][:5])
         if start:
             told = name.replace("_", " ").replace("ast", "AST")
-            lines[told] = [(number, None if is_missing(value) else value / start) for number, value in points]
+            lines[told] = [(number, None if value is None else value / start) for number, value in points]
     return lines
 
 

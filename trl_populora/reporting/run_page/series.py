@@ -47,7 +47,7 @@ def of_members(
 
 def smooth(points: Points) -> Points:
     """The running mean of the values that exist."""
-    known = [(number, value) for number, value in points if not is_missing(value)]
+    known = [(number, value) for number, value in points if value is not None and not is_missing(value)]
     return list(zip([number for number, _ in known], running_mean([value for _, value in known])))
 
 
