@@ -12,7 +12,7 @@ VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
-EXTRAS := lightning,report,diagnostics,trackers,smollm2,math,dev
+EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,dev
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.populora-ready

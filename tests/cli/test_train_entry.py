@@ -10,7 +10,8 @@ from trl_populora import cli, train
 
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name != "accelerate_configs")
+NO_RECIPES = ("accelerate_configs", "experiments")
+RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name not in NO_RECIPES)
 
 
 def round_in_words(args) -> str:

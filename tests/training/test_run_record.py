@@ -11,9 +11,9 @@ from datasets import Dataset
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
 from trl_populora.generation import TransformersSampler
+from trl_populora.run_files.git import git_state
 from trl_populora.run_files.run import open_run
 from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.run_record import git_state
 
 
 PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six".split()]})
@@ -25,7 +25,8 @@ def record_of(trainer):
 
 def test_a_run_of_a_script(make_trainer):
     sampler = partial(TransformersSampler.from_args, batch_size=3)
-    trainer = make_trainer(sampler=sampler, max_steps=1, prompt_style="compact", save_strategy="no")
+    settings = {"prompt_style": "compact", "save_strategy": "no", "weight_decay": 0.125}
+    trainer = make_trainer(sampler=sampler, max_steps=1, **settings)
     trainer.base_model_name, trainer.warm_start = "some/base", {"steps": 4}
     trainer.train()
     record = record_of(trainer)
@@ -33,6 +34,9 @@ def test_a_run_of_a_script(make_trainer):
     settings = record["settings"]
     assert settings["prompt_style"] == "compact" and settings["max_completion_length"] == 8
     assert settings["task_kwargs"]["code_f"]["num_inputs"] == 4 and settings["eval_strategy"] == "no"
+    others = record["other_settings"]
+    assert others["weight_decay"] == 0.125 and others["lr_scheduler_type"] == "constant"
+    assert not {"seed", "output_dir", "save_strategy", "max_grad_norm"} & set(others)
     own = "trl_populora.generation.transformers_sampler:TransformersSampler"
     assert record["sampler"] == {"class": own, "made_by": own, "kwargs": {"batch_size": 3}}
     assert record["reward_funcs"] == ["self_play_reward", "hash_reward"]

@@ -1,6 +1,6 @@
-"""`populora report`: tables, plots and a page of a run.
+"""`populora report`: tables, plots and a page of a run; of several runs, a page that compares them.
 
-Reads what the run has left in its folder; needs no model.
+Reads what runs have left in their folders; needs no model.
 """
 
 import argparse
@@ -8,13 +8,19 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..run_files.layout import PLOTS_FOLDER, REPORT_FILE
+from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="output_dir of a run, which may still go on")
-    parser.add_argument("--output", metavar="FILE", help=f"where the page goes; FOLDER/{REPORT_FILE} if unset")
-    parser.add_argument("--plots", metavar="DIR", help=f"folder for the plots; FOLDER/{PLOTS_FOLDER} if unset")
+    parser.add_argument(
+        "folders", nargs="+", metavar="RUN", help="output_dir of a run, which may still go on; several are compared"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f"where the page goes; RUN/{REPORT_FILE} if unset, {COMPARISON_PAGE} here for several runs",
+    )
+    parser.add_argument("--plots", metavar="DIR", help=f"folder for the plots; RUN/{PLOTS_FOLDER} if unset")
     parser.add_argument("--no-plots", action="store_true", help="write no plots")
     parser.add_argument("--no-page", action="store_true", help="write no page")
     parser.add_argument(
@@ -24,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     _check(options)
+    if len(options.folders) > 1:
+        return _compare(options)
+    (options.folder,) = options.folders
     if options.watch:
         return _watch(options)
     from ..reporting import read_history, read_probes, save_plots
@@ -54,6 +63,19 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(f"{one} and {other} exclude each other")
 
 
+def _compare(options: argparse.Namespace) -> int:
+    for name in ("watch", "plots", "no_page"):
+        if getattr(options, name):
+            raise ValueError(f"--{name.replace('_', '-')} is for one run; several are compared on one page")
+    from ..reporting.comparison_page import comparison_page
+    from ..run_files.files import write_file
+
+    page, path = comparison_page(options.folders), options.output or COMPARISON_PAGE
+    _written(lambda: write_file(path, page), options)
+    print(f"Page: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
+    return 0
+
+
 def _watch(options: argparse.Namespace) -> int:
     from ..reporting.run_page import watch
 
@@ -73,7 +95,7 @@ def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
     try:
         return write()
     except OSError as error:
-        where = options.output or options.folder
+        where = options.output or (options.folders[0] if len(options.folders) == 1 else COMPARISON_PAGE)
         raise ValueError(f"the page cannot be written to {where}: {error.strerror}; choose another --output") from None
 
 

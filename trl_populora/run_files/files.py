@@ -5,6 +5,7 @@ flushed before it is moved out, all of it at once.
 """
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
@@ -132,6 +133,22 @@ def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
             raise
     if not end:
         _flush([folder], place=folder)
+
+
+def open_log(path: str) -> IO[bytes] | None:
+    """A file to which processes add what they say, locked for as long as one that has it open lives.
+
+    Returns:
+        `IO[bytes]` or `None`: `None` if processes started elsewhere have it.
+    """
+    os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
+    file = open(path, "ab", buffering=0)  # noqa: SIM115 - its processes close it
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:

@@ -48,6 +48,15 @@ SCHEDULER_FILE = "scheduler.pt"
 EVOLUTION_FILE = "evolution.json"  # how `populora evolve` made the child beside it
 RETENTION_FILE = "retention.json"
 RETENTION_PLOT = "retention.png"
+COMPARISON_PAGE = "comparison.html"  # of several runs
+
+# Of an experiment, in its folder and in those of its jobs, which are the output_dirs of runs.
+PLAN_FILE = "experiment.json"  # what was registered before the runs
+RESULTS_FILE = "results.json"
+RESULTS_PAGE = "results.html"
+JOB_RECIPE = "recipe.yaml"  # all settings of the run
+JOB_LOG = "job.log"  # what its processes have said; locked while one of them lives
+SUBMITTED_FOLDER = "submitted"  # what submitit keeps of jobs that SLURM runs
 
 CHECKPOINT_PREFIX = "checkpoint-"  # and the training step
 

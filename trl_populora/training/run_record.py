@@ -2,24 +2,31 @@
 
 import os
 import platform
-import subprocess
+from dataclasses import MISSING, fields
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers.utils import logging
+from trl import GRPOConfig
 
 from ..reporting.model_card import versions
 from ..run_files.files import write_json
+from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
 
 
 if TYPE_CHECKING:
+    from .config import PopulationSelfPlayConfig
     from .trainer import PopulationSelfPlayTrainer
 
 logger = logging.get_logger(__name__)
 
 PLAIN = (str, int, float, bool, type(None))
+PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "
+PLACES = tuple((PLACES + "dataloader_ ddp_ local_rank").split())
+"""What settings begin with that say where a run is and what it shows, and not what it does."""
 
 
 def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
@@ -38,6 +45,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "revision": getattr(config, "_commit_hash", None),
         "dataset": trainer.dataset_name,
         "settings": _plain(trainer.args.settings()),
+        "other_settings": other_settings(trainer.args),
         "sampler": _sampler(trainer),
         "reward_funcs": list(trainer.reward_func_names),
         "warm_start": _plain(trainer.warm_start),
@@ -49,6 +57,17 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "git": git_state(),
         "isolation": source.executor.isolation if source.executor is not None else None,
     }
+
+
+def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:
+    """Settings of GRPO that `args.settings()` leaves out and that differ from GRPO's defaults, `PLACES` aside."""
+    told, found = args.settings(), {}
+    for one in fields(GRPOConfig):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        value = getattr(args, one.name)
+        if one.init and one.name not in told and not one.name.startswith(PLACES) and value != default:
+            found[one.name] = _plain(value.value if isinstance(value, Enum) else value)
+    return found
 
 
 def hardware() -> dict[str, Any]:
@@ -70,19 +89,6 @@ def _processor() -> str:
     except OSError:
         named = []
     return named[0] if named else platform.machine()
-
-
-def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout in which this process works, and whether files differ from it; `None` if it is none."""
-
-    def ask(*words: str) -> str:
-        done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=10, check=True)
-        return done.stdout.strip()
-
-    try:
-        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain", "-uno"))}
-    except (OSError, subprocess.SubprocessError):
-        return None
 
 
 def _sampler(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""What a run would refuse is refused before the first one, by the recipe's own checks."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.reporting.conftest import make_round
+from trl_populora.diagnostics import round_metrics
+from trl_populora.experiments import read_experiment
+from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_settings, read_recipe_of, run_size
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def checked(plan, **changes):
+    experiment = plan.read(**changes)
+    return check(experiment, read_recipe_of(experiment))
+
+
+def test_sizes_are_those_of_the_recipe(plan):
+    found = checked(plan, arms={"one": {}, "two": {"max_steps": 6, "per_device_train_batch_size": 2}})
+    # a round: 2 proposals and 2 attempts at each
+    assert found.sizes["one"] == (2, 4, 24, 24, 24 * 512)
+    assert found.sizes["two"][:4] == (2, 6, 36, 36)
+    assert found.exam_names == {"held_out_easy[:2]": "held_out_easy[:2]"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": {"one": {}, "two": {"teacher_rewards": "x"}}}, "arm 'two': Unknown setting 'teacher_rewards'"),
+        ({"arms": {"one": {}, "two": {"teacher_reward": "x"}}}, "arm 'two': .*teacher_reward"),
+        ({"arms": {"one": {}, "two": {"evolution_kwargs": {"elite": 1}}}}, "arm 'two': Unknown key 'elite'"),
+        ({"settings": {"lora_r": "many"}}, "lora_r='many'"),
+        (
+            {"measures": {"m": {"metric": "solv_rate"}}},
+            "measures.m: .* no metric 'solv_rate'; did you mean",
+        ),
+        ({"measures": {"m": {"metric": "population/student_7/reward"}}}, "no metric"),
+        ({"exams": ["held_uot"], "measures": {"m": {"exam": "held_uot"}}}, "exams: exam 'held_uot' is unknown"),
+    ],
+)
+def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
+    with pytest.raises(ValueError, match=message):
+        checked(plan, **changes)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("recipes/experiments/*.yaml")), ids=lambda path: path.stem)
+def test_the_experiments_of_the_repository_pass(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    experiment = read_experiment(str(path))
+    assert check(experiment, read_recipe_of(experiment)).sizes.keys() == experiment.arms.keys()
+
+
+def test_a_recipe_that_pushes_is_refused(plan):
+    plan.write_recipe(push_to_hub=True, hub_model_id="user/name")
+    with pytest.raises(ValueError, match="push all runs to one repository"):
+        checked(plan)
+
+
+def test_every_metric_of_a_round_is_known(plan):
+    experiment = plan.read(settings={"num_teachers": 2, "num_students": 2, "task_types": ["code_o", "code_i"]})
+    args = parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0]))
+    known = known_metrics(args)
+    rounds = [make_round(n, attempts=((0, 1), (1, 0)), solved=((0, 1), (0, 0)), residual=0.1) for n in range(2)]
+    given = {name for summary in rounds for name in round_metrics(summary)}
+    assert {name for name in given - known if not name.startswith(OPEN)} == set()
+    assert {"complexity/ast_nodes", "tasks/unsolved", "solve_rate/code_i"} <= known
+
+
+def test_a_run_on_a_dataset_has_no_known_length(plan):
+    args = parse_settings(
+        {"model_name_or_path": "tiny", "num_teachers": 0, "num_students": 1, "max_steps": -1, "bf16": False,
+         "num_generations": 2, "per_device_train_batch_size": 2, "output_dir": str(plan.folder), "report_to": "none"}
+    )  # fmt: skip
+    assert run_size(args) == (1, None, None, None, None)
+    assert {"students/reward", "population/student_0/tokens"} <= known_metrics(args)

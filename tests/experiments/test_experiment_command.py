@@ -1,0 +1,69 @@
+"""`populora experiment`, with processes that leave at once what runs leave."""
+
+import json
+
+import pytest
+
+from trl_populora.cli import main
+from trl_populora.experiments import jobs
+from trl_populora.run_files.files import open_log
+
+
+@pytest.fixture
+def populora(plan, stub, monkeypatch):
+    """Runs the command on the small experiment; returns its exit code."""
+    plan.read()
+
+    def run(*options, **instead):
+        monkeypatch.setattr(jobs.Commands, "__call__", lambda self, job, stage: stub(**instead)(job, stage))
+        return main(["experiment", str(plan.file), *options])
+
+    return run
+
+
+def test_from_the_file_to_the_results(populora, plan, capsys):
+    assert populora("--jobs", "2", **{"one/1": "raise SystemExit('broken')"}) == 1
+    said = capsys.readouterr().out
+    assert "two/1: done" in said and "one/1: failed: training ended with exit code 1: broken" in said
+    record = json.loads((plan.folder / "out/results.json").read_text())
+    assert [job["state"] for job in record["jobs"]] == ["done", "done", "failed", "done"]
+    assert "one/1 is failed" in (plan.folder / "out/results.html").read_text()
+    assert populora() == 0
+    said = capsys.readouterr().out
+    assert said.count("done already") == 3 and "one/1: training started" in said
+    assert json.loads((plan.folder / "out/results.json").read_text())["complete"]
+
+
+def test_one_job_alone(populora, plan, capsys):
+    assert populora("--only", "two/1") == 0
+    assert (plan.folder / "out/two/seed_1/population.json").exists()
+    assert not (plan.folder / "out/one").exists() and not (plan.folder / "out/results.json").exists()
+    with open_log(str(plan.folder / "out/one/seed_0/job.log")):
+        assert populora("--only", "one/0") == 1
+    assert "other processes run it" not in capsys.readouterr().err
+    assert populora("--only", "two/7") == 2
+
+
+def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
+    assert populora("--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "one/0: 2 adapters, 4 rounds, 24 rows to learn from" in said
+    assert "together: 16 rounds, 96 rows, at most 49,152 completion tokens" in said
+    assert not (plan.folder / "out").exists()
+    assert populora("--launcher", "print") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["one/0", "two/0", "one/1", "two/1"]
+    assert (plan.folder / "out/experiment.json").exists() and not (plan.folder / "out/one").exists()
+
+
+def test_results_of_nothing(populora, plan, capsys):
+    assert populora("--results") == 1
+    assert capsys.readouterr().out.count("missing: training is next") == 4
+    assert "Not all runs are done" in (plan.folder / "out/results.html").read_text()
+
+
+def test_mistakes_end_with_code_2(populora, plan, capsys):
+    plan.read(measures={"m": {"metric": "solv_rate"}})
+    assert populora() == 2
+    assert "populora experiment: arm 'one': measures.m" in capsys.readouterr().err
+    assert populora("--jobs", "0") == 2

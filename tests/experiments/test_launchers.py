@@ -1,0 +1,58 @@
+"""Jobs for SLURM and for a shell: one command each, which runs that job alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from trl_populora.experiments.launchers import SlurmJob, only_command, printed, slurm_executor, submit
+
+
+def test_a_printed_command_runs_one_job_from_here(plan):
+    text = printed("my plan.yaml", plan.read().job("two/1"))
+    assert text.startswith("cd /") and text.endswith("experiment 'my plan.yaml' --only two/1")
+    assert only_command("a.yaml", plan.read().job("two/1"))[:3] == [sys.executable, "-m", "trl_populora.cli"]
+
+
+def test_every_job_is_handed_in_once(plan):
+    class Executor:
+        def submit(self, function):
+            jobs.append(function)
+            return type("Submitted", (), {"job_id": f"7_{len(jobs)}"})
+
+    jobs = []
+    experiment = plan.read()
+    assert submit(experiment, "a.yaml", experiment.all_jobs[:2], Executor()) == {"one/0": "7_1", "two/0": "7_2"}
+    assert [job.command[-1] for job in jobs] == ["one/0", "two/0"]
+
+
+def test_a_job_that_fails_fails_for_slurm_too():
+    assert SlurmJob([sys.executable, "-c", ""])() == 0
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        SlurmJob([sys.executable, "-c", "raise SystemExit(3)"])()
+
+
+def test_without_submitit_the_fix_is_told(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(ValueError, match=r"pip install 'trl-populora\[slurm\]'"):
+        slurm_executor(str(tmp_path), {})
+
+
+def test_submitits_own_executor_runs_and_hands_in_again(tmp_path):
+    submitit = pytest.importorskip("submitit", reason="submitit is not installed")
+    with pytest.raises(ValueError, match="slurm=.*'colour'"):
+        slurm_executor(str(tmp_path), {"colour": 1}, cluster="local")
+    executor = slurm_executor(str(tmp_path), {"timeout_min": 2}, cluster="local")
+    left = tmp_path / "left"
+    job = executor.submit(SlurmJob([sys.executable, "-c", f"open({str(left)!r}, 'w').write('done')"]))
+    assert job.result() == 0 and left.read_text() == "done"
+    again = SlurmJob(["a"]).checkpoint()
+    assert isinstance(again, submitit.helpers.DelayedSubmission) and again.function == SlurmJob(["a"])
+
+
+def test_slurm_is_missing_here(tmp_path):
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    if subprocess.run(["which", "sbatch"], capture_output=True).returncode == 0:
+        pytest.skip("there is SLURM here")
+    with pytest.raises(ValueError, match="--launcher print"):
+        slurm_executor(str(tmp_path), {})

@@ -1,0 +1,76 @@
+"""The YAML of an experiment: what it means, and what is refused at once."""
+
+import pytest
+
+from trl_populora.experiments.plan import merged
+
+
+def test_jobs_are_arms_by_seeds_with_the_control_first(plan):
+    found = plan.read(arms={"z": {}, "one": {}}, control="one")
+    assert [job.name for job in found.all_jobs] == ["one/0", "z/0", "one/1", "z/1"]
+    assert found.job("z/1").folder.endswith("out/z/seed_1")
+    with pytest.raises(ValueError, match=r"no job 'z/2'; did you mean 'z/\d'"):
+        found.job("z/2")
+
+
+def test_a_run_gets_recipe_settings_arm_and_seed(plan):
+    found = plan.read(settings={"max_steps": 9, "lora_r": 4}, arms={"one": {}, "two": {"lora_r": 2}})
+    base = {"seed": 5, "output_dir": "elsewhere", "overwrite_output_dir": True, "lora_r": 8, "model_name_or_path": "m"}
+    job = found.job("two/1")
+    assert found.run_recipe(base, job) == {
+        "run_name": "small-two-1",
+        "model_name_or_path": "m",
+        "max_steps": 9,
+        "lora_r": 2,
+        "seed": 1,
+        "output_dir": job.folder,
+        "resume_from_checkpoint": "auto",
+    }
+
+
+def test_mappings_are_changed_key_by_key():
+    base = {"a": {"x": 1, "y": {"z": 2}}, "b": 3}
+    assert merged(base, {"a": {"y": {"w": 4}}, "b": {"c": 5}}) == {"a": {"x": 1, "y": {"z": 2, "w": 4}}, "b": {"c": 5}}
+    assert base["a"] == {"x": 1, "y": {"z": 2}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"control": "tow"}, "plan.yaml: control='tow' is no arm; did you mean 'two'"),
+        ({"seeds": [0, 1, 0]}, "names 0 twice"),
+        ({"seeds": ["a"]}, "seeds="),
+        ({"seeds": []}, "at least one"),
+        ({"question": None}, "question is missing"),
+        ({"colour": 1}, "Unknown key 'colour'"),
+        ({"measures": {"m": {"metrics": "a"}}}, "Unknown key 'metrics' in measures.m. Did you mean 'metric'"),
+        ({"measures": {"m": {"metric": "a", "exam": "b"}}}, "measures.m: name either"),
+        ({"measures": {"m": {"metric": "a", "last": 0}}}, "last=0"),
+        ({"measures": {"m": {"exam": "held_out_easy[:2]", "of": "chosen"}}}, "of='chosen' must be one of"),
+        ({"measures": {"m": {"exam": "held_out_easy"}}}, "'held_out_easy' is not among the exams; did you mean"),
+        ({"arms": {"one": {"seed": 1}, "two": {}}}, r"arms.one.seed cannot be set in an experiment: name seeds"),
+        ({"settings": {"output_dir": "x"}}, "settings.output_dir cannot be set"),
+        ({"settings": {"push_to_hub": True}}, "push_to_hub"),
+        ({"arms": {"one": 3, "two": {}}}, "arms.one=3 must be a mapping"),
+        ({"arms": {"a/b": {}}, "control": "a/b"}, "needs a name of letters"),
+        ({"jobs": 0}, "jobs=0"),
+        ({"exams": ["a", "a"]}, "an exam twice"),
+        ({"exam_samples": 4}, "set exam_temperature"),
+    ],
+)
+def test_mistakes_are_told_at_once(plan, changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan.read(**changes)
+
+
+def test_a_file_that_cannot_be_read(plan, tmp_path):
+    from trl_populora.experiments import read_experiment
+
+    with pytest.raises(ValueError, match="nowhere.yaml cannot be read"):
+        read_experiment(str(tmp_path / "nowhere.yaml"))
+    plan.file.write_text("a: [")
+    with pytest.raises(ValueError, match="is not YAML"):
+        read_experiment(str(plan.file))
+    plan.file.write_text("- a")
+    with pytest.raises(ValueError, match="must be a mapping"):
+        read_experiment(str(plan.file))

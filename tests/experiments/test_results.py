@@ -1,0 +1,110 @@
+"""`results.json`: every run is in it, and its differences are those of scipy. Its page and table show the same."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from trl_populora.experiments.checks import read_recipe_of
+from trl_populora.experiments.jobs import run_jobs
+from trl_populora.experiments.registration import register
+from trl_populora.experiments.results import results
+from trl_populora.reporting.experiment_page import experiment_page
+from trl_populora.reporting.experiment_view import ExperimentView
+
+
+EXAMS = {"held_out_easy[:2]": "held_out_easy[:2]"}
+
+
+@pytest.fixture
+def finished(plan, view, stub):
+    """Runs an experiment of stubs, and gives its results."""
+
+    def make(instead=None, **changes):
+        experiment = plan.read(**changes)
+        registered = register(experiment, read_recipe_of(experiment), str(plan.file), EXAMS)
+        problems = run_jobs(experiment.all_jobs, list(EXAMS), stub(**(instead or {})), view, slots=2)
+        return results(experiment, registered, problems)
+
+    return make
+
+
+def test_values_and_differences(finished):
+    record, comparison = finished(seeds=[0, 1, 2])
+    assert record["complete"] and {job["state"] for job in record["jobs"]} == {"done"}
+    assert record["values"]["exam"] == {
+        "one": {"0": 0.25, "1": 0.25, "2": 0.25},
+        "two": {"0": 0.5, "1": 0.75, "2": 1.0},
+    }
+    one, two = (np.array([record["values"]["solved"][arm][str(seed)] for seed in range(3)]) for arm in ("one", "two"))
+    assert one == pytest.approx([0.5, 0.51, 0.52]) and two == pytest.approx([0.6, 0.71, 0.82])
+    solved, exam = record["differences"]
+    ends = stats.ttest_rel(two, one).confidence_interval(0.95)
+    assert (solved["measure"], solved["arm"], solved["control"], solved["paired"]) == ("solved", "two", "one", True)
+    assert (solved["difference"], solved["low"], solved["high"]) == pytest.approx((0.2, ends.low, ends.high))
+    assert solved["effect"] == pytest.approx(0.5642 * 0.2 / 0.1, rel=1e-3)  # J of 2 degrees of freedom: 0.5642
+    assert exam["difference"] == pytest.approx(0.5) and record["comparisons"] == 2
+    assert not solved["clear"] and solved["p"] < 0.1
+    assert comparison.arms[0].name == "one"
+
+
+def test_what_was_registered_and_what_it_cost_are_in_it(finished, plan):
+    record, _ = finished()
+    registered = json.loads((plan.folder / "out/experiment.json").read_text())
+    assert record["hypotheses"] == ["The second is."] and record["arms"]["two"] == {"teacher_reward": "frontier"}
+    assert {name: record["registered"][name] for name in ("registered", "sha256", "git")} == {
+        name: registered[name] for name in ("registered", "sha256", "git")
+    }
+    cost = record["compute"]["one"]
+    assert (cost["runs"], cost["adapters"], cost["rows"], cost["rows_per_adapter"]) == (2, 4, 256, 64)
+
+
+def test_failed_and_missing_runs_are_listed(finished, plan, view):
+    record, _ = finished(instead={"two/1": "raise SystemExit('broken')"})
+    (job,) = [job for job in record["jobs"] if job["state"] != "done"]
+    assert (job["job"], job["state"], record["complete"]) == ("two/1", "failed", False)
+    assert "broken" in job["why"] and record["values"]["solved"]["two"].keys() == {"0"}
+    assert all(one["low"] is None and "one seed" in one["why"] for one in record["differences"])
+    experiment = plan.read(seeds=[0, 1, 5])
+    registered = register(experiment, read_recipe_of(experiment), str(plan.file), EXAMS)
+    states = {job["job"]: job["state"] for job in results(experiment, registered, {})[0]["jobs"]}
+    assert (states["one/5"], states["two/5"], states["two/1"]) == ("missing", "missing", "unfinished")
+    (again,) = [job for job in results(experiment, registered, {})[0]["jobs"] if job["job"] == "two/1"]
+    assert "training is next; its log ends with: broken" in again["why"]
+
+
+def test_without_the_control_nothing_is_compared(finished):
+    broken = "raise SystemExit(1)"
+    record, comparison = finished(instead={"one/0": broken, "one/1": broken})
+    assert comparison is None and record["differences"] == [] and record["values"]["exam"]["two"]["0"] == 0.5
+    assert "Hypothesis 1: The second is." in experiment_page(record, comparison)
+
+
+def test_the_table_says_what_the_record_says(finished):
+    record, _ = finished(instead={"two/1": "raise SystemExit('broken')"})
+    with ExperimentView({}, file=(told := io.StringIO())) as view:
+        view.tables(record)
+    text = told.getvalue()
+    assert "two/1: failed: training ended with exit code 1: broken" in text
+    assert "An arm has one seed (solved of two, exam of two)." in text
+    row = next(line.split() for line in text.splitlines() if line.startswith("exam") and "two" in line)
+    assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-"]
+
+
+def test_progress_tells_the_time_left():
+    clock = iter(range(0, 10_000, 100)).__next__
+    view = ExperimentView({"a/0": 10, "b/0": 10}, file=(told := io.StringIO()), clock=clock)
+    view.progress({"a/0": 5, "b/0": 0}, ["a/0"])  # 5 rounds of an earlier call
+    view.progress({"a/0": 10, "b/0": 0}, ["b/0"])  # 5 rounds in 200 s
+    assert told.getvalue().splitlines() == [
+        "5 of 20 rounds; running a/0 (5/10)",
+        "10 of 20 rounds; running b/0 (0/10); about 6:40 left, exams aside",
+    ]
+
+
+def test_the_page_says_what_is_missing(finished):
+    html = experiment_page(*finished(instead={"two/1": "raise SystemExit('broken')"}))
+    for expected in ("Which is better?", "Hypothesis 1: The second is.", "two/1 is failed", "One seed only: two"):
+        assert expected in html

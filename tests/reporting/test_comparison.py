@@ -1,0 +1,141 @@
+"""Which runs are seeds of one arm, what stands for a run, and what arms have cost."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.reporting.conftest import make_round
+from trl_populora.reporting.comparison import Arm, Comparison, PlayedRun, flat, group_arms, read_run, tail_mean
+from trl_populora.run_files.files import write_json, write_lines
+
+
+def made(seed: int, *, rounds: int = 6, folder: str = "", rate=lambda number: 0.5, record=None, **settings):
+    """A run whose solve rate after round n is `rate(n)`."""
+    record = record or {"model": "tiny", "versions": {"torch": "2"}, "git": {"commit": "a", "changed": False}}
+    own = {"seed": seed, "teacher_reward": "adversarial", "executor_kwargs": {"workers": seed}} | settings
+    history = [make_round(n, solve_rate=rate(n)) for n in range(rounds)]
+    return PlayedRun(folder or f"runs/{seed}", record | {"settings": own}, history)
+
+
+def exam(mean: float, **members: float) -> dict:
+    scores = {name: {"accuracy": value} for name, value in members.items()}
+    return {"exam": "e", "scores": scores | {"base": {"accuracy": 0.1}}, "summaries": {"mean": {"accuracy": mean}}}
+
+
+def test_runs_that_differ_by_seed_and_places_are_one_arm():
+    runs = [made(0), made(1), made(0, teacher_reward="frontier"), made(1, overwrite_output_dir=True)]
+    first, second = group_arms(runs)
+    assert [run.seed for run in first.runs] == [0, 1, 1] and second.runs == (runs[2],)
+    assert (first.name, second.name) == ("teacher_reward=adversarial", "teacher_reward=frontier")
+
+
+def test_arms_with_many_settings_are_named_by_their_folders():
+    settings = {"a": 1, "b": 2, "c": 3}
+    runs = [
+        made(s, folder=f"runs/{name}_{s}", **own) for name, own in {"x": {}, "y": settings}.items() for s in (0, 1)
+    ]
+    assert [arm.name for arm in group_arms(runs)] == ["x", "y"]
+
+
+def test_arms_of_one_name_are_told_apart_by_their_folders():
+    settings = {"a": 1, "b": 2, "c": 3}
+    names = [arm.name for arm in group_arms([made(0, folder="p/run"), made(0, folder="q/run", **settings)])]
+    assert names == ["run (p/run)", "run (q/run)"]
+
+
+def test_a_run_without_a_record_is_an_arm_of_its_own():
+    bare = [PlayedRun(name, {}, [make_round(0)]) for name in ("a", "b")]
+    assert len(group_arms(bare)) == 2
+
+
+def test_a_curve_is_the_mean_over_seeds_with_students_band():
+    rates = np.random.default_rng(0).uniform(size=(3, 6))
+    arm = Arm("x", tuple(made(s, rate=lambda n, s=s: rates[s, n]) for s in range(3)))
+    points = Comparison((arm,)).curve(arm, "solve_rate")
+    assert [point.round for point in points] == [1, 2, 3, 4, 5, 6]
+    for n, point in enumerate(points):
+        ends = stats.ttest_1samp(rates[:, n], 0).confidence_interval(0.95)
+        assert point[1:] == pytest.approx((rates[:, n].mean(), ends.low, ends.high, 3))
+
+
+def test_a_seed_that_was_run_twice_counts_once():
+    arm = Arm("x", (made(0, rate=lambda n: 0.2), made(0, rate=lambda n: 0.4), made(1, rate=lambda n: 0.9)))
+    (point, *_) = Comparison((arm,)).curve(arm, "solve_rate")
+    assert (point.mean, point.seeds) == (pytest.approx((0.3 + 0.9) / 2), 2)
+
+
+def test_runs_of_different_length_are_compared_over_their_common_rounds():
+    short, long = made(0, rounds=4, rate=lambda n: n), made(0, rounds=9, rate=lambda n: n, teacher_reward="frontier")
+    found = Comparison(group_arms([short, long]))
+    assert (found.rounds, found.last) == (4, 2)
+    assert [point.round for point in found.curve(found.arms[1], "solve_rate")] == [1, 2, 3, 4]
+    row = found.row("solve_rate")
+    assert [value.mean for value in row.values] == [2.5, 2.5]
+    assert found.cost(found.arms[1]).rows == found.cost(found.arms[0]).rows == 4 * 4 * 16
+
+
+def test_exams_along_a_run_stand_by_the_newest_that_all_have():
+    def probe(number, mean):
+        return {"round": number, "exams": {"e": {"mean": mean, "players": {"base": {"accuracy": 0.1}}}}}
+
+    one, other = made(0), made(0, teacher_reward="frontier")
+    one = PlayedRun(one.folder, one.record, one.history, [probe(0, 0.1), probe(3, 0.2), probe(6, 0.9)])
+    other = PlayedRun(other.folder, other.record, other.history, [probe(0, 0.3), probe(3, 0.5)])
+    row = Comparison(group_arms([one, other])).row("exam/e/mean")
+    assert [value.mean for value in row.values] == [0.2, 0.5]
+
+
+def test_final_exams_have_mean_best_and_weakest():
+    team = PlayedRun("a", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4, student_1=0.6)]})
+    alone = PlayedRun("b", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4) | {"summaries": {}}]})
+    assert team.exams == {"e": {"mean": 0.5, "base": 0.1}}
+    assert alone.exams == {"e": {"mean": 0.4, "weakest": 0.4, "best": 0.4, "base": 0.1}}
+
+
+def test_compute_is_summed_over_rounds_and_averaged_over_seeds():
+    arm = Arm("x", (made(0, rounds=3), made(1, rounds=3)))
+    found = Comparison((arm,))
+    cost = found.cost(arm)
+    assert (cost.adapters, cost.rows, cost.completion_tokens, cost.updates) == (4, 3 * 4 * 16, 3 * 4 * 700, 12)
+    assert cost.seconds == pytest.approx(3 * 6.11)
+    assert found.adapters(arm)["student_1"] == (48, 300, 2100, 3, 0)
+
+
+def test_settings_that_differ_come_with_every_arm():
+    found = Comparison(group_arms([made(0), made(0, teacher_reward="frontier", probe_kwargs={"founders": 2})]))
+    differ, same = found.settings()
+    assert differ == {
+        "settings.teacher_reward": ['"adversarial"', '"frontier"'],
+        "settings.probe_kwargs.founders": ["", "2"],
+    }
+    assert same == {"model": '"tiny"'}
+
+
+def test_what_else_differs_is_said_in_words():
+    base = {"model": "tiny", "versions": {"torch": "2", "trl": "1"}, "git": {"commit": "a", "changed": False}}
+    newer = base | {"versions": {"torch": "3", "trl": "1"}}
+    runs = [made(0, record=base), made(1, record=base), made(0, record=newer, teacher_reward="frontier")]
+    (told,) = Comparison(group_arms(runs)).circumstances()
+    assert told.startswith("Version of torch: 2 in teacher_reward=adversarial; 3 in teacher_reward=frontier.")
+    assert "either may be the cause" in told
+    (told,) = Comparison(group_arms([runs[0], made(1, record=newer)])).circumstances()
+    assert told.endswith("/0; 3 in " + told.rpartition(" in ")[2]) and "/1." in told and "cause" not in told
+    assert Comparison(group_arms(runs[:2])).circumstances() == []
+
+
+def test_a_run_is_read_from_its_folder(tmp_path):
+    write_lines(tmp_path / "history.jsonl", [make_round(n).to_json() for n in range(3)])
+    write_json(tmp_path / "run.json", {"model": "tiny", "settings": {"seed": 7}})
+    write_lines(tmp_path / "probes.jsonl", [{"step": 0, "round": 0, "exams": {"e": {"mean": 0.5, "players": {}}}}])
+    write_json(tmp_path / "evaluation" / "evaluation.json", {"exams": [exam(0.5, student_0=0.5)]})
+    run = read_run(str(tmp_path))
+    assert (run.seed, run.rounds, run.exams["e"]["mean"]) == (7, 3, 0.5)
+    assert run.curves["exam/e/mean"] == {0: 0.5} and run.curves["tokens/learned"] == {1: 2800, 2: 2800, 3: 2800}
+    with pytest.raises(ValueError, match="no history"):
+        read_run(str(tmp_path / "evaluation"))
+
+
+def test_small_parts():
+    assert tail_mean({1: 1.0, 2: 2.0, 4: 6.0, 9: 100.0}, rounds=4, last=3) == 4.0
+    assert tail_mean({1: 1.0}, rounds=9, last=3) is None
+    assert flat({"a": {"b": [1], "c": {}}, "d": None}) == {"a.b": "[1]", "a.c": "{}", "d": "null"}

@@ -1,0 +1,91 @@
+"""Statistics over seeds against scipy, and what they say of too few."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from trl_populora.reporting.over_seeds import LEVEL, difference, hedges_g, interval
+
+
+def seeds(values) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def drawn(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=count)
+
+
+def test_an_interval_is_students():
+    values = drawn(5)
+    found = interval(values)
+    oracle = stats.ttest_1samp(values, 0).confidence_interval(LEVEL)
+    assert found == pytest.approx((values.mean(), oracle.low, oracle.high))
+
+
+def test_one_seed_and_equal_seeds_have_no_interval():
+    assert interval([0.25]) == (0.25, None, None)
+    assert interval([0.1 + 0.2, 0.3, 0.3]) == (pytest.approx(0.3), None, None)
+
+
+def test_the_same_seeds_are_paired():
+    arm, control = drawn(6, 1), drawn(6, 2)
+    found, oracle = difference(seeds(arm), seeds(control)), stats.ttest_rel(arm, control)
+    ends = oracle.confidence_interval(LEVEL)
+    assert (found.paired, found.seeds, found.control_seeds, found.why) == (True, 6, 6, "")
+    assert (found.difference, found.low, found.high) == pytest.approx(((arm - control).mean(), ends.low, ends.high))
+    assert found.p == pytest.approx(oracle.pvalue)
+    differences = arm - control
+    correction = special.gamma(2.5) / (math.sqrt(2.5) * special.gamma(2.0))
+    assert found.effect == pytest.approx(correction * differences.mean() / differences.std(ddof=1))
+
+
+def test_seeds_are_paired_by_number_and_not_by_place():
+    arm, control = {3: 1.0, 1: 5.0, 2: 2.0}, {1: 4.0, 2: 1.5, 3: 0.0}
+    assert difference(arm, control).difference == pytest.approx((1.0 + 1.0 + 0.5) / 3)
+
+
+def test_a_seed_that_the_other_arm_lacks_is_left_out_of_the_pairs():
+    found = difference({0: 1.0, 1: 3.0}, {0: 0.0, 1: 1.0, 2: 50.0})
+    assert (found.paired, found.seeds, found.difference) == (True, 2, 1.5)
+
+
+@pytest.mark.parametrize(("size", "other"), [(4, 4), (3, 7)])
+def test_other_seeds_are_compared_as_welch_has_it(size, other):
+    arm, control = drawn(size, 3), 2 * drawn(other, 4) + 1
+    found = difference(seeds(arm), {100 + seed: value for seed, value in enumerate(control)})
+    oracle = stats.ttest_ind(arm, control, equal_var=False)
+    ends = oracle.confidence_interval(LEVEL)
+    assert (found.paired, found.seeds, found.control_seeds) == (False, size, other)
+    assert (found.low, found.high, found.p) == pytest.approx((ends.low, ends.high, oracle.pvalue))
+    squares = (size - 1) * arm.var(ddof=1) + (other - 1) * control.var(ddof=1)
+    d = (arm.mean() - control.mean()) / math.sqrt(squares / (size + other - 2))
+    assert found.effect == pytest.approx(d * (1 - 3 / (4 * (size + other - 2) - 1)), rel=0.01)  # Hedges' approximation
+
+
+def test_hedges_g_has_no_bias():
+    rng, delta, count = np.random.default_rng(0), 0.8, 4
+    samples = rng.normal(delta, 1, size=(40_000, count))
+    found = [hedges_g(m, s, count - 1) for m, s in zip(samples.mean(axis=1), samples.std(axis=1, ddof=1), strict=True)]
+    assert np.mean(found) == pytest.approx(delta, abs=0.02)
+
+
+def test_what_cannot_be_known_is_not_claimed():
+    alone = difference({0: 1.0}, {0: 0.25})
+    assert (alone.difference, alone.low, alone.p, alone.effect) == (0.75, None, None, None)
+    assert "one seed" in alone.why
+    equal = difference({0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.4, 1: 0.6, 2: 0.8})
+    assert equal.difference == pytest.approx(0.1) and equal.low is None and "same in every seed" in equal.why
+    flat = difference({0: 1.0, 1: 1.0}, {2: 0.0, 3: 0.0})
+    assert flat.low is None and "seeds do not differ" in flat.why
+    two = difference({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.5})
+    assert two.low is not None and two.effect is None and "two seeds" in two.why
+
+
+def test_clear_shares_the_chance_of_an_error_among_comparisons():
+    control = dict.fromkeys(range(5), 0.0)
+    found = difference(seeds([1.0, 1.1, 0.9, 1.6, 0.4]), control)
+    assert 0.001 < found.p < 0.05
+    assert found.clear(1) and not found.clear(1000)
+    assert not difference({0: 9.0}, {0: 0.0}).clear(1)

@@ -1,0 +1,141 @@
+"""`populora experiment`: all runs of an experiment, from one YAML to its results.
+
+The same command goes on after a kill. docs/experiments.md has the YAML and what the results mean.
+"""
+
+import argparse
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Never
+
+
+if TYPE_CHECKING:
+    from ..experiments import Experiment, Job
+    from ..experiments.checks import Checked
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.yaml", help="the experiment")
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once; the experiment's if unset")
+    parser.add_argument(
+        "--launcher",
+        choices=("local", "slurm", "print"),
+        default="local",
+        help="local: processes of this machine; slurm: hand jobs to SLURM and return; print: a command for each job",
+    )
+    parser.add_argument("--only", metavar="ARM/SEED", help="run this one; no results are written")
+    parser.add_argument("--results", action="store_true", help="run nothing, write the results of what is there")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs and their sizes, run nothing")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ..experiments import read_experiment
+    from ..experiments.checks import check, read_recipe_of
+    from ..experiments.registration import register
+    from ..reporting.experiment_view import ExperimentView
+
+    experiment = read_experiment(options.file)
+    jobs = [experiment.job(options.only)] if options.only else experiment.all_jobs
+    if options.jobs is not None and options.jobs < 1:
+        raise ValueError(f"--jobs {options.jobs} must be at least 1")
+    base = read_recipe_of(experiment)
+    checked = check(experiment, base)
+    if options.dry_run:
+        list_jobs(experiment, checked)
+        return 0
+    registered = register(experiment, base, options.file, checked.exam_names)
+    with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
+        if options.results:
+            return write_results(experiment, registered, {}, view)
+        if options.launcher != "local" and not options.only:
+            return hand_over(experiment, options, list(checked.exam_names.values()), view)
+        problems = run_here(experiment, base, jobs, list(checked.exam_names.values()), options, view)
+        if problems is None:
+            view.note("Stopped. The same command goes on from there.")
+            return 130
+        if options.only:
+            return 1 if problems else 0
+        return write_results(experiment, registered, problems, view)
+
+
+def run_here(
+    experiment: "Experiment",
+    base: Mapping[str, Any],
+    jobs: "Sequence[Job]",
+    exams: Sequence[str],
+    options: argparse.Namespace,
+    view: Any,
+) -> dict[str, str] | None:
+    """Runs jobs on this machine; returns those that failed, with the reason, or `None` if it was stopped."""
+    from ..experiments.jobs import Commands, run_jobs, shares, visible_gpus
+
+    slots = 1 if options.only else options.jobs or experiment.jobs
+    environment = shares(slots, cores=len(os.sched_getaffinity(0)), gpus=visible_gpus())
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        command = Commands(experiment, base)
+        return run_jobs(jobs, exams, command, view, slots=slots, environment=environment, wait=not options.only)
+    except KeyboardInterrupt:
+        return None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def stop(*_: object) -> Never:
+    """SIGTERM is what SLURM and others send first: end as after Ctrl-C, with all that was started."""
+    raise KeyboardInterrupt
+
+
+def hand_over(experiment: "Experiment", options: argparse.Namespace, exams: Sequence[str], view: Any) -> int:
+    """Prints a command for each job that is not done, or hands them to SLURM."""
+    from ..experiments.jobs import Stage, stage
+    from ..experiments.launchers import printed, submit
+
+    jobs = [job for job in experiment.all_jobs if stage(job, exams) is not Stage.DONE]
+    if options.launcher == "print":
+        for job in jobs:
+            print(printed(options.file, job))
+        return 0
+    for name, number in submit(experiment, options.file, jobs).items():
+        view.note(f"{name}: job {number}")
+    view.note(f"When they are done: populora experiment {options.file} --results")
+    return 0
+
+
+def write_results(
+    experiment: "Experiment", registered: Mapping[str, Any], problems: Mapping[str, str], view: Any
+) -> int:
+    """Writes `results.json` and the page, and shows the table; returns 1 if a run is missing."""
+    from ..experiments.results import results
+    from ..reporting.experiment_page import experiment_page
+    from ..run_files.files import write_file, write_json
+    from ..run_files.layout import RESULTS_FILE, RESULTS_PAGE
+
+    record, comparison = results(experiment, registered, problems)
+    path, page = (os.path.join(experiment.output, name) for name in (RESULTS_FILE, RESULTS_PAGE))
+    write_json(path, record)
+    view.tables(record)
+    view.note(f"\nResults: {path}")
+    try:
+        write_file(page, experiment_page(record, comparison))
+        view.note(f"Page: {page}")
+    except ValueError as error:
+        view.note(f"No page: {error}")
+    return 0 if record["complete"] else 1
+
+
+def list_jobs(experiment: "Experiment", checked: "Checked") -> None:
+    """What would be run, and how much it is by the settings."""
+    print(f"{experiment.name}: {len(experiment.all_jobs)} runs, {len(experiment.arms)} arms, "
+          f"{len(experiment.seeds)} seeds, exams: {', '.join(checked.exam_names.values()) or 'none'}")  # fmt: skip
+    for job in experiment.all_jobs:
+        size = checked.sizes[job.arm]
+        told = "rounds by its data" if size.rounds is None else (
+            f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, {size.completions:,} completions of at most "
+            f"{size.tokens:,} tokens together"
+        )  # fmt: skip
+        print(f"{job.name}: {size.members} adapters, {told}; {job.folder}")
+    sizes = [checked.sizes[job.arm] for job in experiment.all_jobs]
+    rounds, rows, tokens = (sum(getattr(size, name) or 0 for size in sizes) for name in ("rounds", "rows", "tokens"))
+    print(f"together: {rounds:,} rounds, {rows:,} rows, at most {tokens:,} completion tokens")

@@ -1,0 +1,185 @@
+"""What can be known to be wrong before the first run: settings, names of metrics, exams. And how large runs are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..run_files.files import write_file
+from .plan import Experiment, file_hash, read_mapping
+
+
+if TYPE_CHECKING:
+    from ..training import PopulationSelfPlayConfig
+
+PHASES = ("propose", "verify", "match", "solve", "judge", "learn", "weights")
+OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards/", "students/rewards/")
+"""What the names of metrics begin with that depend on what happens in a run."""
+
+
+class Checked(NamedTuple):
+    """Size of a run of each arm, and each exam's name in the records, by its name in the experiment."""
+
+    sizes: dict[str, RunSize]
+    exam_names: dict[str, str]
+
+
+class RunSize(NamedTuple):
+    """What a run of an arm will be, by its settings.
+
+    Attributes:
+        members (`int`): Adapters.
+        rounds (`int` or `None`): Rounds; `None` where the data decide.
+        rows (`int` or `None`): Rows that all its members learn from in all rounds.
+        completions (`int` or `None`): Completions sampled in all rounds.
+        tokens (`int` or `None`): The most tokens that those completions can have.
+    """
+
+    members: int
+    rounds: int | None
+    rows: int | None
+    completions: int | None
+    tokens: int | None
+
+
+def read_recipe_of(experiment: Experiment) -> dict[str, Any]:
+    """The recipe that all arms share."""
+    return read_mapping(experiment.recipe)
+
+
+def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
+    """
+    Checks every arm as a run checks its recipe, the names of metrics, and the exams.
+
+    Args:
+        experiment ([`Experiment`]): What is planned.
+        base (`Mapping`): The recipe that all arms share.
+
+    Raises:
+        ValueError: For anything that a run would refuse later; it names the arm or the measure.
+    """
+    sizes, names = {}, {}
+    for arm in experiment.ordered_arms:
+        try:
+            args = parse_settings(experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}")))
+            if args.push_to_hub:
+                raise ValueError("push_to_hub: true would push all runs to one repository. Set it to false.")
+            _check_metrics(experiment, args)
+            names = _exam_names(experiment, args)
+        except ValueError as error:
+            raise ValueError(f"arm {arm!r}: {error}") from None
+        sizes[arm] = run_size(args)
+    return Checked(sizes, names)
+
+
+def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
+    """The settings of a recipe, by the checks of the ordinary entry; without a GPU here, as on a CPU."""
+    import torch
+    import yaml
+
+    from ..recipe import parse
+
+    recipe = {name: value for name, value in recipe.items() if name != "env"}  # which is for the run's own process
+    if not torch.cuda.is_available():
+        recipe |= {"use_cpu": True}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "settings.yaml")
+        write_file(path, yaml.safe_dump(recipe, sort_keys=False))
+        return parse(["--config", path])[1]
+
+
+def run_size(args: PopulationSelfPlayConfig) -> RunSize:
+    """What a run with these settings will be."""
+    members = args.num_students + (0 if args.shared_member else args.num_teachers)
+    if args.max_steps <= 0:
+        return RunSize(members, None, None, None, None)
+    rounds, completions = args.rounds, args.rounds * args.completions_per_round
+    return RunSize(
+        members, rounds, rounds * args.rows_per_round, completions, completions * (args.max_completion_length or 0)
+    )
+
+
+def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
+    """Names that [`round_metrics`] may give to the metrics of a run, but for those that begin with one of `OPEN`."""
+    from ..diagnostics import MemberSummary, RoundSummary, round_metrics
+    from ..diagnostics.task_metrics import TASK_METRICS
+
+    types = _task_types(args) if args.num_teachers else {}
+    numbers: dict[str, Any] = dict(
+        reward=0.0, validity=0.0, solve_rate=0.0, mu=0.0, sigma=0.0, length=0.0, rows=0, tokens=0
+    )
+    numbers |= dict(grad_norm=0.0, solve_rates=dict.fromkeys(types, 0.0), fill_rate=0.0, solve_rate_filled=0.0)
+    numbers |= dict(delta_norm=0.0, effective_rank=0.0)
+    roles = {"shared": 1} if args.shared_member else {"teacher": args.num_teachers, "student": args.num_students}
+    places: dict[str, list[str]] = {role: [f"{role}_{i}" for i in range(count)] for role, count in roles.items()}
+    teachers, students = (tuple(places.get(role) or places.get("shared", ())) for role in ("teacher", "student"))
+    ones = tuple(tuple(1 for _ in students) for _ in teachers)
+    measures = {name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures}
+    kinds = ("reward", "reward_std", "zero_std_groups")
+    groups = ("teachers", "students")
+    summary = RoundSummary(
+        round=0,
+        step=0,
+        members=tuple(
+            MemberSummary(name=name, role=role, version=0, **numbers)
+            for role, names in places.items()
+            for name in names
+        ),
+        teachers=teachers,
+        students=students,
+        games=ones,
+        wins=ones,
+        attempts=ones,
+        solved=ones,
+        window_attempts=ones,
+        window_solved=ones,
+        solve_rate=0.0,
+        solve_rates=dict.fromkeys(types, 0.0),
+        fill_rate=0.0,
+        solve_rate_filled=0.0,
+        residual=0.0,
+        complexity=dict.fromkeys(measures, 0.0),
+        coverage=dict.fromkeys(["filled", "new", *(f"filled/{name}" for name in teachers)], 0) if measures else {},
+        tasks=dict.fromkeys(TASK_METRICS, 0.0),
+        seconds=dict.fromkeys(PHASES, 0.0),
+        rewards={f"{group}/{kind}": 0.0 for group in groups for kind in kinds},
+        cosines={group: dict.fromkeys(("mean", "min", "max"), 0.0) for group in groups},
+    )
+    return {*round_metrics(summary), "tokens/learned", "tokens/all"}
+
+
+def fingerprints(experiment: Experiment, path: str) -> dict[str, str]:
+    """Hashes of the experiment's file and of the recipe's."""
+    return {"sha256": file_hash(path), "recipe_sha256": file_hash(experiment.recipe)}
+
+
+def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> None:
+    known = known_metrics(args)
+    for name, measure in experiment.parsed_measures.items():
+        if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
+            continue
+        near = get_close_matches(measure.metric, known, n=3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/training.md lists them."
+        raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}; {hint}")
+
+
+def _exam_names(experiment: Experiment, args: PopulationSelfPlayConfig) -> dict[str, str]:
+    from ..evaluation import make_exams
+
+    types = _task_types(args) if args.num_teachers else {}
+    try:
+        exams = make_exams(experiment.exams, types, data=experiment.exam_data)
+    except ValueError as error:
+        raise ValueError(f"exams: {error}") from None
+    return dict(zip(experiment.exams, (exam.name for exam in exams), strict=True))
+
+
+def _task_types(args: PopulationSelfPlayConfig) -> dict[str, Any]:
+    from ..tasks import make_task_types
+
+    return make_task_types(
+        args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=args.task_kwargs
+    )

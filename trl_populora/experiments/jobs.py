@@ -1,0 +1,268 @@
+"""The runs of an experiment as processes: how far each is, what it needs next, and several at once.
+
+A run is trained, then it takes its exams. Both go on after a kill: training from its newest checkpoint (without one it
+starts again), exams with the next question. What is done is found in the run's folder and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import IO, Any, Protocol
+
+from ..run_files.files import open_log, read_json, write_file
+from ..run_files.layout import (
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
+    HISTORY_FILE,
+    JOB_LOG,
+    JOB_RECIPE,
+    POPULATION_FILE,
+    left_by_a_run,
+)
+from .plan import Experiment, Job
+
+
+GRACE = 10.0
+"""Seconds that processes have to end after they were asked to."""
+POLL = 0.2
+"""Seconds between looks at the processes."""
+
+
+class Stage(Enum):
+    """What a job does next."""
+
+    TRAIN = "training"
+    EXAMS = "exams"
+    DONE = "done"
+
+
+Command = Callable[[Job, Stage], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The processes of a job: the ordinary entry of a recipe, then `populora evaluate`.
+
+    Args:
+        experiment ([`Experiment`]): The plan.
+        base (`Mapping`): The recipe that all arms share.
+    """
+
+    experiment: Experiment
+    base: Mapping[str, Any]
+
+    def __call__(self, job: Job, stage: Stage) -> list[str]:
+        """The command for a stage. For training, it leaves the run's whole recipe in its folder."""
+        plan = self.experiment
+        if stage is Stage.TRAIN:
+            import yaml
+
+            path = os.path.join(job.folder, JOB_RECIPE)
+            write_file(path, yaml.safe_dump(plan.run_recipe(self.base, job), sort_keys=False))
+            return [sys.executable, "-m", "trl_populora.train", "--config", path]
+        command = [sys.executable, "-m", "trl_populora.cli", "evaluate", job.folder, "--exams", *plan.exams]
+        command += ["--samples", str(plan.exam_samples), "--temperature", str(plan.exam_temperature)]
+        return command + (["--data", plan.exam_data] if plan.exam_data else [])
+
+
+def stage(job: Job, exams: Sequence[str]) -> Stage:
+    """What a job does next, by what lies in its folder; `exams` are the names under which exams are recorded."""
+    if not os.path.isfile(os.path.join(job.folder, POPULATION_FILE)):
+        return Stage.TRAIN
+    path = os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    taken = [exam["exam"] for exam in read_json(path, missing="")["exams"]] if os.path.isfile(path) else []
+    return Stage.DONE if set(exams) <= set(taken) else Stage.EXAMS
+
+
+def rounds_done(job: Job) -> int:
+    """Rounds in the run's record so far: its lines."""
+    path = os.path.join(job.folder, HISTORY_FILE)
+    if not os.path.isfile(path):
+        return 0
+    with open(path, "rb") as file:
+        return file.read().count(b"\n")
+
+
+def begun(job: Job) -> bool:
+    """Whether a run has left anything yet."""
+    return bool(left_by_a_run(job.folder))
+
+
+class View(Protocol):
+    """Who is told what happens."""
+
+    def note(self, text: str) -> None: ...
+
+    def progress(self, done: Mapping[str, int], running: Sequence[str]) -> None:
+        """Rounds done of every job, and the jobs that run."""
+
+
+@dataclass
+class _Running:
+    job: Job
+    stage: Stage
+    process: subprocess.Popen
+    log: IO[bytes]
+    slot: int
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    exams: Sequence[str],
+    command: Command,
+    view: View,
+    *,
+    slots: int = 1,
+    environment: Callable[[int], Mapping[str, str]] = lambda slot: os.environ,
+    wait: bool = True,
+) -> dict[str, str]:
+    """
+    Runs jobs until each is done or has failed; a failure ends no other job.
+
+    Args:
+        jobs (`Sequence[Job]`): In the order in which they begin. What is done is skipped.
+        exams (`Sequence[str]`): What each is asked, by the names under which exams are recorded.
+        command (`Callable`): Job and stage to the words of a command.
+        view ([`View`]): Is told what happens.
+        slots (`int`, *optional*, defaults to `1`): Jobs at once.
+        environment (`Callable`, *optional*): Slot -> variables of its processes.
+        wait (`bool`, *optional*, defaults to `True`): Wait for a job that other processes run; else it has failed.
+
+    Returns:
+        `dict[str, str]`: Name of each job that failed -> why.
+    """
+    waiting, running, problems, told = list(jobs), [], {}, set()
+    done, spoken = {job.name: rounds_done(job) for job in jobs}, 0.0
+    try:
+        while waiting or running:
+            for job in list(waiting):
+                if len(running) >= slots:
+                    break
+                if stage(job, exams) is Stage.DONE:
+                    waiting.remove(job)
+                    view.note(f"{job.name}: done already")
+                    continue
+                log = open_log(os.path.join(job.folder, JOB_LOG))
+                if log is None:  # a process of an earlier call, or another call, is at it
+                    if not wait:
+                        waiting.remove(job)
+                        problems[job.name] = "other processes run it"
+                    elif job not in told:
+                        told.add(job)
+                        view.note(f"{job.name}: other processes run it; waiting for them")
+                    continue
+                if stage(job, exams) is Stage.DONE:  # by others, just now
+                    log.close()
+                    continue
+                waiting.remove(job)
+                slot = min(set(range(slots)) - {one.slot for one in running})
+                running.append(_start(job, exams, command, log, slot, environment(slot), view))
+            for one in list(running):
+                if one.process.poll() is None:
+                    continue
+                running.remove(one)
+                following = stage(one.job, exams)
+                if one.process.returncode == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
+                    running.append(_start(one.job, exams, command, one.log, one.slot, environment(one.slot), view))
+                    continue
+                one.log.close()
+                done[one.job.name] = rounds_done(one.job)
+                if one.process.returncode == 0 and following is Stage.DONE:
+                    view.note(f"{one.job.name}: done")
+                else:
+                    problems[one.job.name] = why = failure(one.stage, one.process.returncode, one.job)
+                    view.note(f"{one.job.name}: failed: {why}")
+            if time.monotonic() - spoken > 1:
+                spoken = time.monotonic()
+                done |= {one.job.name: rounds_done(one.job) for one in running}
+                view.progress(done, [one.job.name for one in running])
+            if running or waiting:
+                time.sleep(POLL)
+    finally:
+        _stop(running)
+    view.progress(done, [])
+    return problems
+
+
+def failure(ended: Stage, code: int, job: Job) -> str:
+    """Why a job is not done, in one line: how its process ended and the last that it said."""
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{ended.value} ended with {how}: {last_words(job)}"
+
+
+def last_words(job: Job) -> str:
+    """The last line of a job's log, and where that is."""
+    path = os.path.join(job.folder, JOB_LOG)
+    with open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - 4096, 0))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1][:300] if lines else 'it said nothing'} ({path})"
+
+
+def shares(slots: int, *, cores: int, gpus: Sequence[str] = ()) -> Callable[[int], dict[str, str]]:
+    """
+    The environment of a slot's processes: their share of the cores as `OMP_NUM_THREADS`, unless that is set, and one
+    of several GPUs.
+
+    Args:
+        slots (`int`): Jobs at once.
+        cores (`int`): Cores of this process.
+        gpus (`Sequence[str]`, *optional*): Names of GPUs, as `CUDA_VISIBLE_DEVICES` has them.
+    """
+
+    def environment(slot: int) -> dict[str, str]:
+        own = {"OMP_NUM_THREADS": str(max(1, cores // slots))} | os.environ
+        return own | ({"CUDA_VISIBLE_DEVICES": gpus[slot % len(gpus)]} if len(gpus) > 1 else {})
+
+    return environment
+
+
+def visible_gpus() -> list[str]:
+    """GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` has them."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(i) for i in range(torch.cuda.device_count())]
+
+
+def _start(
+    job: Job,
+    exams: Sequence[str],
+    command: Command,
+    log: IO[bytes],
+    slot: int,
+    environment: Mapping[str, str],
+    view: View,
+) -> _Running:
+    now = stage(job, exams)
+    words = list(command(job, now))
+    log.write(f"\n$ {' '.join(words)}\n".encode())
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+    )
+    again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
+    view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
+    return _Running(job, now, process, log, slot)
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """Ends what still runs, and all that it started."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        for one in running:
+            if one.process.poll() is None:
+                os.killpg(one.process.pid, signum)
+        deadline = time.monotonic() + GRACE
+        for one in running:
+            try:
+                one.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                continue
+    for one in running:
+        one.log.close()

@@ -1,0 +1,95 @@
+"""Other ways to run jobs than as processes of this machine: one command for each, or jobs of SLURM by submitit."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..run_files.layout import SUBMITTED_FOLDER
+from .plan import Experiment, Job
+
+
+def only_command(path: str, job: Job) -> list[str]:
+    """The command that runs one job of an experiment's file."""
+    return [sys.executable, "-m", "trl_populora.cli", "experiment", path, "--only", job.name]
+
+
+def printed(path: str, job: Job) -> str:
+    """The same for a shell, from any folder: runs use paths as they are seen from here."""
+    return f"cd {shlex.quote(os.getcwd())} && {shlex.join(only_command(path, job))}"
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """What submitit calls on the machine that SLURM chose. A job that was cut off is handed in again, and goes on.
+
+    Args:
+        command (`list[str]`): Its words.
+    """
+
+    command: list[str]
+
+    def __call__(self) -> int:
+        """Runs it.
+
+        Raises:
+            RuntimeError: If it fails, so that SLURM shows it as failed.
+        """
+        code = subprocess.run(self.command).returncode
+        if code:
+            raise RuntimeError(f"{shlex.join(self.command)} ended with exit code {code}; the job's log says why.")
+        return code
+
+    def checkpoint(self) -> Any:
+        """What submitit hands in again when time is up or others had precedence."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any = None) -> dict[str, str]:
+    """
+    Hands jobs to SLURM, and returns at once.
+
+    Args:
+        experiment ([`Experiment`]): The plan; its `slurm` are the parameters of submitit.
+        path (`str`): Its file.
+        jobs (`Sequence[Job]`): What to run.
+        executor (`submitit.Executor`, *optional*): Another one than that of SLURM.
+
+    Returns:
+        `dict[str, str]`: Job -> its id.
+
+    Raises:
+        ValueError: If submitit is not installed, there is no SLURM, or it takes no such parameter.
+    """
+    if executor is None:
+        executor = slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm)
+    submitted = {}
+    for job in jobs:
+        submitted[job.name] = executor.submit(SlurmJob(only_command(path, job))).job_id
+    return submitted
+
+
+def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "slurm") -> Any:
+    """An executor of submitit with these parameters; `cluster` may be `"local"`, for trying."""
+    try:
+        import submitit
+    except ImportError:
+        raise ValueError(
+            "--launcher slurm needs submitit: pip install 'trl-populora[slurm]', or use --launcher print."
+        ) from None
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+    except RuntimeError as error:
+        raise ValueError(f"--launcher slurm: {error}. Start it where sbatch is, or use --launcher print.") from None
+    try:
+        executor.update_parameters(**parameters)
+    except (NameError, TypeError, ValueError) as error:
+        raise ValueError(f"slurm={dict(parameters)}: {error}") from None
+    return executor

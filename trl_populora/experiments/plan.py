@@ -1,0 +1,254 @@
+"""`Experiment`: what is asked, and by which runs. Read from a YAML file, checked at construction."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ..settings import from_mapping, to_mapping
+
+
+NAME = re.compile(r"[\w][\w.-]*")
+OWN = {
+    "seed": "name seeds in `seeds`",
+    "output_dir": "name a folder in `output`",
+    "overwrite_output_dir": "an experiment never overwrites a finished run",
+    "resume_from_checkpoint": "a run that began goes on by itself",
+    "final_exams": "name exams in `exams`",
+    "final_exams_limit": "an exam's name may end in [:N], for its first N questions",
+}
+"""Settings that the experiment gives to its runs, and what to do instead of setting them."""
+KINDS = ("mean", "best", "weakest")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a run, by which arms are compared.
+
+    Args:
+        metric (`str`, *optional*): A metric of the rounds (docs/training.md), averaged over the last rounds.
+        last (`int`, *optional*, defaults to `10`): How many rounds at the end.
+        exam (`str`, *optional*): Instead of a metric, the accuracy in one of the experiment's exams.
+        of (`str`, *optional*, defaults to `"mean"`): Whose: `"mean"` of the students, or the `"best"` or `"weakest"`,
+            chosen on other questions than those they are scored on.
+
+    Raises:
+        ValueError: If it has both or neither, or a value is out of range.
+    """
+
+    metric: str | None = None
+    last: int = 10
+    exam: str | None = None
+    of: str = "mean"
+
+    def __post_init__(self) -> None:
+        if (self.metric is None) == (self.exam is None):
+            raise ValueError("name either a metric of the rounds (metric: solve_rate) or an exam (exam: held_out).")
+        if self.last < 1:
+            raise ValueError(f"last={self.last} must be at least 1 round.")
+        if self.of not in KINDS:
+            raise ValueError(f"of={self.of!r} must be one of {list(KINDS)}.")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is asked, and the runs that answer.
+
+    Args:
+        name (`str`): Its name.
+        question (`str`): What it is to find out.
+        measures (`dict[str, dict]`): Name -> [`Measure`].
+        recipe (`str`): Path of the recipe that all arms share.
+        arms (`dict[str, dict]`): Name -> settings that differ from the recipe's. A mapping, such as
+            `evolution_kwargs`, changes only the keys it names.
+        control (`str`): The arm that others are compared with.
+        seeds (`list[int]`): One run of every arm for each.
+        output (`str`): Folder of the experiment; its runs are in `<arm>/seed_<seed>`.
+        hypotheses (`list[str]`, *optional*): What is expected, in sentences.
+        settings (`dict`, *optional*): Settings of all arms, over the recipe's.
+        exams (`list[str]`, *optional*): What students and the base are asked after each run (docs/evaluation.md).
+        exam_samples (`int`, *optional*, defaults to `1`), exam_temperature (`float`, *optional*, defaults to `0.0`):
+            Answers per question, and their temperature; 0 writes the likeliest.
+        exam_data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
+        jobs (`int`, *optional*, defaults to `1`): Runs at once.
+        slurm (`dict`, *optional*): Parameters of submitit, such as `{timeout_min: 600, gpus_per_node: 1}`.
+
+    Raises:
+        ValueError: If it contradicts itself.
+    """
+
+    name: str
+    question: str
+    measures: dict
+    recipe: str
+    arms: dict
+    control: str
+    seeds: list[int]
+    output: str
+    hypotheses: list[str] = field(default_factory=list)
+    settings: dict = field(default_factory=dict)
+    exams: list[str] = field(default_factory=list)
+    exam_samples: int = 1
+    exam_temperature: float = 0.0
+    exam_data: str | None = None
+    jobs: int = 1
+    slurm: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.measures and self.arms and self.seeds):
+            raise ValueError("measures, arms and seeds must each name at least one.")
+        if self.control not in self.arms:
+            raise ValueError(f"control={self.control!r} is no arm{_near(self.control, self.arms)}")
+        if len(set(self.seeds)) < len(self.seeds):
+            twice = next(seed for seed in self.seeds if self.seeds.count(seed) > 1)
+            raise ValueError(f"seeds={self.seeds} names {twice} twice: each seed is one run of an arm.")
+        if self.jobs < 1:
+            raise ValueError(f"jobs={self.jobs} must be at least 1.")
+        if len(set(self.exams)) < len(self.exams):
+            raise ValueError(f"exams={self.exams} names an exam twice.")
+        if self.exam_samples < 1 or self.exam_temperature < 0:
+            raise ValueError(
+                f"exam_samples={self.exam_samples} must be at least 1, and exam_temperature={self.exam_temperature} "
+                "at least 0."
+            )
+        if self.exam_samples > 1 and not self.exam_temperature:
+            raise ValueError(f"exam_samples={self.exam_samples} would all be the same: set exam_temperature above 0.")
+        for arm, own in self.arms.items():
+            if not (isinstance(arm, str) and NAME.fullmatch(arm)):
+                raise ValueError(f"arm {arm!r} needs a name of letters, digits, '_', '-' and '.': it names a folder.")
+            _check_settings(own or {}, f"arms.{arm}")
+        _check_settings(self.settings, "settings")
+        for name, measure in self.parsed_measures.items():
+            if measure.exam is not None and measure.exam not in self.exams:
+                raise ValueError(
+                    f"measures.{name}: exam {measure.exam!r} is not among the exams{_near(measure.exam, self.exams)} "
+                    "Runs take only those."
+                )
+
+    @property
+    def parsed_measures(self) -> dict[str, Measure]:
+        """Name -> measure."""
+        return {name: from_mapping(Measure, own, setting=f"measures.{name}") for name, own in self.measures.items()}
+
+    @property
+    def ordered_arms(self) -> list[str]:
+        """Names of the arms, the control first."""
+        return [self.control, *(arm for arm in self.arms if arm != self.control)]
+
+    @property
+    def all_jobs(self) -> list[Job]:
+        """Every arm with every seed, seed by seed: an experiment that is stopped has whole comparisons."""
+        return [
+            Job(arm, seed, os.path.join(self.output, arm, f"seed_{seed}"))
+            for seed in self.seeds
+            for arm in self.ordered_arms
+        ]
+
+    def job(self, name: str) -> Job:
+        """The job `"ARM/SEED"`.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        jobs = {job.name: job for job in self.all_jobs}
+        if name not in jobs:
+            raise ValueError(f"there is no job {name!r}{_near(name, jobs)}")
+        return jobs[name]
+
+    def arm_recipe(self, base: Mapping[str, Any], arm: str) -> dict[str, Any]:
+        """The recipe of an arm: that of all, the settings of all, and its own."""
+        return merged(merged(base, self.settings), self.arms[arm] or {})
+
+    def run_recipe(self, base: Mapping[str, Any], job: Job) -> dict[str, Any]:
+        """The whole recipe of one run, as the file that it is started from has it."""
+        recipe = {name: value for name, value in self.arm_recipe(base, job.arm).items() if name not in OWN}
+        given = {"seed": job.seed, "output_dir": job.folder, "resume_from_checkpoint": "auto"}
+        return {"run_name": f"{self.name}-{job.arm}-{job.seed}", **recipe, **given}
+
+    def to_json(self) -> dict[str, Any]:
+        return to_mapping(self)
+
+
+class Job(NamedTuple):
+    """One run: an arm with a seed, and its folder, which is the run's output_dir."""
+
+    arm: str
+    seed: int
+    folder: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}/{self.seed}"
+
+
+def read_experiment(path: str) -> Experiment:
+    """An experiment from its YAML file.
+
+    Raises:
+        ValueError: If the file cannot be read, or the experiment makes no sense; it names the file.
+    """
+    given = read_mapping(path)
+    try:
+        required = (one.name for one in fields(Experiment) if one.default is one.default_factory is MISSING)
+        missing = [name for name in required if given.get(name) is None]
+        if missing:
+            raise ValueError(f"{missing[0]} is missing. docs/experiments.md has an example.")
+        return from_mapping(Experiment, given, setting="experiment")
+    except ValueError as error:
+        raise ValueError(f"{path}: {str(error).removeprefix('experiment: ')}") from None
+
+
+def read_mapping(path: str) -> dict[str, Any]:
+    """What a YAML file with a mapping holds.
+
+    Raises:
+        ValueError: If it cannot be read, or holds something else.
+    """
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = yaml.safe_load(file)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must be a mapping of names to values.")
+    return found
+
+
+def file_hash(path: str) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return sha256(file.read()).hexdigest()
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with changes; where both hold a mapping, that one is changed key by key."""
+    both = {
+        name: merged(base[name], value)
+        for name, value in changes.items()
+        if isinstance(value, Mapping) and isinstance(base.get(name), Mapping)
+    }
+    return {**base, **changes, **both}
+
+
+def _check_settings(given: object, place: str) -> None:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{place}={given!r} must be a mapping of settings to values.")
+    for name in given:
+        if name in OWN:
+            raise ValueError(f"{place}.{name} cannot be set in an experiment: {OWN[name]}.")
+    if given.get("push_to_hub"):
+        raise ValueError(f"{place}.push_to_hub: the runs would all push to one repository. Push a run with its own.")
+
+
+def _near(word: str, known: Mapping | list) -> str:
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else f". Choose from {list(known)}."

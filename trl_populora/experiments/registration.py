@@ -1,0 +1,93 @@
+"""`experiment.json`: the plan as it was before the runs, and what was added since. Other changes are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..run_files.files import read_json, write_json
+from ..run_files.git import git_state
+from ..run_files.layout import JOB_LOG, PLAN_FILE, left_by_a_run
+from .checks import fingerprints
+from .plan import Experiment
+
+
+FREE = ("jobs", "slurm")
+"""What may change at any time: it decides where and when runs run, not what they are."""
+GROWING = ("arms", "seeds")
+"""What may be added to."""
+
+
+def register(
+    experiment: Experiment, base: Mapping[str, Any], path: str, exam_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """
+    The registered plan; written if there is none, or if no run has begun.
+
+    Args:
+        experiment ([`Experiment`]): The plan as it is now.
+        base (`Mapping`): The recipe that all arms share, as it is now.
+        path (`str`): The experiment's file.
+        exam_names (`Mapping[str, str]`): What its exams are called in the records of evaluations.
+
+    Returns:
+        `dict`: `registered` (time), `file`, its `sha256` and that of the recipe, `git`, `plan`, `recipe`,
+        `exam_names`, and `changes`: for each its time, hashes, commit, and the arms and seeds it added.
+
+    Raises:
+        ValueError: If runs have begun, and more has changed than arms or seeds were added.
+    """
+    place = os.path.join(experiment.output, PLAN_FILE)
+    stamp = {**fingerprints(experiment, path), "git": git_state()}
+    now, plan = datetime.now(UTC).isoformat(timespec="seconds"), experiment.to_json()
+    if not os.path.isfile(place) or not has_begun(experiment):
+        record = {"registered": now, "file": path, **stamp, "plan": plan, "recipe": dict(base)}
+        record |= {"exam_names": dict(exam_names), "changes": []}
+        write_json(place, record)
+        return record
+    record = read_json(place, missing="")
+    before = record["plan"]
+    _check_same(before, plan, place)
+    if record["recipe"] != dict(base):
+        names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))
+        raise ValueError(
+            f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo that, or "
+            "name another output for a new experiment."
+        )
+    added = {
+        "arms": [arm for arm in plan["arms"] if arm not in before["arms"]],
+        "seeds": [seed for seed in plan["seeds"] if seed not in before["seeds"]],
+    }
+    newest = record["changes"][-1] if record["changes"] else record
+    if any(added.values()) or newest["sha256"] != stamp["sha256"]:
+        record["changes"].append({"time": now, **stamp, "added": added})
+    record["plan"] = plan
+    write_json(place, record)
+    return record
+
+
+def has_begun(experiment: Experiment) -> bool:
+    """Whether a run of any arm has left anything in the folder."""
+    folders = [one.path for one in _entries(experiment.output) for one in _entries(one.path)]
+    return any(os.path.exists(os.path.join(folder, JOB_LOG)) or left_by_a_run(folder) for folder in folders)
+
+
+def _entries(folder: str) -> list[os.DirEntry]:
+    return [one for one in os.scandir(folder) if one.is_dir()] if os.path.isdir(folder) else []
+
+
+def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], place: str) -> None:
+    problems = [name for name in plan if name not in (*FREE, *GROWING) and plan[name] != before.get(name)]
+    problems += [f"seeds (without {seed})" for seed in before["seeds"] if seed not in plan["seeds"]]
+    for arm, own in before["arms"].items():
+        if arm not in plan["arms"]:
+            problems.append(f"arms (without {arm})")
+        elif (plan["arms"][arm] or {}) != (own or {}):
+            problems.append(f"arms.{arm}")
+    if problems:
+        raise ValueError(
+            f"{', '.join(problems)} changed since the runs of {place} began. Once there are runs, seeds and arms can "
+            "be added and nothing else changed: undo it, or name another output for a new experiment."
+        )

@@ -1,0 +1,127 @@
+"""`results.json`: every measure of every run, what arms differ by, what they have cost, and what is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Any
+
+from ..reporting.comparison import Arm, Comparison, PlayedRun, Row, read_run, run_cost, tail_mean
+from ..reporting.over_seeds import LEVEL
+from ..run_files.layout import JOB_LOG
+from .jobs import Stage, begun, last_words, rounds_done, stage
+from .plan import Experiment, Job, Measure
+
+
+RESULTS_FORMAT = 1
+
+
+def results(
+    experiment: Experiment, registered: Mapping[str, Any], problems: Mapping[str, str]
+) -> tuple[dict[str, Any], Comparison | None]:
+    """
+    What the runs that are done say.
+
+    Args:
+        experiment ([`Experiment`]): The plan.
+        registered (`Mapping`): The record of `register`.
+        problems (`Mapping[str, str]`): Name of each job that failed -> why.
+
+    Returns:
+        `dict`: The record: what was registered, `jobs`, `values`, `differences`, `comparisons`, `compute`. And the
+        runs that are done as arms; `None` if there is none, or the control has none.
+    """
+    names = registered["exam_names"]
+    jobs = [_job(job, list(names.values()), problems) for job in experiment.all_jobs]
+    done = {one["job"] for one in jobs if one["state"] == "done"}
+    arms = {
+        arm: tuple(read_run(job.folder) for job in experiment.all_jobs if job.arm == arm and job.name in done)
+        for arm in experiment.ordered_arms
+    }
+    played = Comparison(tuple(Arm(arm, runs) for arm, runs in arms.items() if runs)) if any(arms.values()) else None
+    measures = experiment.parsed_measures
+    values = {
+        name: {arm: {str(run.seed): measured(measure, run, names) for run in runs} for arm, runs in arms.items()}
+        for name, measure in measures.items()
+    }
+    rows, found = {}, []
+    if not arms[experiment.control]:
+        played = None
+    if played is not None:
+        rows = {
+            name: played.row(name, lambda run, measure=measure: measured(measure, run, names))
+            for name, measure in measures.items()
+        }
+        found = [one for name, row in rows.items() for one in _differences(name, row, played)]
+    comparisons = sum(one["p"] is not None for one in found)
+    for one in found:
+        one["clear"] = one["p"] is not None and one["p"] <= (1 - LEVEL) / comparisons
+    told = ("registered", "file", "sha256", "recipe_sha256", "git", "changes")
+    plan = experiment.to_json()
+    record = {
+        "format": RESULTS_FORMAT,
+        **{name: plan[name] for name in ("name", "question", "hypotheses", "measures", "seeds", "control", "exams")},
+        "arms": {arm: plan["arms"][arm] or {} for arm in experiment.ordered_arms},
+        "registered": {name: registered[name] for name in told},
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": len(done) == len(jobs),
+        "jobs": jobs,
+        "level": LEVEL,
+        "values": values,
+        "means": {name: _means(rows[name], played) if played is not None else {} for name in measures},
+        "differences": found,
+        "comparisons": comparisons,
+        "compute": {arm: compute(runs) for arm, runs in arms.items() if runs},
+        "circumstances": played.circumstances() if played else [],
+    }
+    return record, played
+
+
+def measured(measure: Measure, run: PlayedRun, exam_names: Mapping[str, str]) -> float | None:
+    """A run's value of a measure; `None` if it has none."""
+    if measure.metric is not None:
+        return tail_mean(run.curves.get(measure.metric, {}), run.rounds, measure.last)
+    return run.exams.get(exam_names[measure.exam or ""], {}).get(measure.of)
+
+
+def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:
+    """What a run of an arm has cost in all its rounds, in mean over its runs, and the same per adapter."""
+    costs = [run_cost(run.history)._asdict() for run in runs]
+    mean = {name: fmean(own[name] for own in costs) for name in costs[0]}
+    each = {f"{name}_per_adapter": value / mean["adapters"] for name, value in mean.items() if name != "adapters"}
+    return {"runs": len(runs), **mean, **each}
+
+
+def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, Any]:
+    """How far a job is. What failed in an earlier call, and was not tried again, is unfinished."""
+    now = stage(job, exams)
+    state = "done" if now is Stage.DONE else "failed" if job.name in problems else "unfinished"
+    log = os.path.join(job.folder, JOB_LOG)
+    state = "missing" if state == "unfinished" and not (begun(job) or os.path.isfile(log)) else state
+    why = "" if state == "done" else f"{now.value} is next"
+    if state == "unfinished" and os.path.isfile(log):
+        why += f"; its log ends with: {last_words(job)}"
+    return {
+        "job": job.name,
+        "arm": job.arm,
+        "seed": job.seed,
+        "state": state,
+        "why": problems.get(job.name, why),
+        "rounds": rounds_done(job),
+        "folder": job.folder,
+        "log": log if os.path.isfile(log) else None,
+    }
+
+
+def _differences(name: str, row: Row, played: Comparison) -> list[dict[str, Any]]:
+    return [
+        {"measure": name, "arm": arm.name, "control": played.arms[0].name, **found._asdict()}
+        for arm, found in zip(played.arms[1:], row.differences, strict=True)
+        if found is not None
+    ]
+
+
+def _means(row: Row, played: Comparison) -> dict[str, Any]:
+    return {arm.name: value._asdict() if value else None for arm, value in zip(played.arms, row.values, strict=True)}

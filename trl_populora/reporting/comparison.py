@@ -1,0 +1,368 @@
+"""Runs side by side: which are seeds of one arm, what their curves are, how arms differ, and what each has cost.
+
+From runs that were read to numbers; nothing here draws or writes. What intervals and effect sizes are is in
+`over_seeds`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from ..diagnostics import RoundSummary, round_metrics
+from ..run_files.files import read_json
+from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
+from ..run_files.run import read_record
+from .history import read_history
+from .over_seeds import Difference, Interval, difference, interval
+from .probes import BASE, read_probes
+from .tables import compute_totals
+
+
+SETTINGS = ("model", "revision", "dataset", "settings", "other_settings", "sampler", "reward_funcs", "warm_start")
+SETTINGS += ("row_source", "processes")
+"""Keys of `run.json` that say what a run does. The others say where and by what it was done."""
+PLACES = {
+    *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
+    *("settings.probe_kwargs.data", "settings.executor_kwargs.workers"),
+}
+"""Settings in which seeds of one arm may differ, by dotted name."""
+LAST = 10
+"""Rounds at the end over which an arm's curves are averaged to compare them, but at most half of the rounds."""
+EXAMS, FINAL = "exam/", "final/"
+"""What the names of exams along a run and of those at its end begin with."""
+
+QUOTE = '"'
+Curve = dict[int, float]
+"""Rounds played -> value."""
+
+
+@dataclass(frozen=True)
+class PlayedRun:
+    """A run with at least one round, as its folder tells it.
+
+    Args:
+        folder (`str`): Where it is.
+        record (`Mapping`): `run.json`; empty if there is none.
+        history (`Sequence[RoundSummary]`): Rounds, in order.
+        probes (`Sequence[Mapping]`, *optional*): Records of the exams along it.
+        evaluation (`Mapping`, *optional*): `evaluation.json`; empty if it was not evaluated.
+    """
+
+    folder: str
+    record: Mapping[str, Any]
+    history: Sequence[RoundSummary]
+    probes: Sequence[Mapping[str, Any]] = ()
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(os.path.abspath(self.folder))
+
+    @property
+    def seed(self) -> int:
+        return self.record.get("settings", {}).get("seed", 0)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds played."""
+        return self.history[-1].round + 1
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Settings by dotted name, as JSON, without the seed and places. A run without a record is like no other."""
+        if not self.record:
+            return {"folder": self.folder}
+        own = flat({key: self.record[key] for key in SETTINGS if key in self.record})
+        return {name: value for name, value in own.items() if name not in PLACES}
+
+    @cached_property
+    def curves(self) -> dict[str, Curve]:
+        """Every curve of the run by name: those of [`round_metrics`], tokens, and exams, `"exam/<name>/mean"`."""
+        curves: dict[str, Curve] = {}
+        for summary in self.history:
+            tokens = {
+                "tokens/learned": sum(one.tokens for one in summary.members),
+                "tokens/all": sum(one.tokens + one.unlearned_tokens for one in summary.members),
+            }
+            for name, value in (round_metrics(summary) | tokens).items():
+                curves.setdefault(name, {})[summary.round + 1] = value
+        for record in self.probes:
+            for exam, scores in record["exams"].items():
+                shares = {"mean": scores["mean"], BASE: scores["players"].get(BASE, {}).get("accuracy")}
+                for kind, share in shares.items():
+                    if share is not None:
+                        curves.setdefault(f"{EXAMS}{exam}/{kind}", {})[record["round"]] = share
+        return curves
+
+    @cached_property
+    def exams(self) -> dict[str, dict[str, float]]:
+        """Exam at the end -> accuracy of `"mean"`, `"weakest"` and `"best"` of those who solve, and of `"base"`.
+
+        The best and the weakest are chosen on other questions than those they are scored on
+        ([`chosen_elsewhere`]); a single student is all three.
+        """
+        return {exam["exam"]: _accuracies(exam) for exam in self.evaluation.get("exams", ())}
+
+
+def read_run(folder: str) -> PlayedRun:
+    """A run from its folder.
+
+    Raises:
+        ValueError: If it has no finished round.
+    """
+    history = read_history(folder)
+    if not history:
+        raise ValueError(f"{folder} has no finished round yet")
+    place = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    evaluation = read_json(place, missing="") if os.path.isfile(place) else {}
+    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Runs that differ by nothing but their seed.
+
+    Args:
+        name (`str`): What it is called.
+        runs (`tuple[PlayedRun, ...]`): At least one.
+    """
+
+    name: str
+    runs: tuple[PlayedRun, ...]
+
+    def by_seed(self, pick: Callable[[PlayedRun], float | None]) -> dict[int, float]:
+        """Seed -> value, of those that have one; of several runs of a seed their mean."""
+        values: dict[int, list[float]] = {}
+        for run in self.runs:
+            if (value := pick(run)) is not None:
+                values.setdefault(run.seed, []).append(value)
+        return {seed: fmean(own) for seed, own in values.items()}
+
+
+class Point(NamedTuple):
+    """Mean over the seeds of an arm after so many rounds, its interval, and the seeds that had a value."""
+
+    round: int
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+
+class Row(NamedTuple):
+    """One measure of all arms: values over seeds, and differences of all but the control; `None` without values."""
+
+    measure: str
+    values: tuple[Interval | None, ...]
+    differences: tuple[Difference | None, ...]
+
+
+class Cost(NamedTuple):
+    """What a run of an arm has learned from, mean over its runs, in the rounds that are compared."""
+
+    adapters: float
+    rows: float
+    prompt_tokens: float
+    completion_tokens: float
+    updates: float
+    unlearned_rows: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Arms, the first of which is the control, over the rounds that all their runs have played.
+
+    Args:
+        arms (`tuple[Arm, ...]`): At least one.
+    """
+
+    arms: tuple[Arm, ...]
+
+    @property
+    def runs(self) -> tuple[PlayedRun, ...]:
+        return tuple(run for arm in self.arms for run in arm.runs)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that all runs have played."""
+        return min(run.rounds for run in self.runs)
+
+    @property
+    def last(self) -> int:
+        """Rounds at the end that a curve is averaged over."""
+        return min(LAST, max(1, self.rounds // 2))
+
+    @property
+    def measures(self) -> list[str]:
+        """Names of all curves and final exams, in the order in which runs have them."""
+        curves = dict.fromkeys(name for run in self.runs for name in run.curves)
+        exams = dict.fromkeys(f"{FINAL}{exam}/{kind}" for run in self.runs for exam in run.exams for kind in ENDS)
+        return [*curves, *exams]
+
+    def curve(self, arm: Arm, measure: str) -> list[Point]:
+        """An arm's mean and interval after every common round in which a seed has a value."""
+        rounds = sorted({number for run in arm.runs for number in run.curves.get(measure, ())})
+        points = []
+        for number in (one for one in rounds if one <= self.rounds):
+            values = list(arm.by_seed(lambda run, number=number: run.curves.get(measure, {}).get(number)).values())
+            points.append(Point(number, *interval(values), len(values)))
+        return points
+
+    def value(self, run: PlayedRun, measure: str) -> float | None:
+        """A run's number that stands for a measure: mean over the last common rounds; of an exam along the run the
+        newest score that all who took it have; `None` if there is none."""
+        if measure.startswith(FINAL):
+            exam, _, kind = measure.removeprefix(FINAL).rpartition("/")
+            return run.exams.get(exam, {}).get(kind)
+        curve = run.curves.get(measure, {})
+        if measure.startswith(EXAMS):
+            common = set.intersection(*(set(one.curves[measure]) for one in self.runs if measure in one.curves))
+            newest = max((number for number in common if number <= self.rounds), default=None)
+            return curve.get(newest) if newest is not None else None
+        return tail_mean(curve, self.rounds, self.last)
+
+    def row(self, measure: str, pick: Callable[[PlayedRun], float | None] | None = None) -> Row:
+        """A measure of all arms, by [`Comparison.value`] or by another number of each run."""
+        pick = pick or (lambda run: self.value(run, measure))
+        values = [arm.by_seed(pick) for arm in self.arms]
+        return Row(
+            measure,
+            tuple(interval(list(own.values())) if own else None for own in values),
+            tuple(difference(own, values[0]) if own and values[0] else None for own in values[1:]),
+        )
+
+    def cost(self, arm: Arm) -> Cost:
+        """What a run of the arm has cost, in mean over its runs."""
+        return Cost(*(fmean(column) for column in zip(*(run_cost(run.history, self.rounds) for run in arm.runs))))
+
+    def adapters(self, arm: Arm) -> dict[str, tuple[float, ...]]:
+        """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from, mean over runs."""
+        totals = [compute_totals(_until(run.history, self.rounds)) for run in arm.runs]
+        names = dict.fromkeys(name for own in totals for name in own)
+        return {name: tuple(map(fmean, zip(*(own[name] for own in totals if name in own)))) for name in names}
+
+    def settings(self) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """Settings in which arms differ, with each arm's value, and those that all share. Absent ones are `""`."""
+        arms = [arm.runs[0].settings for arm in self.arms]
+        names = dict.fromkeys(name for own in arms for name in own)
+        table = {name: [own.get(name, "") for own in arms] for name in names}
+        differ = {name: values for name, values in table.items() if len(set(values)) > 1}
+        return differ, {name: values[0] for name, values in table.items() if name not in differ}
+
+    def circumstances(self) -> list[str]:
+        """What differs between runs beside settings, such as versions, commits and machines: a sentence each."""
+        records = [flat({k: v for k, v in run.record.items() if k not in SETTINGS}) for run in self.runs]
+        sentences = []
+        for name in sorted({name for record in records for name in record}):
+            places: dict[str, list[int]] = {}
+            for number, record in enumerate(records):
+                places.setdefault(record.get(name, "not recorded"), []).append(number)
+            if len(places) > 1:
+                told = "; ".join(f"{value.strip(QUOTE)} in {self._named(own)}" for value, own in places.items())
+                sentences.append(f"{_in_words(name)}: {told}.{self._confounded(list(places.values()))}")
+        return sentences
+
+    def _named(self, numbers: Sequence[int]) -> str:
+        """Arms of which all runs are among these, and single runs of others as `arm/seed`."""
+        placed, words = self._placed, []
+        for arm in self.arms:
+            own = [number for number, (other, _) in enumerate(placed) if other is arm]
+            some = [f"{arm.name}/{placed[number][1].seed}" for number in own if number in numbers]
+            words += [arm.name] if len(some) == len(own) else some
+        return ", ".join(words)
+
+    @property
+    def _placed(self) -> list[tuple[Arm, PlayedRun]]:
+        return [(arm, run) for arm in self.arms for run in arm.runs]
+
+    def _confounded(self, groups: Sequence[Sequence[int]]) -> str:
+        """A warning where groups of runs never share an arm: what arms differ by may come from it."""
+        arms = [{self._placed[number][0].name for number in group} for group in groups]
+        together = any(one & other for i, one in enumerate(arms) for other in arms[:i])
+        return "" if together or len(self.arms) < 2 else " It differs as the arms do: either may be the cause."
+
+
+ENDS = ("mean", "weakest", "best")
+"""What is said of the solvers of a run together in an exam at its end."""
+
+
+def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
+    """Runs as arms: those with the same settings but for seed and places are one. In the order of the runs."""
+    groups: dict[str, list[PlayedRun]] = {}
+    for run in runs:
+        groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
+    arms = [tuple(own) for own in groups.values()]
+    unnamed = Comparison(tuple(Arm("", own) for own in arms))
+    differ, _ = unnamed.settings()
+    names = [_arm_name(own, {name: values[i] for name, values in differ.items()}) for i, own in enumerate(arms)]
+    repeated = {name for name in names if names.count(name) > 1}
+    return tuple(
+        Arm(f"{name} ({own[0].folder})" if name in repeated else name, own)
+        for name, own in zip(names, arms, strict=True)
+    )
+
+
+def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
+    """Its one or two own settings where they are short, else what the names of its folders share."""
+    told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(QUOTE)}" for name, value in differ.items())
+    if told and len(differ) <= 2 and len(told) <= 60:
+        return told
+    shared = os.path.commonprefix([run.name for run in runs])
+    return shared.rstrip("-_. ") or shared or runs[0].name
+
+
+def tail_mean(curve: Mapping[int, float], rounds: int, last: int) -> float | None:
+    """Mean over the last `last` of the first `rounds` rounds, of those that have a value."""
+    values = [value for number, value in curve.items() if rounds - last < number <= rounds]
+    return fmean(values) if values else None
+
+
+def run_cost(history: Sequence[RoundSummary], rounds: int | None = None) -> Cost:
+    """What a run has learned from in its first rounds, or in all."""
+    history = _until(history, rounds)
+    totals = compute_totals(history)
+    rows, prompts, completions, updates, unlearned = map(sum, zip(*totals.values()))
+    seconds = sum(sum(summary.seconds.values()) for summary in history)
+    return Cost(len(totals), rows, prompts, completions, updates, unlearned, seconds)
+
+
+def flat(record: Any, prefix: str = "") -> dict[str, str]:
+    """Nested mappings as one, with dotted names and values as JSON."""
+    if not isinstance(record, Mapping) or (not record and prefix):
+        return {prefix: json.dumps(record)}
+    names = ((f"{prefix}.{key}" if prefix else str(key), value) for key, value in record.items())
+    return {name: text for key, value in names for name, text in flat(value, key).items()}
+
+
+def _in_words(name: str) -> str:
+    """What a dotted name of a run's record is called in a sentence."""
+    kind, _, rest = name.partition(".")
+    if name == "git":
+        return "Commit"
+    return {
+        "versions": f"Version of {rest}",
+        "git": {"commit": "Commit", "changed": "Files differed from the commit"}.get(rest, name),
+        "hardware": f"Hardware, {rest.replace('_', ' ')}",
+        "exams": f"Version of the exam {rest}",
+        "isolation": "Level of the sandbox",
+    }.get(kind, name)
+
+
+def _until(history: Sequence[RoundSummary], rounds: int | None) -> list[RoundSummary]:
+    return [summary for summary in history if rounds is None or summary.round < rounds]
+
+
+def _accuracies(exam: Mapping[str, Any]) -> dict[str, float]:
+    scores = {player: one["accuracy"] for player, one in exam["scores"].items()}
+    told = {kind: one["accuracy"] for kind, one in exam["summaries"].items()}
+    solvers = [share for player, share in scores.items() if player != BASE and not player.startswith("teacher")]
+    if not told and len(solvers) == 1:
+        told = dict.fromkeys(ENDS, solvers[0])
+    return {kind: share for kind, share in (told | {BASE: scores.get(BASE)}).items() if share is not None}

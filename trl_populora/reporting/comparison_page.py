@@ -1,0 +1,399 @@
+"""The page that shows runs side by side: arms with bands over their seeds, what they differ by and in, what they cost.
+
+All numbers are made in `comparison`; how a page looks is decided in `page`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from .comparison import EXAMS, FINAL, Comparison, Row, group_arms, read_run
+from .over_seeds import LEVEL, Difference, Interval
+from .page import Cell, Column, Facts, Plot, Section, Table, Text, render_page
+from .page.figures import line_figure, look, thinned
+from .page.formats import NOTHING
+from .plots import MEASURES
+
+
+class Shown(NamedTuple):
+    """How a measure is shown.
+
+    Attributes:
+        title (`str`): Its name for people; `{}` stands for what follows a prefix.
+        how (`str`): What it is.
+        unit (`str`): Title of its axis.
+        share (`bool`): In percent, from 0 to 1.
+        group (`str`): Group of curves that it stands in.
+    """
+
+    title: str
+    how: str
+    unit: str = ""
+    share: bool = False
+    group: str = "Self-play"
+
+
+SHOWN = {
+    "solve_rate": Shown(
+        "Matched solve rate", "Share of students' attempts at teachers' tasks that solved them.", "share", True
+    ),
+    "solve_rate/": Shown("Matched solve rate, {}", "The same for one task type, in each round.", "share", True),
+    "fill_rate": Shown("Filled-in tasks", "Share of attempts at tasks from the buffer.", "share", True),
+    "tasks/unsolved": Shown("Unsolved tasks", "Share of valid tasks that their student never solved.", "share", True),
+    "teachers/validity": Shown("Valid proposals", "Share of proposals that became tasks.", "share", True, "Tasks"),
+    "tasks/duplicates": Shown("Duplicates", "Share of proposals refused because they exist.", "share", True, "Tasks"),
+    "complexity/": Shown("Proposed tasks: {}", "Mean of what teachers wrote in valid tasks.", "mean", group="Tasks"),
+    "coverage/filled": Shown("Coverage", "Cells of the task space visited so far.", "cells", group="Tasks"),
+    "exam/": Shown("Exam {}", "Accuracy along the run, mean of the students.", "share", True, "Exams"),
+    "final/": Shown("Final exam {}", "Accuracy after the run, of the students.", "share", True, "Exams"),
+    "teachers/reward": Shown("Reward, teachers", "Mean reward of a row.", "reward", group="Rewards"),
+    "students/reward": Shown("Reward, students", "Mean reward of a row.", "reward", group="Rewards"),
+    "teachers/rating_dispersion": Shown(
+        "Rating dispersion, teachers", "Standard deviation of TrueSkill means.", "rating", group="Ratings"
+    ),
+    "students/rating_dispersion": Shown(
+        "Rating dispersion, students", "Standard deviation of TrueSkill means.", "rating", group="Ratings"
+    ),
+    "tokens/learned": Shown("Tokens", "Completion tokens learned from in a round.", "tokens", group="Cost"),
+    "teachers/length": Shown("Length, teachers", "Mean tokens of a completion.", "tokens", group="Cost"),
+    "students/length": Shown("Length, students", "Mean tokens of a completion.", "tokens", group="Cost"),
+}
+"""Measures on the page, in its order: a name, or the beginning of names."""
+
+METHOD = (
+    "An arm is the runs whose settings differ by nothing but seed and places. Its curve is the mean over its seeds, "
+    f"its band Student's {LEVEL:.0%} interval over them; thin lines are the seeds themselves. A band is cut off where "
+    "the axis ends. Rounds are compared one by one, so a band holds for one round and not for the whole curve.",
+    "A difference is an arm's mean minus the control's. It is paired by seed where every seed of one arm is also in "
+    f"the other, else Welch's; intervals are Student's at {LEVEL:.0%} (our choice). The effect size is Hedges' g: the "
+    "difference in standard deviations, of the paired differences where seeds are paired, corrected for few seeds. "
+    "There is none of two seeds, whose correction is 0, and no interval where an arm has one seed, or differences are "
+    "the same in every seed. Intervals of shares are cut off at 0 and 100%.",
+    "Clear means that the interval excludes 0 even when all comparisons on this page share the chance of an error "
+    "(Bonferroni). The more measures are compared, the more intervals exclude 0 by chance alone.",
+)
+
+
+def comparison_page(folders: Sequence[str]) -> str:
+    """
+    The page of several runs, as one file of HTML.
+
+    Args:
+        folders (`Sequence[str]`): Folders of runs. The arm of the first is the control.
+
+    Raises:
+        ValueError: If a folder is named twice or is no run with a round, or plotly is not installed.
+    """
+    paths = [os.path.realpath(folder) for folder in folders]
+    twice = next((folder for folder, path in zip(folders, paths) if paths.count(path) > 1), None)
+    if twice:
+        raise ValueError(f"{twice} is named twice.")
+    comparison = Comparison(group_arms([read_run(folder) for folder in folders]))
+    runs, arms = len(comparison.runs), len(comparison.arms)
+    subtitle = f"{runs} runs in {arms} arm{'s' * (arms > 1)}, compared over {comparison.rounds} rounds"
+    return render_page("Comparison of runs", comparison_sections(comparison), subtitle=subtitle)
+
+
+def comparison_sections(comparison: Comparison) -> list[Section]:
+    """Everything about a comparison, in the page's order."""
+    measures = shown_measures(comparison)
+    curves = [name for name in measures if not name.startswith(FINAL)]
+    rows = [comparison.row(measure) for measure in measures] if len(comparison.arms) > 1 else []
+    made = count_comparisons(rows)
+    table = differences_table(comparison, rows, "differences", comparisons=max(made, 1))
+    groups = dict.fromkeys(shown(name).group for name in curves)
+    return [
+        Section("arms", "Arms", [arms_table(comparison), Text(remarks(comparison), tone="note"), _unlike(comparison)]),
+        Section("differences", "Differences", [table] if rows else [], lead=_lead(comparison, made)),
+        *(
+            Section(
+                f"curves-{group.lower()}",
+                group,
+                [plot(comparison, name) for name in curves if shown(name).group == group],
+            )
+            for group in groups
+        ),
+        Section("compute", "Compute", [compute_table(comparison), adapters_table(comparison)]),
+        Section("settings", "Settings", _settings(comparison)),
+        Section("method", "How to read this page", [Text(METHOD)]),
+    ]
+
+
+def shown(measure: str) -> Shown:
+    """How a measure is shown.
+
+    Raises:
+        KeyError: If it is not.
+    """
+    if measure in SHOWN:
+        return SHOWN[measure]
+    prefix = next(name for name in SHOWN if name.endswith("/") and measure.startswith(name))
+    rest = measure.removeprefix(prefix)
+    if prefix == EXAMS:
+        rest = rest.removesuffix("/mean")
+    if prefix == FINAL:
+        exam, _, kind = rest.rpartition("/")
+        rest = f"{exam}, {kind}"
+    if prefix == "complexity/":
+        rest = MEASURES.get(rest, rest.replace("_", " "))
+    return SHOWN[prefix]._replace(title=SHOWN[prefix].title.format(rest))
+
+
+def shown_measures(comparison: Comparison) -> list[str]:
+    """Measures of the page that the runs have, in its order."""
+    there = comparison.measures
+    types = [name for name in there if name.startswith("solve_rate/")]
+    found = []
+    for pattern in SHOWN:
+        own = [name for name in there if name == pattern or (pattern.endswith("/") and name.startswith(pattern))]
+        if pattern == "solve_rate/" and len(types) < 2:
+            continue
+        if pattern == EXAMS:
+            own = [name for name in own if name.endswith("/mean")]
+        if pattern == FINAL:
+            own = [name for name in own if name.endswith("/mean") or _says_more(comparison, name)]
+        found += own
+    return found
+
+
+def arms_table(comparison: Comparison) -> Table:
+    """The arms, with their colours and seeds."""
+    columns = [
+        Column("arm"), Column("seeds", "count"), Column("which"), Column("rounds", hint="played by each run"),
+        Column("folders", "code"),
+    ]  # fmt: skip
+    rows = []
+    for k, arm in enumerate(comparison.arms):
+        name = f"{arm.name} (control)" if k == 0 and len(comparison.arms) > 1 else arm.name
+        rows.append(
+            [
+                Cell(arm.name, text=name, colour=look(k)["color"], bold=k == 0),
+                len({run.seed for run in arm.runs}),
+                ", ".join(str(run.seed) for run in arm.runs),
+                ", ".join(dict.fromkeys(str(run.rounds) for run in arm.runs)),
+                ", ".join(run.folder for run in arm.runs),
+            ]
+        )
+    return Table("arms", columns, rows)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """What has to be known before any number is read."""
+    told = []
+    lengths = sorted({run.rounds for run in comparison.runs})
+    if len(lengths) > 1:
+        told.append(
+            f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.rounds} that all "
+            "have; what came later is not on this page."
+        )
+    told.append(
+        f"Numbers of curves are means over the last {comparison.last} of {comparison.rounds} rounds; those of exams "
+        "along a run are the newest that all runs have taken."
+    )
+    single = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < 2]
+    if single:
+        told.append(
+            f"One seed only: {', '.join(single)}. Chance between runs cannot be told from one, so there is no band "
+            "and no interval there."
+        )
+    if any(len({run.seed for run in arm.runs}) == 2 for arm in comparison.arms):
+        told.append("Two seeds give very wide intervals: Student's factor is 12.7. Three have 4.3, five 2.8.")
+    twice = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < len(arm.runs)]
+    if twice:
+        told.append(f"A seed was run more than once in {', '.join(twice)}: it counts once, with the mean of its runs.")
+    unknown = [run.folder for run in comparison.runs if not run.record]
+    if unknown:
+        told.append(f"Settings are not recorded in {', '.join(unknown)}: each is an arm of its own.")
+    return told
+
+
+def plot(comparison: Comparison, measure: str) -> Plot:
+    """An arm's mean by round, its band, and its seeds as thin lines."""
+    about = shown(measure)
+    points = {arm.name: comparison.curve(arm, measure) for arm in comparison.arms}
+    seeds = {
+        arm.name: [
+            [(number, value) for number, value in run.curves.get(measure, {}).items() if number <= comparison.rounds]
+            for run in arm.runs
+        ]
+        for arm in comparison.arms
+    }
+    figure = line_figure(
+        {name: [(point.round, point.mean) for point in own] for name, own in points.items()},
+        y=about.unit,
+        share=about.share,
+        bands={name: [(p.round, p.low, p.high) for p in own if p.low is not None] for name, own in points.items()},
+        width=2.2,
+    )
+    means = len(figure.data)
+    for k, (name, lines) in enumerate(seeds.items()):
+        for line in lines if len(lines) > 1 else ():
+            xs, ys = zip(*thinned(line)) if line else ((), ())
+            style = {"color": look(k)["color"], "width": 0.8}
+            extra = dict(mode="lines", opacity=0.4, hoverinfo="skip", showlegend=False, legendgroup=name)
+            figure.add_trace(go.Scatter(x=list(xs), y=list(ys), line=style, **extra))
+    figure.data = (*figure.data[means:], *figure.data[:means])  # seeds behind the means
+    values = [value for lines in seeds.values() for line in lines for _, value in line]
+    if about.share and values:
+        top = min(max(1.08 * max(values), 0.1), 1.03)
+        figure.update_yaxes(range=[-0.03 * top, top])
+    elif values:
+        margin = 0.08 * (max(values) - min(values)) or 0.5
+        figure.update_yaxes(range=[min(values) - margin, max(values) + margin])
+    return Plot(measure, figure, about.title, about.how)
+
+
+def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *, comparisons: int) -> Table:
+    """Every measure of every arm beside the control."""
+    columns = [
+        Column("measure"),
+        Column("arm"),
+        Column("control", "number", hint="mean over seeds and its interval"),
+        Column("mean", "number", hint="of the arm, over seeds, and its interval"),
+        Column("difference", "signed", hint=f"arm minus control, and its {LEVEL:.0%} interval"),
+        Column("effect (g)", "signed", hint="Hedges' g: the difference in standard deviations"),
+        Column("seeds", hint="pairs of seeds, or seeds of the arm and of the control"),
+        Column("clear", hint=f"whether the interval excludes 0 for all {comparisons} comparisons together"),
+        Column("remark"),
+    ]
+    table = []
+    for row in rows:
+        about = _about(row.measure)
+        for k, (arm, found) in enumerate(zip(comparison.arms[1:], row.differences, strict=True), start=1):
+            seeds = NOTHING if found is None else _seeds(found)
+            table.append(
+                [
+                    about.title,
+                    Cell(arm.name, colour=look(k)["color"]),
+                    _interval(row.values[0], about.share),
+                    _interval(row.values[k], about.share),
+                    _difference(found, about.share),
+                    found and found.effect,
+                    seeds,
+                    Cell("", NOTHING)
+                    if found is None or found.p is None
+                    else Cell("yes" if found.clear(comparisons) else "no", bold=found.clear(comparisons)),
+                    "an arm has no value" if found is None else found.why,
+                ]
+            )
+    return Table(name, columns, table)
+
+
+def compute_table(comparison: Comparison) -> Table:
+    """What a run of each arm has learned from, whole and per adapter."""
+    columns = [
+        Column("arm"), Column("of"), Column("adapters", "count"), Column("rows", "count", "learned from"),
+        Column("prompt tokens", "count"), Column("completion tokens", "count"),
+        Column("updates", "count", "optimizer steps"),
+        Column("rows not learned from", "count"), Column("seconds", "count", "of rounds; probes and saving aside"),
+    ]  # fmt: skip
+    rows = []
+    for k, arm in enumerate(comparison.arms):
+        cost, colour = comparison.cost(arm), look(k)["color"]
+        rows.append([Cell(arm.name, colour=colour), "a run", *cost])
+        rows.append([Cell(arm.name, colour=colour), "an adapter", None, *(one / cost.adapters for one in cost[1:])])
+    how = f"Mean over the runs of an arm, in {comparison.rounds} rounds. Seconds depend on the machine and its load."
+    return Table("compute", columns, rows, how=how)
+
+
+def adapters_table(comparison: Comparison) -> Table:
+    """What every adapter has learned from."""
+    kinds = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
+    columns = [Column("arm"), Column("adapter", "code"), *(Column(kind, "count") for kind in kinds)]
+    rows = [
+        [Cell(arm.name, colour=look(k)["color"]), name, *counts]
+        for k, arm in enumerate(comparison.arms)
+        for name, counts in comparison.adapters(arm).items()
+    ]
+    return Table("adapters", columns, rows, title="Each adapter", how="Mean over the runs of an arm.")
+
+
+def count_comparisons(rows: Sequence[Row]) -> int:
+    """How many differences have an interval."""
+    return sum(found is not None and found.p is not None for row in rows for found in row.differences)
+
+
+def _lead(comparison: Comparison, made: int) -> str:
+    told = f"Each arm minus {comparison.arms[0].name}. "
+    if not made:
+        return f"{told}No comparison has an interval."
+    return (
+        f"{told}{made} comparisons have an interval; at {LEVEL:.0%} about {(1 - LEVEL) * made:.1f} of them would "
+        "exclude 0 by chance if nothing differed."
+    )
+
+
+def _unlike(comparison: Comparison) -> Text:
+    found = comparison.circumstances()
+    if not found:
+        return Text(["Versions, commits and whatever else the runs record about where they ran are the same."])
+    return Text(["Runs differ in more than their settings:", *found], tone="alarm")
+
+
+def _settings(comparison: Comparison) -> list[Table | Facts | Text]:
+    differ, same = comparison.settings()
+    parts: list[Table | Facts | Text] = []
+    if differ:
+        columns = [Column("setting", "code"), *(Column(arm.name) for arm in comparison.arms)]
+        rows = [
+            [name, *(Cell(value, text=_plain(value), bold=value != values[0]) for value in values)]
+            for name, values in differ.items()
+        ]
+        parts.append(Table("settings", columns, rows, title="What differs", how="Bold: other than in the first arm."))
+    elif len(comparison.arms) > 1:
+        parts.append(Text(["No recorded setting differs between the arms."]))
+    return [*parts, Facts({name: _plain(value) for name, value in same.items()}, "What all runs share", closed=True)]
+
+
+def _plain(value: str) -> str:
+    """A value in JSON, text without its quotes; an absent one is a dash."""
+    if not value:
+        return NOTHING
+    found = json.loads(value)
+    return found if isinstance(found, str) else value
+
+
+def _about(measure: str) -> Shown:
+    try:
+        return shown(measure)
+    except StopIteration:
+        return Shown(measure, "")
+
+
+def _says_more(comparison: Comparison, measure: str) -> bool:
+    """Whether the best or the weakest is another than the mean: it is not where there is one student."""
+    mean = f"{measure.rpartition('/')[0]}/mean"
+    return any(comparison.value(run, measure) != comparison.value(run, mean) for run in comparison.runs)
+
+
+def _seeds(found: Difference) -> str:
+    return f"{found.seeds} pairs" if found.paired else f"{found.seeds} and {found.control_seeds}"
+
+
+def _interval(value: Interval | None, share: bool) -> Cell | None:
+    if value is None:
+        return None
+    low, high, ends = value.low, value.high, ""
+    if low is not None and high is not None:
+        low, high = (max(low, 0.0), min(high, 1.0)) if share else (low, high)  # a mean of shares is one
+        ends = f" [{_amount(low, share)}, {_amount(high, share)}]"
+    return Cell(value.mean, _amount(value.mean, share) + ends)
+
+
+def _difference(found: Difference | None, share: bool) -> Cell | None:
+    if found is None:
+        return None
+    known = found.low is not None and found.high is not None
+    ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]" if known else ""
+    return Cell(found.difference, _amount(found.difference, share, "+") + ends)
+
+
+def _amount(value: float, share: bool, sign: str = "") -> str:
+    if share:
+        return f"{100 * value:{sign}.1f}%"
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.3g}"

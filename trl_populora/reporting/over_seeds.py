@@ -1,0 +1,136 @@
+"""What numbers of several seeds are worth: a mean with its interval, a difference of two arms, an effect size.
+
+The unit of chance is the seed. Intervals are Student's, at `LEVEL`, our choice: few seeds leave little to resample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean over seeds and its interval at `LEVEL`; no ends of one seed, and of seeds that do not differ."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class Difference(NamedTuple):
+    """The mean of an arm minus that of the control.
+
+    Attributes:
+        difference (`float`): Mean of the paired differences, or difference of the means.
+        low, high (`float` or `None`): Interval at `LEVEL`.
+        p (`float` or `None`): Two-sided p-value of the same t test.
+        effect (`float` or `None`): Hedges' g ([`hedges_g`]).
+        paired (`bool`): Whether seeds were paired.
+        seeds, control_seeds (`int`): Seeds of either arm that went into it.
+        why (`str`): Why there is no interval or no effect size; empty if there are both.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    effect: float | None
+    paired: bool
+    seeds: int
+    control_seeds: int
+    why: str
+
+    def clear(self, comparisons: int) -> bool:
+        """Whether the interval excludes 0 when all `comparisons` share the chance of an error (Bonferroni)."""
+        return self.p is not None and self.p <= (1 - LEVEL) / comparisons
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Mean of at least one value, one of each seed, with Student's interval."""
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2 or _flat(np.array(values)):
+        return Interval(mean, None, None)
+    reach = _quantile(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Difference:
+    """
+    Two arms, seed by seed where they can be paired: where every seed of one is also in the other, and two or more are
+    in both. Else the difference of the means with Welch's interval.
+
+    Args:
+        arm, control (`Mapping[int, float]`): Seed -> value; at least one each.
+    """
+    common = sorted(arm.keys() & control.keys())
+    if len(common) >= 2 and len(common) == min(len(arm), len(control)):
+        return _paired(np.array([arm[seed] - control[seed] for seed in common]))
+    return _unpaired(np.array(list(arm.values())), np.array(list(control.values())))
+
+
+def hedges_g(difference: float, deviation: float, degrees: int) -> float | None:
+    """
+    A difference in standard deviations, without the bias of few seeds: J d (Hedges 1981), with the exact
+    J = Γ(m / 2) / (√(m / 2) Γ((m - 1) / 2)) of m degrees of freedom.
+
+    Args:
+        difference (`float`): Difference of means.
+        deviation (`float`): Standard deviation: of the paired differences, or the pooled one of two arms.
+        degrees (`int`): Degrees of freedom of that deviation, m.
+
+    Returns:
+        `float` or `None`: `None` where the deviation is 0, and of one degree, whose J is 0.
+    """
+    if degrees < 2 or not deviation > 0:
+        return None
+    half = degrees / 2
+    return (
+        float(math.exp(special.gammaln(half) - special.gammaln(half - 0.5)) / math.sqrt(half)) * difference / deviation
+    )
+
+
+def _paired(found: np.ndarray) -> Difference:
+    mean, deviation, count = float(found.mean()), float(found.std(ddof=1)), found.size
+    if _flat(found):
+        return Difference(mean, None, None, None, None, True, count, count, "same in every seed")
+    error, degrees = deviation / math.sqrt(count), count - 1
+    few = "" if degrees > 1 else "two seeds: no effect size"
+    return Difference(
+        mean, *_around(mean, error, degrees), hedges_g(mean, deviation, degrees), True, count, count, few
+    )
+
+
+def _unpaired(arm: np.ndarray, control: np.ndarray) -> Difference:
+    mean, sizes = float(arm.mean() - control.mean()), (arm.size, control.size)
+    if min(sizes) < 2:
+        return Difference(mean, None, None, None, None, False, *sizes, "an arm has one seed")
+    if _flat(arm) and _flat(control):
+        return Difference(mean, None, None, None, None, False, *sizes, "seeds do not differ")
+    parts = [float(one.var(ddof=1)) / one.size for one in (arm, control)]
+    error = math.sqrt(sum(parts))
+    degrees = sum(parts) ** 2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes))
+    within = sum(sizes) - 2
+    pooled = math.sqrt(sum(float(one.var(ddof=1)) * (one.size - 1) for one in (arm, control)) / within)
+    return Difference(mean, *_around(mean, error, degrees), hedges_g(mean, pooled, within), False, *sizes, "")
+
+
+def _flat(values: np.ndarray) -> bool:
+    """Whether values are equal but for rounding."""
+    return float(np.ptp(values)) <= 1e-12 * max(1.0, float(np.abs(values).max()))
+
+
+def _around(mean: float, error: float, degrees: float) -> tuple[float, float, float]:
+    """The interval's ends, and the p-value."""
+    reach = _quantile(degrees) * error
+    return mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean) / error, degrees))
+
+
+def _quantile(degrees: float) -> float:
+    return float(stats.t.ppf((1 + LEVEL) / 2, degrees))
