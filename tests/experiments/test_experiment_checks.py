@@ -69,6 +69,13 @@ def test_every_metric_of_a_round_is_known(plan):
     assert {"complexity/ast_nodes", "tasks/unsolved", "solve_rate/code_i"} <= known
 
 
+def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
+    experiment = plan.read(settings={"shared_member": True, "pairing": "fixed", "evolution_interval": 0})
+    known = known_metrics(parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0])))
+    assert {"population/agent_0/reward", "teachers/validity", "students/reward"} <= known
+    assert {"pairs/teacher_0/student_0/solve_rate", "coverage/filled/teacher_0"} <= known
+
+
 def test_a_run_on_a_dataset_has_no_known_length(plan):
     args = parse_settings(
         {"model_name_or_path": "tiny", "num_teachers": 0, "num_students": 1, "max_steps": -1, "bf16": False,

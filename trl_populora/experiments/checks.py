@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
 
 PHASES = ("propose", "verify", "match", "solve", "judge", "learn", "weights")
+ROLES = {"teacher": "teacher", "student": "student", "agent": "shared"}
+"""What a member's name begins with -> its role."""
 OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards/", "students/rewards/")
 """What the names of metrics begin with that depend on what happens in a run."""
 
@@ -106,6 +108,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     """Names that [`round_metrics`] may give to the metrics of a run, but for those that begin with one of `OPEN`."""
     from ..diagnostics import MemberSummary, RoundSummary, round_metrics
     from ..diagnostics.task_metrics import TASK_METRICS
+    from ..population.member import member_names
 
     types = _task_types(args) if args.num_teachers else {}
     numbers: dict[str, Any] = dict(
@@ -113,9 +116,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     )
     numbers |= dict(grad_norm=0.0, solve_rates=dict.fromkeys(types, 0.0), fill_rate=0.0, solve_rate_filled=0.0)
     numbers |= dict(delta_norm=0.0, effective_rank=0.0)
-    roles = {"shared": 1} if args.shared_member else {"teacher": args.num_teachers, "student": args.num_students}
-    places: dict[str, list[str]] = {role: [f"{role}_{i}" for i in range(count)] for role, count in roles.items()}
-    teachers, students = (tuple(places.get(role) or places.get("shared", ())) for role in ("teacher", "student"))
+    players = {"teacher": args.num_teachers, "student": args.num_students}
+    teachers, students = (tuple(f"{role}_{i}" for i in range(count)) for role, count in players.items())
+    members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
     ones = tuple(tuple(1 for _ in students) for _ in teachers)
     measures = {name for kind in types.values() if (one := kind.features(kind.simplest())) for name in one.measures}
     kinds = ("reward", "reward_std", "zero_std_groups")
@@ -124,9 +127,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
         round=0,
         step=0,
         members=tuple(
-            MemberSummary(name=name, role=role, version=0, **numbers)
-            for role, names in places.items()
-            for name in names
+            MemberSummary(name=name, role=ROLES[name.rpartition("_")[0]], version=0, **numbers) for name in members
         ),
         teachers=teachers,
         students=students,
