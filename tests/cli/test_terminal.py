@@ -34,7 +34,7 @@ print(code, *sorted({name.split(".")[0] for name in sys.modules}))
     [
         (["trian"], "invalid choice: 'trian'"),
         (["report", "/no/such"], "/no/such has no history.jsonl"),
-        (["report", "/no/such", "--plot"], "unrecognized arguments: --plot"),
+        (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
         (["runs", "/no/such"], "'/no/such' is no folder"),
         (["evaluate", "/no/such"], "holds no population.json"),
         (["evaluate"], "name a run to evaluate"),
@@ -140,6 +140,7 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
         )
     )
     os.utime(killed / "history.jsonl", (1.6e9, 1.6e9))
+    os.utime(tmp_path / "runs" / "fresh" / "history.jsonl")
     (tmp_path / "runs" / "other").mkdir()
     done, fresh, stopped = find_runs(str(tmp_path / "runs"))
     assert (done.state, fresh.state, stopped.state) == ("finished", "going on", "stopped")

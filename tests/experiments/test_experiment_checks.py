@@ -66,14 +66,14 @@ def test_every_metric_of_a_round_is_known(plan):
     rounds = [make_round(n, attempts=((0, 1), (1, 0)), solved=((0, 1), (0, 0)), residual=0.1) for n in range(2)]
     given = {name for summary in rounds for name in round_metrics(summary)}
     assert {name for name in given - known if not name.startswith(OPEN)} == set()
-    assert {"complexity/ast_nodes", "tasks/unsolved", "solve_rate/code_i"} <= known
+    assert {"complexity/ast_nodes", "tasks/unsolved", "types/solve_rate/code_i", "seconds/extra"} <= known
 
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
     experiment = plan.read(settings={"shared_member": True, "pairing": "fixed", "evolution_interval": 0})
     known = known_metrics(parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0])))
-    assert {"population/agent_0/reward", "teachers/validity", "students/reward"} <= known
-    assert {"pairs/teacher_0/student_0/solve_rate", "coverage/filled/teacher_0"} <= known
+    assert {"reward/agent_0", "teachers/validity", "students/reward"} <= known
+    assert {"pairs/solve_rate/teacher_0/student_0", "coverage/filled/teacher_0"} <= known
 
 
 def test_a_run_on_a_dataset_has_no_known_length(plan):
@@ -82,4 +82,4 @@ def test_a_run_on_a_dataset_has_no_known_length(plan):
          "num_generations": 2, "per_device_train_batch_size": 2, "output_dir": str(plan.folder), "report_to": "none"}
     )  # fmt: skip
     assert run_size(args) == (1, None, None, None, None)
-    assert {"students/reward", "population/student_0/tokens"} <= known_metrics(args)
+    assert {"students/reward", "reward/student_0"} <= known_metrics(args)

@@ -65,5 +65,5 @@ def test_results_of_nothing(populora, plan, capsys):
 def test_mistakes_end_with_code_2(populora, plan, capsys):
     plan.read(measures={"m": {"metric": "solv_rate"}})
     assert populora() == 2
-    assert "populora experiment: arm 'one': measures.m" in capsys.readouterr().err
+    assert "populora: error: arm 'one': measures.m" in capsys.readouterr().err
     assert populora("--jobs", "0") == 2

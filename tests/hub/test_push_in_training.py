@@ -66,14 +66,14 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     hub.failures = [("POST", "/commit/")] * 10
     code, out, err = client(scripts.train, PUSHED | {"plots": False}, str(tmp_path))
     assert code == 1 and hub.titles("user/repo") == ["initial commit"]
-    assert err.count("Nothing is lost. To push again: populora push ") >= 2
+    assert err.count("Nothing is lost. To push again: ") >= 2
     folder = tmp_path / "demo"
     assert (folder / "checkpoint-2").is_dir() and (folder / "student_0").is_dir()
     assert len((folder / "history.jsonl").read_text().splitlines()) == 2
     command = shlex.split(err.strip().splitlines()[-1].partition("To push again: ")[2])
-    assert command == ["populora", "push", str(folder), "--to", "user/repo"]
+    assert command[-4:] == ["push", str(folder), "--to", "user/repo"] and "populora" in "".join(command[:-4])
     hub.failures = []
-    code, _, err = client(scripts.populora, *command[1:])
+    code, _, err = client(scripts.populora, *command[-4:])
     assert code == 0, err
     weights = (folder / "student_0/adapter_model.safetensors").read_bytes()
     assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights

@@ -76,8 +76,12 @@ def test_one_arm_is_shown_without_differences():
 def test_measures_are_those_that_the_runs_have():
     names = shown_measures(compared(*arms(1)))
     assert names[0] == "solve_rate" and {"complexity/ast_nodes", "teachers/validity", "tokens/learned"} <= set(names)
-    assert {"solve_rate/code_i", "solve_rate/code_o"} <= set(names)
-    assert not [name for name in names if name.startswith(("exam/", "population/", "seconds/"))]
+    assert {"types/solve_rate/code_i", "types/solve_rate/code_o"} <= set(names)
+    assert not [
+        name
+        for name in names
+        if name.startswith(("exam/", "solve_rate/", "reward/", "seconds/")) or name.count("/") > 2
+    ]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from datasets import Dataset
 from trl import GRPOTrainer
 
 from tests.tiny import tiny_model
+from trl_populora.progress import Progress
 from trl_populora.training import PopulationSelfPlayTrainer
 
 
@@ -50,6 +51,7 @@ def test_a_subclass_overrides_as_ever(monkeypatch, population):
     trainer = object.__new__(Users)
     if population:
         trainer.population = SimpleNamespace(routing=SimpleNamespace(clear=lambda: calls.append("ours")))
+        trainer.progress, trainer.args = Progress(), SimpleNamespace(per_device_train_batch_size=1)
     assert trainer.training_step(1, inputs=2, num_items_in_batch=3) == (1, 2, 3)
     assert calls == ["users", "between"] + ["ours"] * population
     assert isinstance(trainer, PopulationSelfPlayTrainer) and isinstance(trainer, GRPOTrainer)

@@ -21,10 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ..run_files.layout import checkpoints
     from ..run_files.run import open_run
 
-    # the tables of the rounds need neither members nor a base
-    opened = None if options.dataset else open_run(options.folder, base=options.base)
+    # The tables of the rounds need no members, and a run that has not ended is told which checkpoint to push.
+    if not options.dataset and not checkpoints(options.folder):
+        open_run(options.folder, base=options.base)
 
     from ..hub import push_dataset, push_member, push_population
     from ..hub.contents import newest_checkpoint
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.member:
         push = push_member(options.folder, options.member, options.to, base=options.base, **where)
     else:
-        newest = newest_checkpoint(opened) if options.checkpoint else None
+        newest = newest_checkpoint(open_run(options.folder, base=options.base)) if options.checkpoint else None
         push = push_population(options.folder, options.to, base=options.base, checkpoint=newest, **where)
     print(f"Pushed: {push.send()}")
     return 0

@@ -4,10 +4,11 @@ import re
 import sys
 from collections.abc import Iterator
 
+from ..run_files.layout import HISTORY_FILE
 from .metrics import COMBINE, PLACEHOLDERS, SECTIONS
 
 
-PREFACE = """\
+PREFACE = f"""\
 # Metrics
 
 Written by `python -m trl_populora.diagnostics.glossary > docs/metrics.md` from the registry,
@@ -15,7 +16,7 @@ Written by `python -m trl_populora.diagnostics.glossary > docs/metrics.md` from 
 
 Names are those of `trainer.state.log_history`. Trackers show `train/` before them, and `eval/` in the place of
 `eval_`: `reward/teacher_0` is `train/reward/teacher_0` there, `eval_gsm8k/mean` is `eval/gsm8k/mean`.
-`history.jsonl` has the numbers of every round, under the names of `RoundSummary`.
+`{HISTORY_FILE}` has the numbers of every round, under the names of `RoundSummary`.
 
 What is measured comes first and whose it is comes last, so that members stand side by side. `teachers/<name>` and
 `students/<name>` are of one role. No number averages the rewards of both sides of a zero-sum game: in self-play TRL's

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from ..run_files.layout import HISTORY_FILE
+
 
 COMBINE = {
     "mean": "their mean: over rounds, TRL's own over steps",
@@ -108,7 +110,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "The round": (
         Metric("round", "Number of the round, from 0.", "count", "last"),
         Metric("alarms",
-            "Signs of collapse; the words are in `history.jsonl`, on the terminal and in the trackers.",
+            f"Signs of collapse; the words are in `{HISTORY_FILE}`, on the terminal and in the trackers.",
             "count", "sum"),
         Metric("solve_rate",
             "Share of matched attempts that solved their task: mean over task types of each type's newest rate, not "

@@ -15,7 +15,7 @@ from .plan import Experiment, file_hash, read_mapping
 if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
 
-PHASES = ("propose", "verify", "match", "solve", "judge", "learn", "weights")
+PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights")
 ROLES = {"teacher": "teacher", "student": "student", "agent": "shared"}
 """What a member's name begins with -> its role."""
 OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards/", "students/rewards/")
@@ -163,7 +163,7 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> No
         if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
             continue
         near = get_close_matches(measure.metric, known, n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/training.md lists them."
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/metrics.md lists them."
         raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}; {hint}")
 
 

@@ -24,12 +24,14 @@ from .probes import BASE, read_probes
 from .tables import compute_totals
 
 
-SETTINGS = ("model", "revision", "dataset", "settings", "other_settings", "sampler", "reward_funcs", "warm_start")
-SETTINGS += ("row_source", "processes")
+SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "settings", "other_settings")
+SETTINGS += ("sampler", "reward_funcs", "warm_start", "row_source", "processes")
 """Keys of `run.json` that say what a run does. The others say where and by what it was done."""
 PLACES = {
     *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
-    *("settings.probe_kwargs.data", "settings.executor_kwargs.workers"),
+    *("settings.probe_kwargs.data", "settings.executor_kwargs.workers", "sampler.kwargs.base_url"),
+    *("sampler.kwargs.adapter_dir", "other_settings.vllm_server_base_url", "other_settings.vllm_server_host"),
+    *("other_settings.vllm_server_port", "other_settings.data_seed"),
 }
 """Settings in which seeds of one arm may differ, by dotted name."""
 LAST = 10
@@ -77,7 +79,7 @@ class PlayedRun:
     def settings(self) -> dict[str, str]:
         """Settings by dotted name, as JSON, without the seed and places. A run without a record is like no other."""
         if not self.record:
-            return {"folder": self.folder}
+            return {"folder": json.dumps(self.folder)}
         own = flat({key: self.record[key] for key in SETTINGS if key in self.record})
         return {name: value for name, value in own.items() if name not in PLACES}
 
@@ -259,6 +261,10 @@ class Comparison:
     def circumstances(self) -> list[str]:
         """What differs between runs beside settings, such as versions, commits and machines: a sentence each."""
         records = [flat({k: v for k, v in run.record.items() if k not in SETTINGS}) for run in self.runs]
+        for run, record in zip(self.runs, records, strict=True):
+            for exam in run.evaluation.get("exams", ()):
+                asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
+                record |= flat({f"final exam {exam['exam']}": asked})
         sentences = []
         for name in sorted({name for record in records for name in record}):
             places: dict[str, list[int]] = {}

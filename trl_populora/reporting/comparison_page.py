@@ -38,11 +38,12 @@ class Shown(NamedTuple):
     group: str = "Self-play"
 
 
+TYPES = "types/solve_rate/"
 SHOWN = {
     "solve_rate": Shown(
         "Matched solve rate", "Share of students' attempts at teachers' tasks that solved them.", "share", True
     ),
-    "solve_rate/": Shown("Matched solve rate, {}", "The same for one task type, in each round.", "share", True),
+    TYPES: Shown("Matched solve rate, {}", "The same for one task type, in each round.", "share", True),
     "fill_rate": Shown("Filled-in tasks", "Share of attempts at tasks from the buffer.", "share", True),
     "tasks/unsolved": Shown("Unsolved tasks", "Share of valid tasks that their student never solved.", "share", True),
     "teachers/validity": Shown("Valid proposals", "Share of proposals that became tasks.", "share", True, "Tasks"),
@@ -53,10 +54,10 @@ SHOWN = {
     "final/": Shown("Final exam {}", "Accuracy after the run, of the students.", "share", True, "Exams"),
     "teachers/reward": Shown("Reward, teachers", "Mean reward of a row.", "reward", group="Rewards"),
     "students/reward": Shown("Reward, students", "Mean reward of a row.", "reward", group="Rewards"),
-    "teachers/rating_dispersion": Shown(
+    "teachers/rating/dispersion": Shown(
         "Rating dispersion, teachers", "Standard deviation of TrueSkill means.", "rating", group="Ratings"
     ),
-    "students/rating_dispersion": Shown(
+    "students/rating/dispersion": Shown(
         "Rating dispersion, students", "Standard deviation of TrueSkill means.", "rating", group="Ratings"
     ),
     "tokens/learned": Shown("Tokens", "Completion tokens learned from in a round.", "tokens", group="Cost"),
@@ -147,12 +148,12 @@ def shown(measure: str) -> Shown:
 def shown_measures(comparison: Comparison) -> list[str]:
     """Measures of the page that the runs have, in its order."""
     there = comparison.measures
-    types = [name for name in there if name.startswith("solve_rate/")]
+    types = [name for name in there if name.startswith(TYPES) and "/" not in name.removeprefix(TYPES)]
     found = []
     for pattern in SHOWN:
         own = [name for name in there if name == pattern or (pattern.endswith("/") and name.startswith(pattern))]
-        if pattern == "solve_rate/" and len(types) < 2:
-            continue
+        if pattern == TYPES:
+            own = types if len(types) > 1 else []
         if pattern == EXAMS:
             own = [name for name in own if name.endswith("/mean")]
         if pattern == FINAL:

@@ -34,7 +34,7 @@ class Difference(NamedTuple):
         effect (`float` or `None`): Hedges' g ([`hedges_g`]).
         paired (`bool`): Whether seeds were paired.
         seeds, control_seeds (`int`): Seeds of either arm that went into it.
-        why (`str`): Why there is no interval or no effect size; empty if there are both.
+        why (`str`): What the reader must know: why there is no interval or effect size, or which seeds were left out.
     """
 
     difference: float
@@ -71,7 +71,11 @@ def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Differ
     """
     common = sorted(arm.keys() & control.keys())
     if len(common) >= 2 and len(common) == min(len(arm), len(control)):
-        return _paired(np.array([arm[seed] - control[seed] for seed in common]))
+        found = _paired(np.array([arm[seed] - control[seed] for seed in common]))
+        if len(arm) == len(control):
+            return found
+        over = f"only over seeds {', '.join(map(str, common))}, which both have"
+        return found._replace(why="; ".join(filter(None, (found.why, over))))
     return _unpaired(np.array(list(arm.values())), np.array(list(control.values())))
 
 

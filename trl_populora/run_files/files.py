@@ -156,8 +156,15 @@ def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mappi
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema({n: COLUMNS[kind] for n, kind in columns.items()}))
+    texts = [name for name, kind in columns.items() if kind is str]
+    rows = [{**row, **{name: _storable(row.get(name)) for name in texts}} for row in rows]
+    table = pyarrow.Table.from_pylist(rows, pyarrow.schema({n: COLUMNS[kind] for n, kind in columns.items()}))
     write_file(path, lambda scratch: pyarrow.parquet.write_table(table, scratch, **PACKING))
+
+
+def _storable(text: Any) -> str | None:
+    """Text without halves of surrogate pairs, which no file of UTF-8 can hold; of other things their text."""
+    return None if text is None else str(text).encode("utf-8", "replace").decode()
 
 
 def move_folder(source: str, target: str) -> None:

@@ -24,8 +24,14 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     "reason": (str, "short name of why it is not valid; `infra_error`: the executor failed, which is nobody's fault"),
     "detail": (str, "what exactly was refused, in words"),
     "solved": (bool, "whether the attempt was judged right; null for proposals"),
-    "reward": (float, "reward of the row; null if it has none"),
-    "rewards": (str, "JSON object from reward function to reward, where a run has several"),
+    "reward": (
+        float,
+        "in self-play the game's own reward; on a dataset the weighted sum of the functions; null if it has none",
+    ),
+    "rewards": (
+        str,
+        "JSON object from reward function to reward, where a run has several: the update uses their weighted sum",
+    ),
     "advantage": (float, "what the update used; null for rows that nobody learns from"),
     "learned": (bool, "whether the row is one of those that its member learns from"),
     "prompt": (str, "the prompt: chat messages as JSON, or plain text where a dataset has plain text"),

@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from .files import append_lines, read_lines, write_lines, write_table
 from .layout import (
@@ -69,6 +70,11 @@ class RunFolder:
                 f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
                 "overwrite_output_dir=true to discard what is there."
             )
+
+    def reopen(self) -> None:
+        """The run is no longer a finished one: what says so, the table of its members, goes until it ends again."""
+        with suppress(FileNotFoundError):
+            os.remove(os.path.join(self.path, POPULATION_FILE))
 
     def append_round(self, round: int, summary: Mapping, rows: Sequence[Mapping]) -> None:
         """Add a round: its summary as JSON, and its completions as rows of `COLUMNS`."""

@@ -47,6 +47,8 @@ class RoundCallback(TrainerCallback):
                 trainer.folder.start(overwrite=args.overwrite_output_dir)
                 trainer.folder.append_events([event.to_json() for event in trainer.lineage])
                 self._warn_of_members_away(args)
+            if state.global_step < state.max_steps:
+                trainer.folder.reopen()
             write_run_file(trainer)
         self.trackers.begin()
         if args.is_probed:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
+SECRET = re.compile(r"(?i)(^|_)token$|api_?key|secret|password")
+"""Names of what no file of a run may hold: it is pushed, shown and sent to trackers."""
+HIDDEN = "<hidden>"
 PLAIN = (str, int, float, bool, type(None))
 PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "
 PLACES = tuple((PLACES + "dataloader_ ddp_ local_rank").split())
@@ -43,7 +47,10 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
     return {
         "model": trainer.base_model_name,
         "revision": getattr(config, "_commit_hash", None),
+        "quantization": _plain(getattr(config, "quantization_config", None)),
+        "lora": None if trainer.given_lora is None else _plain(trainer.given_lora.to_dict()),
         "dataset": trainer.dataset_name,
+        "dataset_part": _part(trainer.train_dataset) if trainer.args.num_teachers == 0 else None,
         "settings": _plain(trainer.args.settings()),
         "other_settings": other_settings(trainer.args),
         "sampler": _sampler(trainer),
@@ -66,8 +73,14 @@ def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:
         default = one.default if one.default_factory is MISSING else one.default_factory()
         value = getattr(args, one.name)
         if one.init and one.name not in told and not one.name.startswith(PLACES) and value != default:
-            found[one.name] = _plain(value.value if isinstance(value, Enum) else value)
+            found[one.name] = _plain(value)
     return found
+
+
+def _part(dataset: Any) -> dict[str, Any]:
+    """What tells parts of one dataset apart."""
+    told = {name: getattr(dataset, name, None) for name in ("config_name", "split")}
+    return {name: None if value is None else str(value) for name, value in told.items()} | {"rows": len(dataset)}
 
 
 def hardware() -> dict[str, Any]:
@@ -109,9 +122,15 @@ def _path(named: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of a value; of other things their text."""
+    """What JSON can hold of a value, without secrets; of other things their text."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): HIDDEN if one and SECRET.search(str(key)) else _plain(one) for key, one in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_plain, value), key=repr)
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
     return value if isinstance(value, PLAIN) else repr(value)

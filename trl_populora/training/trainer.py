@@ -154,6 +154,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         with plain_settings(args, eval_dataset=eval_dataset):
             super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)
         self._attach(population, source, sampler)
+        self.given_lora = peft_config
         self.on_round, self.on_probe = on_round, on_probe
         self.add_callback(RoundCallback(self))
         if args.push_to_hub:

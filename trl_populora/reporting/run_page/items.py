@@ -207,6 +207,8 @@ def _scan(tables: Sequence[str]) -> tuple[dict[str, Item], list[str]]:
             unreadable.append(path)
             continue
         for row in _rows(table, SHORT, sizes=True):
+            if _is_copy(row):
+                continue
             _count(found, row)
     return found, unreadable
 
@@ -234,11 +236,18 @@ def _count(found: dict[str, Item], row: Mapping[str, Any]) -> None:
         item.rewards.append(row["reward"])
 
 
+def _is_copy(row: Mapping[str, Any]) -> bool:
+    """Whether it is a refused proposal of an earlier round again, whose reward has not changed."""
+    return row.get("kind") == "late" and row.get("task") is None
+
+
 def _read_texts(found: Mapping[str, Item], keys: Sequence[str], tables: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Key -> item with its texts, as `page.js` reads it."""
     texts = {key: _head(key, found[key]) for key in keys}
     for path in tables if texts else ():
         for row in _rows(_read(path, tuple(COLUMNS)), tuple(COLUMNS), only=texts):
+            if _is_copy(row):
+                continue
             _add(texts[row["key"]], row)
     for text in texts.values():
         text["attempts"] = text["attempts"][-MAX_ATTEMPTS:]

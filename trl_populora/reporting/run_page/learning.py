@@ -61,7 +61,7 @@ def _setting(value: Any) -> str:
 
 def _members(run: RunData) -> Iterator[Plot]:
     measures: dict[str, tuple[str, Callable[[MemberSummary], float | None], str]] = {
-        "reward": ("Reward of the {}", lambda one: one.reward, "Mean reward of a row, which GRPO sees."),
+        "reward": ("Reward of the {}", lambda one: one.reward, "Mean reward of a row: in self-play the game's own."),
         "validity": (
             "Valid proposals of the {}",
             lambda one: one.validity,
@@ -257,12 +257,12 @@ def _exams(run: RunData) -> Iterator[Plot]:
             exam = record.get("exams", {}).get(name, {})
             questions = exam.get("questions", questions)
             for player, one in exam.get("players", {}).items():
-                lines.setdefault(player, []).append((record["step"], one.get("accuracy")))
+                lines.setdefault(player, []).append((record["round"], one.get("accuracy")))
         size = f"{questions} questions, asked greedily" if questions else "Asked greedily"
         noise = f"; a line moves by chance by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
         yield Plot(
             f"exam-{number}",
-            curves(run, with_points(lines), smoothed=False, x="step", share=True, looks=looks),
+            curves(run, with_points(lines), smoothed=False, share=True, looks=looks),
             f"{name}: accuracy",
             f"{size}; nobody learns from them{noise}. Dotted is the base.",
             height=HEIGHT,
@@ -274,11 +274,11 @@ def _founder_games(run: RunData) -> Iterator[Plot]:
         found: dict[str, list] = {}
         for record in run.probes:
             for name, one in ((record.get("founders") or {}).get(role) or {}).items():
-                found.setdefault(name, []).append((record["step"], one.get(kind)))
+                found.setdefault(name, []).append((record["round"], one.get(kind)))
         if lines := with_points(found):
             yield Plot(
                 f"founders-{number}",
-                curves(run, lines, smoothed=False, x="step", share=True, looks=colours(run)),
+                curves(run, lines, smoothed=False, share=True, looks=colours(run)),
                 title,
                 "Games against the members of the start, who do not learn: a line that rises is progress.",
                 height=HEIGHT,

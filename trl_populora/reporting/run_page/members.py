@@ -40,7 +40,9 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
     )
     for role, measures in distances.items():
         parts.append(_distance_plot(run, role, measures, notes))
-    cards = {name: _card(run, name, distances) for name in list(colours(run))[:MAX_CARDS]}
+    cards = {name: _card(run, name, distances) for name in colours(run)}
+    for name in cards.keys() - set(_drawn(run)):
+        del cards[name]["figure"]
     return Section("members", "Members", parts), cards
 
 
@@ -52,7 +54,12 @@ def _first(run: RunData) -> str:
 
 def card_figures(run: RunData) -> dict[str, go.Figure]:
     """Name of the figure -> curves of a member, drawn in its card."""
-    return {f"member-{name}": _curves(run, name) for name in list(colours(run))[:MAX_CARDS]}
+    return {f"member-{name}": _curves(run, name) for name in _drawn(run)}
+
+
+def _drawn(run: RunData) -> list[str]:
+    """Members whose cards have curves: the first of all, and the one that is shown at first."""
+    return list(dict.fromkeys([_first(run), *colours(run)]))[:MAX_CARDS]
 
 
 def _table(run: RunData) -> Table:

@@ -81,7 +81,8 @@ def _tiles(run: RunData) -> Iterator[Tile]:
             yield Tile("Probe", written(exam["mean"], "share"), f"{_since(began, exam['mean'])}, {name}".lstrip(", "))
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
-    yield Tile("Replacements", str(len(run.events)), f"{len(set(run.births))} times" if run.births else "nobody yet")
+    born = [event for event in run.events if event["round"] is not None]
+    yield Tile("Replacements", str(len(born)), f"{len(set(run.births))} times" if born else "nobody yet")
     for role, title in (("teacher", "Best teacher"), ("student", "Best student"), ("shared", "Best member")):
         best = strongest(last, role)
         if best is not None and run.self_play:
@@ -194,14 +195,14 @@ def _plots(run: RunData) -> Iterator[Plot]:
 
 
 def probe_means(run: RunData) -> dict[str, list]:
-    """Exam -> points (step, mean of the members that solve), and of the base."""
+    """Exam -> points (rounds played, mean of the members that solve), and of the base."""
     lines: dict[str, list] = {}
     for record in run.probes:
         for name, exam in record.get("exams", {}).items():
-            lines.setdefault(name, []).append((record["step"], exam["mean"]))
+            lines.setdefault(name, []).append((record["round"], exam["mean"]))
             base = exam.get("players", {}).get("base", {}).get("accuracy")
             if not is_missing(base):
-                lines.setdefault(name + BASE_LINE, []).append((record["step"], base))
+                lines.setdefault(name + BASE_LINE, []).append((record["round"], base))
     return lines
 
 
