@@ -1,5 +1,8 @@
 """Which runs are seeds of one arm, what stands for a run, and what arms have cost."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -46,6 +49,8 @@ def test_arms_of_one_name_are_told_apart_by_their_folders():
 def test_a_run_without_a_record_is_an_arm_of_its_own():
     bare = [PlayedRun(name, {}, [make_round(0)]) for name in ("a", "b")]
     assert len(group_arms(bare)) == 2
+    assert len(Comparison(group_arms(bare)).settings()[0]["folder"]) == 2
+    assert [json.loads(run.settings["folder"]) for run in bare] == ["a", "b"]
 
 
 def test_a_curve_is_the_mean_over_seeds_with_students_band():
@@ -121,6 +126,23 @@ def test_what_else_differs_is_said_in_words():
     (told,) = Comparison(group_arms([runs[0], made(1, record=newer)])).circumstances()
     assert told.endswith("/0; 3 in " + told.rpartition(" in ")[2]) and "/1." in told and "cause" not in told
     assert Comparison(group_arms(runs[:2])).circumstances() == []
+
+
+def test_final_exams_of_other_questions_are_told():
+    runs = [
+        replace(made(seed), evaluation={"exams": [exam(0.5) | {"version": version}]})
+        for seed, version in ((0, "aaa"), (1, "aaa"), (2, "bbb"))
+    ]
+    assert Comparison(group_arms(runs[:2])).circumstances() == []
+    (told,) = Comparison(group_arms(runs)).circumstances()
+    assert "final exam e" in told.lower() and "aaa" in told and "bbb" in told
+
+
+@pytest.mark.parametrize("key", ["lora", "dataset_part", "quantization"])
+def test_runs_on_other_data_or_adapters_are_other_arms(key):
+    one, other = ({"model": "tiny", key: {"rows": rows}} for rows in (8, 9))
+    assert len(group_arms([made(0, record=one), made(1, record=one)])) == 1
+    assert len(group_arms([made(0, record=one), made(1, record=other)])) == 2
 
 
 def test_a_run_is_read_from_its_folder(tmp_path):

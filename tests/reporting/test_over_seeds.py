@@ -49,6 +49,7 @@ def test_seeds_are_paired_by_number_and_not_by_place():
 def test_a_seed_that_the_other_arm_lacks_is_left_out_of_the_pairs():
     found = difference({0: 1.0, 1: 3.0}, {0: 0.0, 1: 1.0, 2: 50.0})
     assert (found.paired, found.seeds, found.difference) == (True, 2, 1.5)
+    assert "only over seeds 0, 1, which both have" in found.why
 
 
 @pytest.mark.parametrize(("size", "other"), [(4, 4), (3, 7)])

@@ -34,6 +34,13 @@ def test_kept_files_stay_as_they_were(file_system, tmp_path):
     assert uploads(str(tmp_path)) == []
 
 
+def test_a_run_that_goes_on_is_no_longer_a_finished_one(tmp_path):
+    write_file(tmp_path / "population.json", "{}")
+    for _ in range(2):
+        RunFolder(str(tmp_path)).reopen()
+        assert not (tmp_path / "population.json").exists()
+
+
 def test_what_a_kill_has_left_of_an_upload_goes_with_the_next_run(tmp_path):
     write_file(tmp_path / "weights", "here")
     with kept([str(tmp_path / "weights")], str(tmp_path)):

@@ -170,3 +170,13 @@ def test_damage_is_named_with_the_fix(tmp_path):
     path.write_text('{"a": 1}\n{"b": 2}\n')
     with pytest.raises(ValueError, match="lines, line 2, cannot be read .* Restore the line or remove it"):
         read_lines(path, lambda record: record["a"])
+
+
+def test_text_that_utf8_cannot_hold_does_not_stop_a_table(tmp_path):
+    import pyarrow.parquet
+
+    write_table(tmp_path / "table", [{"a": "x\ud800", "b": 3}, {"a": None, "b": None}], {"a": str, "b": str})
+    assert pyarrow.parquet.read_table(tmp_path / "table").to_pylist() == [
+        {"a": "x?", "b": "3"},
+        {"a": None, "b": None},
+    ]

@@ -14,6 +14,7 @@ from trl_populora.generation import TransformersSampler
 from trl_populora.run_files.git import git_state
 from trl_populora.run_files.run import open_run
 from trl_populora.training import PopulationSelfPlayTrainer
+from trl_populora.training.run_record import HIDDEN, run_record
 
 
 PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six".split()]})
@@ -60,6 +61,10 @@ def test_a_run_on_a_dataset(config):
     assert record["row_source"].endswith(":DatasetSource") and record["isolation"] is None
     assert record["reward_funcs"] == ["hash_reward"] and record["sampler"]["made_by"] is None
     assert record["warm_start"] is None and record["exams"] == {}
+    assert (
+        record["dataset_part"] == {"config_name": None, "split": None, "rows": 6}
+        or record["dataset_part"]["rows"] == 6
+    )
 
 
 def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
@@ -74,3 +79,12 @@ def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
     assert len(state["commit"]) == 40 and state["changed"] is False
     (tmp_path / "file").write_text("2")
     assert git_state() == state | {"changed": True}
+
+
+def test_no_secret_is_written(make_trainer):
+    trainer = make_trainer(max_steps=1, model_init_kwargs={"token": "hf_SECRET", "max_tokens": 3})
+    trainer.given_sampler = partial(TransformersSampler.from_args, api_key="SECRET")
+    record = run_record(trainer)
+    assert "SECRET" not in json.dumps(record)
+    assert record["other_settings"]["model_init_kwargs"] == {"token": HIDDEN, "max_tokens": 3}
+    assert record["lora"]["target_modules"] == sorted(record["lora"]["target_modules"])
