@@ -87,4 +87,4 @@ def test_no_secret_is_written(make_trainer):
     record = run_record(trainer)
     assert "SECRET" not in json.dumps(record)
     assert record["other_settings"]["model_init_kwargs"] == {"token": HIDDEN, "max_tokens": 3}
-    assert record["lora"]["target_modules"] == sorted(record["lora"]["target_modules"])
+    assert record["lora"]["r"] == lora().r and record["lora"]["target_modules"] == "all-linear"
