@@ -58,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 2 for what the user can mend, told in one sentence, 1 for a failure."""
     wait_politely()
     parser = build_parser()
-    options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
-    if options.command == "train":
-        return train.run(rest)
-    if rest and not options.recipe_options:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
+        options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
+        if options.command == "train":
+            return train.run(rest)
+        if rest and not options.recipe_options:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
     except ValueError as error:
         return tell_error(error, WRONG_CALL)

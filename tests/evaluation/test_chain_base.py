@@ -1,0 +1,41 @@
+"""The base of chains is in the repository, loads, and can do what its card says, as far as a short look can tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from recipes.chains.exams import chain_tasks
+from tests.tiny import lora
+from trl_populora.executor import Executor
+from trl_populora.generation import TransformersSampler
+from trl_populora.population import Population
+from trl_populora.tasks import Referee, make_task_types
+
+
+BASE = Path(__file__).parents[2] / "recipes" / "chains" / "base"
+
+
+def test_it_solves_short_chains():
+    model = AutoModelForCausalLM.from_pretrained(BASE, dtype="float32")
+    assert model.num_parameters() == 951_424
+    tokenizer = AutoTokenizer.from_pretrained(BASE)
+    sampler = TransformersSampler(
+        Population(model, lora(target_modules="all-linear"), num_teachers=0, num_students=1),
+        tokenizer,
+        max_completion_length=96,
+        temperature=0.0,
+    )
+    types = make_task_types(["code_o"], style="compact")
+    tasks = chain_tasks(held_out=False, per_kind=8, seed=5)[1]
+    texts = [one.text for one in sampler([types["code_o"].solve_prompt(task) for task in tasks], [None] * 24, seed=0)]
+    with Executor(workers=1) as executor:
+        verdicts = Referee(types, executor.run_many).judge(tasks, texts)
+    assert sum(one.solved for one in verdicts) >= 16  # 0.90 of 24, less three standard errors
+
+
+@pytest.mark.parametrize("row", ["greedy", "sampled", "held_out"])
+def test_its_card_has_the_numbers_measured(row):
+    shares = json.loads((BASE / "measured.json").read_text())[row]
+    assert f" | {' | '.join(f'{share:.2f}' for share in shares.values())} |" in (BASE / "README.md").read_text()
