@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from types import NoneType
-from typing import TYPE_CHECKING, Never, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Never, get_args, get_type_hints
 
 from .integrations.base_models import check_folder
 from .settings import conform, documented
@@ -189,24 +189,32 @@ def _check_keys(recipe: Mapping, known: Iterable[str]) -> None:
         raise ValueError(f"Unknown setting {unknown!r} in the recipe{_closest(str(unknown), known)}")
 
 
-def read_recipe(argv: list[str]) -> Mapping:
+def read_recipe(argv: list[str]) -> dict[str, Any]:
     """The mapping in the file that follows `--config`."""
-    import yaml
-
     position = argv.index("--config") + 1
     if position == len(argv):
         raise ValueError("--config needs the path of a recipe.")
-    path = argv[position]
+    return read_mapping(argv[position])
+
+
+def read_mapping(path: str) -> dict[str, Any]:
+    """What a YAML file with a mapping holds.
+
+    Raises:
+        ValueError: If it cannot be read, or holds something else.
+    """
+    import yaml
+
     try:
         with open(path, encoding="utf-8") as file:
-            recipe = yaml.safe_load(file)
+            found = yaml.safe_load(file)
     except OSError as error:
-        raise ValueError(f"The recipe {path} cannot be read: {error.strerror}.") from None
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
     except yaml.YAMLError as error:
-        raise ValueError(f"The recipe {path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(recipe, dict):
-        raise ValueError(f"The recipe {path} must be a mapping of settings to values.")
-    return recipe
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must be a mapping of names to values.")
+    return found
 
 
 def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..recipe import read_mapping
 from ..run_files.files import write_file
-from .plan import Experiment, file_hash, read_mapping
+from .plan import Experiment, file_hash
 
 
 if TYPE_CHECKING:

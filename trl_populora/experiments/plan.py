@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ..recipe import read_mapping
 from ..settings import from_mapping, to_mapping
 
 
@@ -201,26 +202,6 @@ def read_experiment(path: str) -> Experiment:
         return from_mapping(Experiment, given, setting="experiment")
     except ValueError as error:
         raise ValueError(f"{path}: {str(error).removeprefix('experiment: ')}") from None
-
-
-def read_mapping(path: str) -> dict[str, Any]:
-    """What a YAML file with a mapping holds.
-
-    Raises:
-        ValueError: If it cannot be read, or holds something else.
-    """
-    import yaml
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = yaml.safe_load(file)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must be a mapping of names to values.")
-    return found
 
 
 def file_hash(path: str) -> str:
