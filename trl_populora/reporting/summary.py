@@ -41,7 +41,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
     command, place = populora(), shlex.quote(folder)
-    lines += ["Next:", f"  {command} report {place}      plots and tables of this run"]
+    lines += ["Next:", f"  {command} report {place}      a page, plots and tables of this run"]
     if last.teachers:
         lines += [
             f"  {command} play {place}        one task proposed, verified and solved, to read",
