@@ -80,6 +80,7 @@ def main(
     }
     with open(os.path.join(folder, f"rank{rank}.json"), "w", encoding="utf-8") as file:
         json.dump(record, file)
+    trainer.accelerator.end_training()  # a process that exits with threads of gloo at work may abort
 
 
 if __name__ == "__main__":
