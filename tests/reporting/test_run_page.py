@@ -278,3 +278,29 @@ def test_wrong_calls_are_told_in_one_line(made, tmp_path, capsys, options, words
     assert cli.main(["report", *(option.format(**places) for option in options)]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
+
+
+def test_adapters_that_a_run_began_with_are_no_replacements(tmp_path):
+    folder = MadeRun(tmp_path / "run").make(4).folder
+    before = read_run(str(folder))
+    began = before.events[0] | {"kind": "import", "slot": "student_1", "version": 0, "parents": [["student_7", 3]]}
+    lines = [json.dumps(one) for one in ({**began, "round": None}, *before.events)]
+    (folder / "lineage.jsonl").write_text("\n".join(lines) + "\n")
+    after = read_run(str(folder))
+    assert len(after.events) == len(before.events) + 1 and len(after.replacements) == len(before.replacements) > 0
+    assert "student_1@0" not in embedded(make_page(str(folder)), "lineage")
+
+
+def test_a_refused_proposal_that_waited_is_one(tmp_path):
+    from trl_populora.run_files.files import write_table
+    from trl_populora.run_files.round_table import COLUMNS
+
+    refused = dict.fromkeys(COLUMNS) | {
+        "round": 0, "step": 0, "kind": "learned", "member": "teacher_0", "role": "teacher", "valid": False,
+        "reason": "syntax_error", "reward": -1.0, "completion": "text", "type": "code_o",
+    }  # fmt: skip
+    for number, kind in enumerate(("learned", "late")):
+        path = tmp_path / f"round_{number}.parquet"
+        write_table(path, [refused | {"round": number, "kind": kind}], COLUMNS)
+    tables = {number: str(tmp_path / f"round_{number}.parquet") for number in range(2)}
+    assert collect_items(tables, budget=100_000).found == {"refused": 1}

@@ -25,12 +25,12 @@ SYMBOLS = (
 
 def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
     """The section, empty where nobody was replaced, and the data of its widget: child -> what its card shows."""
-    if not run.events:
+    if not run.replacements:
         return Section("lineage", "Lineage", []), {}
-    keys = [_key(event["slot"], event["version"]) for event in run.events]
+    keys = [_key(event["slot"], event["version"]) for event in run.replacements]
     parts: list[Any] = []
     for role, slots in _sides(run).items():
-        own = [event for event in run.events if event["slot"] in slots and event["round"] is not None]
+        own = [event for event in run.replacements if event["slot"] in slots and event["round"] is not None]
         if own:
             parts.append(_tree(run, role, slots, own))
     parts.append(
@@ -43,7 +43,7 @@ def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
         )
     )
     parts.append(_table(run, keys))
-    return Section("lineage", "Lineage", parts), {key: _card(event) for key, event in zip(keys, run.events)}
+    return Section("lineage", "Lineage", parts), {key: _card(event) for key, event in zip(keys, run.replacements)}
 
 
 def _key(slot: str, version: int) -> str:
@@ -159,7 +159,7 @@ def _founders(
 
 def _table(run: RunData, keys: Sequence[str]) -> Table:
     rows = []
-    for event, key in zip(run.events, keys):
+    for event, key in zip(run.replacements, keys):
         before, after = (event.get(name) or (None, None) for name in ("rating_before", "rating_after"))
         parents = ", ".join(_key(*parent) for parent in event["parents"])
         rows.append([key, event["round"], event["operator"], parents, before[0], after[0], event.get("step")])

@@ -81,7 +81,7 @@ def _tiles(run: RunData) -> Iterator[Tile]:
             yield Tile("Probe", written(exam["mean"], "share"), f"{_since(began, exam['mean'])}, {name}".lstrip(", "))
     if "filled" in last.coverage:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
-    born = [event for event in run.events if event["round"] is not None]
+    born = [event for event in run.replacements if event["round"] is not None]
     yield Tile("Replacements", str(len(born)), f"after {len(set(run.births))} rounds" if born else "nobody yet")
     for role, title in (("teacher", "Best teacher"), ("student", "Best student"), ("shared", "Best member")):
         best = strongest(last, role)

@@ -74,6 +74,11 @@ class RunData:
         """Numbers, from 1, of the rounds after which somebody was replaced."""
         return [summary.round + 1 for summary in self.history if summary.events]
 
+    @property
+    def replacements(self) -> list[dict[str, Any]]:
+        """Events of the lineage in which a member made room for another: adapters that a run began with are none."""
+        return [event for event in self.events if event.get("kind") != "import"]
+
     def setting(self, name: str, default: Any = None) -> Any:
         """A setting of the run, or `default` where the folder does not tell."""
         return self.record.get("settings", {}).get(name, default)
