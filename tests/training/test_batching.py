@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_populora.training.batching import deal, schedule
+from trl_populora.training.batching import deal, needed, schedule
 
 
 @st.composite
@@ -136,3 +136,20 @@ def test_deal_keeps_each_rows_tensors_together_and_cuts_padding_only():
             width = batch["completion_ids"].shape[1]
             assert torch.equal(batch["old_per_token_logps"][i], whole["old_per_token_logps"][row][:width])
     assert sorted(seen) == list(range(rows))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.0, 0.5]), st.integers(0, 3), st.integers(1, 9)), min_size=1))
+def test_the_update_needs_rows_with_an_advantage_and_one_of_every_member(rows):
+    rows = rows * 3
+    advantages, members, lengths = zip(*rows, strict=True)
+    kept = needed(advantages, members, lengths, multiple=3)
+    assert kept == sorted(set(kept)) and len(kept) % 3 == 0
+    wanted = {row for row, advantage in enumerate(advantages) if advantage}
+    assert wanted <= set(kept) and {members[row] for row in kept} == set(members)
+    without = set(members) - {members[row] for row in wanted}
+    assert len(kept) < len(wanted) + len(without) + 3
+    for member in without:  # the shortest stays
+        assert min(lengths[row] for row in kept if members[row] == member) == min(
+            length for one, length in zip(members, lengths, strict=True) if one == member
+        )

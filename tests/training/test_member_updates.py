@@ -1,5 +1,6 @@
 """Invariant 2: every member's update is what a GRPOTrainer with one adapter computes on that member's rows alone."""
 
+import zlib
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.training.conftest import Altered, hash_reward, text_of
+from trl_populora.training.batching import deal
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -200,3 +202,30 @@ def test_a_penalty_towards_where_members_do_not_start_is_told(make_trainer, monk
             factor.B.data.fill_(0.01 if moved and name == "student_1" else 0.0)
     trainer.train()
     assert [text for text in said if "beta=0.1" in text and "student_1 does not start" in text] == said[:moved]
+
+
+def unanimous_or_not(completions, **kwargs):
+    """Half of the groups get the same reward for all rows, so that these have no advantage."""
+    group = [zlib.crc32(text_of(c).encode()) for c in completions]
+    return [float(one % 3) if i // 2 % 2 else 1.0 for i, one in enumerate(group)]
+
+
+def test_rows_without_an_advantage_are_left_out_and_change_no_update(make_trainer, monkeypatch):
+    def run(leave_out):
+        if not leave_out:
+            monkeypatch.setattr("trl_populora.training.trainer.deal", lambda batches, roles, **_: deal(batches, roles))
+        trainer = make_trainer(rewards=unanimous_or_not, num_generations=2, max_steps=3)
+        rows, loss = [], trainer._compute_loss
+        monkeypatch.setattr(
+            trainer,
+            "_compute_loss",
+            lambda model, inputs: rows.append(len(inputs["advantages"])) or loss(model, inputs),
+        )
+        trainer.train()
+        return sum(rows), {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in NAMES}
+
+    fewer, got = run(True)
+    every_row, want = run(False)
+    assert fewer < every_row
+    for name in NAMES:
+        torch.testing.assert_close(got[name], want[name], rtol=0, atol=2e-5)

@@ -266,7 +266,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("learning_rate", "Learning rate of the first member now; members may differ.", "-", "last"),
         Metric("num_tokens", "Prompt and completion tokens of all rows so far.", "tokens", "last", evaluated=True),
         Metric("entropy",
-            "Mean entropy of the members' next-token distributions, over all tokens of all rows.",
+            "Mean entropy of the members' next-token distributions, over the tokens of the update's rows. With `beta` 0 "
+            "and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
             "nats", evaluated=True),
         Metric("kl",
             "Mean estimate of the divergence of members from the base, over all tokens.",

@@ -2,7 +2,8 @@
 
 TRL pads a whole generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round
 belong to one optimizer step, so which rows share one means nothing to the update. It does to time and memory: rows of
-similar length need little padding, and equal blocks of rows run through all members in one batched matmul.
+similar length need little padding, and equal blocks of rows run through all members in one batched matmul. Rows
+without an advantage (all of a group were right, or all wrong) teach nothing: where the loss allows, they are left out.
 """
 
 from collections import Counter
@@ -17,7 +18,9 @@ from ..population.routing import member_order
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 
 
-def deal(batches: list[dict[str, Tensor]], roles: Sequence[str]) -> list[dict[str, Tensor]]:
+def deal(
+    batches: list[dict[str, Tensor]], roles: Sequence[str], *, leave_out_idle: bool = False
+) -> list[dict[str, Tensor]]:
     """Re-divide micro-batches as [`schedule`] says, each trimmed to its own longest row.
 
     Args:
@@ -25,16 +28,51 @@ def deal(batches: list[dict[str, Tensor]], roles: Sequence[str]) -> list[dict[st
             Micro-batches of equal size as TRL buffers them: per-row tensors of shape `(rows, ...)`, `"member_ids"` of
             shape `(rows,)` among them; scalars are shared.
         roles (`Sequence[str]`): Role of each member, by id.
+        leave_out_idle (`bool`, *optional*, defaults to `False`):
+            Leave out rows whose `"advantages"` are 0 (see [`needed`]). For losses in which such a row adds nothing to
+            the gradient, nor to what it is divided by.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches of the same size, narrowest first.
+        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, narrowest first.
     """
     first = batches[0]
     whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}
     lengths = (whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)).tolist()
-    chosen = schedule(whole["member_ids"].tolist(), lengths, roles=roles, size=len(first["prompt_ids"]))
+    members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
+    if leave_out_idle:
+        rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches))
+    places = schedule(
+        [members[row] for row in rows],
+        [lengths[row] for row in rows],
+        roles=roles,
+        size=len(rows) // len(batches),
+    )
+    chosen = [[rows[place] for place in batch] for batch in places]
     chosen.sort(key=lambda rows: max(lengths[row] for row in rows))
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
+
+
+def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequence[int], *, multiple: int) -> list[int]:
+    """Rows that the update needs: those with an advantage, and the shortest of the others for two purposes.
+
+    Every member keeps one row, so that it has a gradient (of 0) and takes its step as with all rows: the moments of
+    Adam move weights without a gradient, too. And micro-batches must be of equal size.
+
+    Args:
+        advantages (`Sequence[float]`), members (`Sequence[int]`), lengths (`Sequence[int]`): Of each row.
+        multiple (`int`): The number of rows is a multiple of this; it divides the number of all rows.
+
+    Returns:
+        `list[int]`: Row indices, ascending.
+    """
+    kept = {row for row, advantage in enumerate(advantages) if advantage != 0}
+    idle = sorted(set(range(len(members))) - kept, key=lambda row: (lengths[row], row))
+    for row in idle:
+        if members[row] not in {members[one] for one in kept}:
+            kept.add(row)
+    spare = [row for row in idle if row not in kept]
+    kept.update(spare[: -len(kept) % multiple])
+    return sorted(kept)
 
 
 def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:

@@ -289,7 +289,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self._buffered_inputs is before:
             return inputs
         roles = [member.role for member in self.population.values()]
-        self._buffered_inputs = deal(self._buffered_inputs, roles)
+        idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
+        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
