@@ -21,6 +21,7 @@ from typing import Any
 
 from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.probes import BASE
 
 
 RESULTS = Path("benchmarks/results/experiments")
@@ -74,11 +75,12 @@ def _groups(runs: Sequence[PlayedRun]) -> dict[str, dict[str, list[float]]]:
     table: dict[str, dict[str, list[float]]] = {}
     for run in runs:
         for exam in run.evaluation["exams"]:
-            for group, players in exam["groups"].items():
-                solvers = [one["accuracy"] for name, one in players.items() if name != "base"]
-                own = table.setdefault(group, {"base": [], "students": []})
-                own["base"].append(_round(players["base"]["accuracy"]))
-                own["students"].append(_round(fmean(solvers)))
+            own = exam["scores"]
+            for group in exam.get("groups", ()):
+                students = [one["groups"][group] for player, one in own.items() if player != BASE]
+                row = table.setdefault(group, {BASE: [], "students": []})
+                row[BASE].append(_round(own[BASE]["groups"][group]))
+                row["students"].append(_round(fmean(students)))
     return table
 
 
@@ -122,7 +124,7 @@ def tables(record: Mapping[str, Any]) -> str:
     if groups:
         lines += ["", "| exam, share solved | " + " | ".join(groups) + " |", "|---|" + "---|" * len(groups)]
         first = next(iter(record["groups"].values()))
-        lines.append("| base | " + " | ".join(f"{fmean(first[group]['base']):.2f}" for group in groups) + " |")
+        lines.append("| base | " + " | ".join(f"{fmean(first[group][BASE]):.2f}" for group in groups) + " |")
         for arm, own in record["groups"].items():
             lines.append(f"| {arm} | " + " | ".join(f"{fmean(own[group]['students']):.2f}" for group in groups) + " |")
     if record["compute"]:
