@@ -35,7 +35,9 @@ def test_recipes_pass():
 
 def test_what_a_command_line_may_say_passes():
     check_call([], {})
-    check_call(["--num-teachers=2", "--no_plots", "--use_cpu", "--learning_rate", "1e-3"], {"env": {}})
+    check_call(
+        ["--num-teachers=2", "--num_students=2", "--no_plots", "--use_cpu", "--learning_rate", "1e-3"], {"env": {}}
+    )
     check_call(["--use_cpu", "False", "--max_prompt_tokens", "None", "--max_steps", "+4"], {"learning_rate": "1e-3"})
     check_call(["--num_teachers", "0", "--max_steps", "-1"], {"task_types": ["my_module:MyType"]})
     check_call(["--num_students", "4"], {"num_students": 0})  # the command line wins

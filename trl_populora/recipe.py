@@ -3,12 +3,12 @@
 Mistakes are told in one sentence that names the setting. What makes sense is decided by the settings themselves.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Never
 
 from .integrations.base_models import check_folder
+from .quiet import filter_messages
 from .recipe_checks import check_call, closest
 from .settings import conform, documented
 
@@ -111,7 +111,7 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
         def error(self, message: str) -> Never:  # argparse would print four hundred options first
             raise ValueError(f"{message[:1].upper()}{message[1:]}.")
 
-    hush()
+    filter_messages()
     parser = Parser((RunArguments, PopulationSelfPlayConfig))
     run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unknown:
@@ -156,13 +156,3 @@ def read_mapping(path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} must be a mapping of names to values.")
     return found
-
-
-def hush() -> None:
-    """Hold back other libraries' progress bars, and their notes on renamed settings that a user cannot act on."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", message=".*deprecated and will be removed in v6.*", category=FutureWarning)

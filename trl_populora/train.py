@@ -131,7 +131,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
     view = LiveView(rounds=args.rounds if args.max_steps > 0 else None, table_every=run.table_every)
-    base = resolve_base(run.model_name_or_path)
+    base = resolve_base(run.model_name_or_path, tell=view.note)
     args.disable_tqdm = True
     trainer = PopulationSelfPlayTrainer(
         base,
@@ -245,7 +245,7 @@ def finish(
             try:
                 save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER), probes=probes)
             except ValueError as error:
-                view.note(f"No plots: {error}.")
+                view.note(f"No plots: {error}")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
     trainer.create_model_card()
     problem = None

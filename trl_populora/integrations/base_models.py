@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ..extras import require
@@ -30,7 +31,9 @@ SMOLLM2_CACHE_NAME = "SmolLM2-135M-Instruct-Q4_1-v1"  # a new suffix whenever th
 HUB_TIMEOUT = 5.0  # seconds; being offline must not cost minutes
 
 
-def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
+def resolve_base(
+    model: str, cache_dir: str | os.PathLike | None = None, *, tell: Callable[[str], None] = logger.info
+) -> str:
     """Turn the model named by a recipe into something `from_pretrained` loads.
 
     Args:
@@ -41,6 +44,8 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         cache_dir (`str` or `os.PathLike`, *optional*):
             Where converted models are kept. Default: the environment variable `POPULORA_CACHE`, else
             `~/.cache/trl_populora`.
+        tell (`Callable[[str], None]`, *optional*):
+            Told before anything that takes long: a download, or a conversion. Default: the log.
 
     Returns:
         `str`: The folder, or the Hub id unchanged.
@@ -59,11 +64,11 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         return cached if model == SMOLLM2 else model
     problem = _hub_problem(model)
     if problem is None:
-        logger.info("%s: not in the cache yet, will be downloaded from the Hub", model)
+        tell(f"{model}: not in the cache yet, it will be downloaded from the Hub.")
         return model
     if model == SMOLLM2:
         logger.info("%s: %s; using the GGUF of the package %s", model, problem, SMOLLM2_PACKAGE)
-        return _smollm2_from_package(_cache_root(cache_dir))
+        return _smollm2_from_package(_cache_root(cache_dir), tell)
     raise ValueError(
         f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
         f" a Hub id that can be reached from here, or {TINY!r}."
@@ -163,7 +168,7 @@ def _hub_problem(model: str) -> str | None:
     return None
 
 
-def _smollm2_from_package(cache: Path) -> str:
+def _smollm2_from_package(cache: Path, tell: Callable[[str], None]) -> str:
     """Convert the packaged GGUF to a plain folder, once; later calls find it in the cache."""
     target = cache / SMOLLM2_CACHE_NAME
     if (target / "config.json").is_file():
@@ -171,7 +176,7 @@ def _smollm2_from_package(cache: Path) -> str:
     gguf_folder = _smollm2_gguf_folder()
     cache.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    logger.info("Converting %s to %s, once; this takes about half a minute", SMOLLM2_GGUF, target)
+    tell(f"Converting {SMOLLM2_GGUF} to {target}, once. This takes about half a minute.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2_CACHE_NAME}-", dir=cache))
     try:
         _convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
@@ -204,6 +209,7 @@ def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
     """Dequantise `gguf_file` to float32 and save it with its tokenizer, laid out as on the Hub."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+    from transformers import modeling_gguf_pytorch_utils as gguf_reader
 
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=gguf_file)
     # Some versions of transformers read the wrong end-of-turn token from the file, and no pad token.
@@ -213,7 +219,11 @@ def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
     tokenizer.padding_side = "left"
     tokenizer.save_pretrained(output)
 
-    quantized = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf_file, dtype=torch.float32)
+    bar, gguf_reader.tqdm = gguf_reader.tqdm, lambda tensors, **_: tensors
+    try:
+        quantized = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf_file, dtype=torch.float32)
+    finally:
+        gguf_reader.tqdm = bar
     config = quantized.config
     # A model that carries a quantization_config refuses to be saved, so its weights move to a fresh one.
     for leftover in ("quantization_config", "_model_name_or_path"):

@@ -23,7 +23,7 @@ STYLES = ("-", "--", ":", "-.")
 
 def need_matplotlib() -> None:
     """Raises `ValueError`, with the fix, where matplotlib is not installed."""
-    require("matplotlib", user="plots: a picture")
+    require("matplotlib", user="a plot")
 
 
 def line_look(k: int) -> dict[str, str]:
