@@ -42,7 +42,10 @@ def test_a_warning_is_held_back_and_others_are_not():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         filter_messages()
-        warnings.warn("You are using 'rollout_func', which is an experimental feature. This API", UserWarning)
-        warnings.warn("`a` is deprecated and will be removed in v6. Use `b`", FutureWarning)
-        warnings.warn("You are using 'environment_factory', which is an experimental feature.", UserWarning)
+        for text, category in (
+            ("You are using 'rollout_func', which is an experimental feature. This API", UserWarning),
+            ("`a` is deprecated and will be removed in v6. Use `b`", FutureWarning),
+            ("You are using 'environment_factory', which is an experimental feature.", UserWarning),
+        ):
+            warnings.warn(text, category, stacklevel=2)
     assert len(WARNINGS) == 2 and [str(one.message)[:22] for one in shown] == ["You are using 'environ"]

@@ -1,4 +1,4 @@
-"""Messages of other libraries that a user of the commands can do nothing about. Each is named; all others are shown."""
+"""Messages of other libraries that users of the commands can do nothing about. Each is named; others are shown."""
 
 import logging
 import warnings
