@@ -3,30 +3,18 @@
 Mistakes are told in one sentence that names the setting. What makes sense is decided by the settings themselves.
 """
 
-import ast
-import importlib.util
-import os
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Never, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Never
 
 from .integrations.base_models import check_folder
+from .quiet import filter_messages
+from .recipe_checks import check_call, closest
 from .settings import conform, documented
 
 
 if TYPE_CHECKING:
     from .training import PopulationSelfPlayConfig
-
-CONFIGS = (
-    (__package__, "training/config.py", "PopulationSelfPlayConfig"),
-    ("trl", "trainer/grpo_config.py", "GRPOConfig"),
-    ("trl", "trainer/base_config.py", "_BaseConfig"),
-    ("transformers", "training_args.py", "TrainingArguments"),
-)
-"""Package, file and class of everything that a run's settings are fields of, besides `RunArguments`."""
 
 
 @documented
@@ -111,7 +99,7 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
         if argument.startswith("--config="):
             argv[i : i + 1] = argument.split("=", 1)
     recipe = read_recipe(argv) if "--config" in argv else {}
-    check_names(argv, recipe)  # before the imports below, which take seconds
+    check_call(argv, recipe)  # before the imports below, which take seconds
     if base_here and (base := named_base(argv, recipe)):
         check_folder(base)
 
@@ -123,54 +111,13 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
         def error(self, message: str) -> Never:  # argparse would print four hundred options first
             raise ValueError(f"{message[:1].upper()}{message[1:]}.")
 
-    hush()
-    check_recipe(recipe, (RunArguments, PopulationSelfPlayConfig))
+    filter_messages()
     parser = Parser((RunArguments, PopulationSelfPlayConfig))
     run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unknown:
         known = [name for action in parser._actions for name in action.option_strings]
-        raise ValueError(f"Unknown option {unknown[0]!r}{_closest(unknown[0].split('=')[0], known)}")
+        raise ValueError(f"Unknown option {unknown[0]!r}{closest(unknown[0].split('=')[0], known)}")
     return run, args
-
-
-def setting_names() -> set[str]:
-    """Names of all settings of a run, read from the sources of their classes; empty if one is not where it was.
-
-    To import those classes takes seconds, and a typing error is to be told at once.
-    """
-    names = {f.name for f in fields(RunArguments)}
-    for package, path, name in CONFIGS:
-        spec = importlib.util.find_spec(package)
-        file = os.path.join(spec.submodule_search_locations[0], path) if spec else ""
-        if not os.path.isfile(file):
-            return set()
-        with open(file, encoding="utf-8") as source:
-            body = ast.parse(source.read()).body
-        found = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
-        if not found:
-            return set()
-        names |= {node.target.id for node in found[0].body if isinstance(node, ast.AnnAssign)}
-    return names
-
-
-def check_names(argv: Sequence[str], recipe: Mapping) -> None:
-    """Refuse names that no setting has, without TRL and PyTorch.
-
-    Raises:
-        ValueError: Naming it, and the closest setting.
-    """
-    known = setting_names()
-    if not known:
-        return
-    _check_keys(recipe, known | {"env"})
-    for argument in argv:
-        name = argument.removeprefix("--").split("=")[0].replace("-", "_")
-        if not argument.startswith("--") or name in ("config", "help"):
-            continue
-        # argparse takes the beginning of a name for the name
-        if not any(one.startswith(name) or f"no_{one}".startswith(name) for one in known):
-            near = _closest(argument.split("=")[0], [f"--{one}" for one in known])
-            raise ValueError(f"Unknown option {argument!r}{near}")
 
 
 def named_base(argv: Sequence[str], recipe: Mapping) -> str:
@@ -181,12 +128,6 @@ def named_base(argv: Sequence[str], recipe: Mapping) -> str:
         if name == "__model_name_or_path":
             found = option.partition("=")[2] if own else value
     return found
-
-
-def _check_keys(recipe: Mapping, known: Iterable[str]) -> None:
-    unknown = next((key for key in recipe if key not in known), None)
-    if unknown is not None:
-        raise ValueError(f"Unknown setting {unknown!r} in the recipe{_closest(str(unknown), known)}")
 
 
 def read_recipe(argv: list[str]) -> dict[str, Any]:
@@ -215,44 +156,3 @@ def read_mapping(path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} must be a mapping of names to values.")
     return found
-
-
-def check_recipe(recipe: Mapping, dataclasses: Sequence[type]) -> None:
-    """Refuse keys that no setting has, and values that no command line could give.
-
-    Raises:
-        ValueError: Naming the key, and the closest setting.
-    """
-    hints = {name: hint for cls in dataclasses for name, hint in get_type_hints(cls).items()}
-    known = {f.name for cls in dataclasses for f in fields(cls) if f.init} | {"env"}
-    _check_keys(recipe, known)
-    for key, value in recipe.items():
-        kinds = set(get_args(hints.get(key)) or (hints.get(key),))
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if kinds - {NoneType} == {int} and not _whole(value, optional=NoneType in kinds):
-            raise ValueError(f"{key}={value!r} in the recipe must be a whole number.")
-        if value is None and key in hints and NoneType not in kinds:
-            raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
-        if number and kinds <= {str, NoneType}:
-            raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
-
-
-def hush() -> None:
-    """Hold back other libraries' progress bars, and their notes on renamed settings that a user cannot act on."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", message=".*deprecated and will be removed in v6.*", category=FutureWarning)
-
-
-def _whole(value: object, *, optional: bool) -> bool:
-    if value is None or isinstance(value, bool):
-        return value is None and optional
-    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
-
-
-def _closest(word: str, known: Iterable[str]) -> str:
-    close = get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else "."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .recipe import hush, parse
+from .recipe import parse
 from .run_files.files import write_json
 from .train import warm_up
 
@@ -177,7 +177,6 @@ class _Phase:
         from .integrations.base_models import resolve_base
         from .training import PopulationSelfPlayTrainer
 
-        hush()
         _, args = parse(list(recipe))
         if args.beta:
             raise ValueError(

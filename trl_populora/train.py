@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, tell_error
+from .extras import require
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable, gone_if_unused
@@ -103,10 +104,12 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     """The terminal view and the trainer, ready to train."""
     from transformers import PrinterCallback, ProgressCallback
 
+    from .evaluation.exams import check_grader
     from .integrations.base_models import resolve_base
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
     from .training import PopulationSelfPlayTrainer
+    from .training.packages import check_packages
 
     if run.warm_start_steps and args.num_teachers == 0:
         raise ValueError("warm_start_steps needs self-play: its rows are proposals and answers. Set it to 0.")
@@ -117,20 +120,27 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         )
     if run.sampler_kwargs and not run.sampler:
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
+    if run.warm_start_steps:
+        require("lightning", user=f"warm_start_steps={run.warm_start_steps}")
+    for name in run.final_exams or []:
+        check_grader(name)
+    rewards = load_rewards(run.reward_funcs or [])
+    check_packages(args, rewards)
+    sampler = load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
     view = LiveView(rounds=args.rounds if args.max_steps > 0 else None, table_every=run.table_every)
-    base = resolve_base(run.model_name_or_path)
+    base = resolve_base(run.model_name_or_path, tell=view.note)
     args.disable_tqdm = True
     trainer = PopulationSelfPlayTrainer(
         base,
-        load_rewards(run.reward_funcs or []),
+        rewards,
         args,
         train_dataset=prompts,
         on_round=view.on_round,
         on_probe=view.on_probe,
-        sampler=load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None,
+        sampler=sampler,
     )
     view.watch(trainer.progress)
     trainer.base_model_name, trainer.dataset_name = run.model_name_or_path, run.dataset_name
@@ -235,7 +245,7 @@ def finish(
             try:
                 save_plots(history, os.path.join(args.output_dir, PLOTS_FOLDER), probes=probes)
             except ValueError as error:
-                view.note(f"No plots: {error}.")
+                view.note(f"No plots: {error}")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
     trainer.create_model_card()
     problem = None

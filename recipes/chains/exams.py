@@ -1,5 +1,5 @@
-"""Exams of chains, by depth: `recipes.chains.exams:chains` in a recipe or on the command line, from the root of a
-clone. With `[:27]` at its end, an exam is shorter and still has all depths and kinds of state.
+"""Exams of chains, by depth: `recipes.chains.exams:chains` in a recipe or on the command line, from the folder
+that holds `recipes/`. With `[:27]` at its end, an exam is shorter and still has all depths and kinds of state.
 
 What is latent in the base shows in sampled answers, not in greedy ones: ask for some at temperature 1.
 """

@@ -2,8 +2,8 @@
 
     python -m recipes.chains.trial recipes/chains/1t1s.yaml --minutes 5 --json trial.json
 
-from the root of a clone. `--shuffled` is the control: within each round, rewards go to random rows of the same role.
-Further options are settings of the recipe, as in `python -m trl_populora.train`.
+from the folder that holds `recipes/`. `--shuffled` is the control: within each round, rewards go to random rows
+of the same role. Further options are settings of the recipe, as in `python -m trl_populora.train`.
 """
 
 from __future__ import annotations

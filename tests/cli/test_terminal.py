@@ -11,7 +11,6 @@ import pytest
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, command, train
 from trl_populora.cli import evolve
-from trl_populora.recipe import CONFIGS, RunArguments, check_names, setting_names
 from trl_populora.run_files.files import gone_if_unused
 from trl_populora.run_files.listing import find_runs
 
@@ -47,6 +46,8 @@ print(code, *sorted({name.split(".")[0] for name in sys.modules}))
         (["retention", "--config", "/no/such.yaml"], "cannot be read"),
         (["train", "--config", "/no/such.yaml"], "cannot be read"),
         (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
+        (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),
+        (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown; choose"),
         (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
         (["doctor", "/no/such.yaml"], "cannot be read"),
         (["doctor", "recipes/tiny/4t4s.yaml", "--max_stepz", "2"], "Unknown option '--max_stepz'"),
@@ -58,20 +59,6 @@ def test_a_wrong_call_is_answered_before_anything_heavy_is_imported(words, told)
     assert code == "2", done.stderr
     assert done.stderr.startswith("populora: error: ") and told in done.stderr and done.stderr.count("\n") == 1
     assert not HEAVY & set(modules)
-
-
-def test_a_typing_error_in_a_recipe_is_found_in_the_sources(tmp_path):
-    from dataclasses import fields
-
-    from trl_populora.training import PopulationSelfPlayConfig
-
-    known = {f.name for cls in (RunArguments, PopulationSelfPlayConfig) for f in fields(cls)}
-    assert setting_names() >= {f.name for cls in (RunArguments,) for f in fields(cls)} and len(CONFIGS) == 4
-    assert setting_names() - {"place_model_on_device"} <= known | {"_n_gpu"}
-    assert {name for name in known if not name.startswith("_")} <= setting_names()
-    with pytest.raises(ValueError, match="Unknown setting 'num_teacher' in the recipe; did you mean 'num_teachers'"):
-        check_names([], {"num_teacher": 2})
-    check_names(["--num-teachers=2", "--no_plots", "--max_steps", "-1"], {"env": {}, "plots": True})
 
 
 def test_the_operators_of_the_command_are_those_of_evolution():

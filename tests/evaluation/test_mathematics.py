@@ -1,6 +1,7 @@
 """The mathematical benchmarks on records of our own: prompts, references, verdicts, and what hostile answers get."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -294,7 +295,7 @@ def test_a_metric_of_the_evaluate_library():
 
 
 def test_without_math_verify_the_grader_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(mathematics, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "math_verify", None)
     with pytest.raises(ValueError, match=r"trl-populora\[math\]"):
         MathAccuracy()
 

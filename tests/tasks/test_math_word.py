@@ -198,7 +198,7 @@ def test_limits_are_checked(name):
 
 def test_the_type_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "math_verify", None)
-    with pytest.raises(ImportError, match=r'pip install "trl-populora\[math\]"'):
+    with pytest.raises(ValueError, match=r"pip install 'trl-populora\[math\]'"):
         make_task_types(["math"])
 
 

@@ -11,10 +11,26 @@ from typing import Any, Never
 
 from ..command import FAILURE, STOPPED, WRONG_CALL, tell_error
 from ..train import wait_politely
-from . import doctor, evaluate, evolve, experiment, export, play, pull, push, report, retention, runs, train, warmup
+from . import (
+    doctor,
+    evaluate,
+    evolve,
+    experiment,
+    export,
+    play,
+    pull,
+    push,
+    recipes,
+    report,
+    retention,
+    runs,
+    train,
+    warmup,
+)
 
 
-MODULES = (train, experiment, warmup, evaluate, report, runs, evolve, retention, play, push, pull, export, doctor)
+MODULES = (recipes, train, experiment, warmup, evaluate, report, runs)
+MODULES += (evolve, retention, play, push, pull, export, doctor)
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
 VERSIONS = ("trl", "transformers", "peft", "torch", "vllm")
 

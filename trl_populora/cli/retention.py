@@ -32,10 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..recipe import check_names, read_recipe
+    from ..recipe import read_recipe
+    from ..recipe_checks import check_call
 
     argv = ["--config", options.config]
-    check_names(argv, read_recipe(argv))
+    check_call(argv, read_recipe(argv))
 
     from ..evolution import OPERATORS
     from ..retention import measure_retention, save_curves

@@ -29,16 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import os
 
+    from ..extras import require
     from ..integrations.base_models import resolve_base
+    from ..quiet import filter_messages
     from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} {getattr(options, name)} must be at least 1")
+    require("lightning", user="populora warmup")
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    path = resolve_base(options.model)
+    filter_messages()
+    path = resolve_base(options.model, tell=print)
 
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -26,10 +26,13 @@ def make_exams(
         limit (`int`, *optional*): First questions of each to take.
 
     Raises:
-        ValueError: If a name is unknown or given twice, its data cannot be read, or there is nothing to ask.
+        ValueError: If a name is unknown or given twice, its data cannot be read, its grader needs a package
+            that is not installed, or there is nothing to ask.
     """
     if isinstance(names, str) or len(set(names)) < len(names):
         raise ValueError(f"exams={names!r} must be a list of names, each once.")
+    for name in names:
+        check_grader(name)
     exams = [make_exam(name, types, data=data) for name in names]
     exams = [exam if limit is None else exam.first(limit) for exam in exams]
     asked = dict.fromkeys(exam.name for exam in exams)
@@ -42,6 +45,17 @@ def make_exams(
 def needs_task_types(name: str) -> bool:
     """Whether the exam of this name is made of tasks."""
     return _split(name)[0] in LEVELS or name.startswith("tasks:")
+
+
+def check_grader(name: str) -> None:
+    """Refuse a benchmark of this package whose answers could not be graded here; its data are not read.
+
+    Raises:
+        ValueError: If its grader needs a package that is not installed, with the command that installs it.
+    """
+    whole = _split(name)[0]
+    if whole in BUILT_IN:
+        benchmark(whole).grader(None)
 
 
 def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = None) -> Exam:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..extras import require
 from ..run_files.layout import SUBMITTED_FOLDER
 from .plan import Experiment, Job
 
@@ -78,12 +79,9 @@ def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any
 
 def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "slurm") -> Any:
     """An executor of submitit with these parameters; `cluster` may be `"local"`, for trying."""
-    try:
-        import submitit
-    except ImportError:
-        raise ValueError(
-            "--launcher slurm needs submitit: pip install 'trl-populora[slurm]', or use --launcher print."
-        ) from None
+    require("submitit", user="--launcher slurm")
+    import submitit
+
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     except RuntimeError as error:

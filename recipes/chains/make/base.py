@@ -2,7 +2,8 @@
 
     python -m recipes.chains.make.base --output recipes/chains/base
 
-from the root of a clone, with the `lightning` extra installed. Killed, the same command goes on where it was.
+from the folder that holds `recipes/`, with the `lightning` extra installed. Killed, the same command goes on
+where it was.
 
 A last phase teaches it slips: at each line of a worked answer it goes wrong now and then, so that success falls slowly
 with depth. Reinforcement lifts what is latent; a base that is as good as it can be would show nothing.

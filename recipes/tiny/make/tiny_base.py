@@ -2,7 +2,7 @@
 
     python -m recipes.tiny.make.tiny_base --output recipes/tiny/base
 
-from the root of a clone, with the `lightning` extra installed.
+from the folder that holds `recipes/`, with the `lightning` extra installed.
 
 It can propose and solve all three task types, over a part of the easy seed families. A last phase teaches it to answer
 wrongly and to propose invalid or trivial programs part of the time: reinforcement lifts what is latent and adds no

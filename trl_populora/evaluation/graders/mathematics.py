@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib.util import find_spec
 from typing import Any
 
 from ...executor import Execution, Job, Limits, Status
+from ...extras import require
 from ...tasks import Run
 from ...tasks.math.answers import compare_plain
 from ..grading import Grade, Grader
@@ -114,8 +114,7 @@ class MathAccuracy(Grader):
     description = "Share of mathematical answers that are right, judged by math-verify in a sandbox."
 
     def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
-        if find_spec("math_verify") is None:
-            raise ValueError("MathAccuracy needs math-verify: pip install 'trl-populora[math]'.")
+        require("math_verify", user="MathAccuracy")
         super().__init__(run, **kwargs)
 
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...extras import require
 from .formats import CURVE, NOTHING, is_missing, plain, polyline, sort_key, written
 from .parts import Cell, Plot, Section
 
@@ -25,11 +26,8 @@ HERE = Path(__file__).parent
 
 def need_plotly() -> None:
     """Raises `ValueError`, with the fix, where plotly or Jinja2 is not installed."""
-    try:
-        import jinja2  # noqa: F401
-        import plotly  # noqa: F401
-    except ImportError:
-        raise ValueError("the page needs plotly and Jinja2: pip install 'trl-populora[report]'") from None
+    for module in ("plotly", "jinja2"):
+        require(module, user="the page")
 
 
 def render_page(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import json
 import math
 import random
@@ -19,6 +18,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from trl_populora.executor import Execution, Job, Status
+from trl_populora.extras import require
 from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
 from trl_populora.tasks.code.complexity import program_complexity
 from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, parse
@@ -89,7 +89,8 @@ class MathWord(TaskType):
         answer_bytes (`int`, *optional*, defaults to `256`): Size of what a student puts into the box.
 
     Raises:
-        ImportError: If math-verify is not installed.
+        ValueError: If a size is out of range.
+        MissingPackageError: If math-verify is not installed.
     """
 
     id: ClassVar[str] = "math"
@@ -116,8 +117,7 @@ class MathWord(TaskType):
         for name in ("problem_bytes", "program_bytes", "answer_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if importlib.util.find_spec("math_verify") is None:
-            raise ImportError('Task type "math" needs math-verify: pip install "trl-populora[math]"')
+        require("math_verify", user="task type 'math'")
 
     # Proposing -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,88 @@
+"""The recipes that come with the package: all are built in, listed and copied, and copies work where they are."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trl_populora import cli
+from trl_populora.shipped import RECIPES, copy_recipes, list_recipes
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def files(folder: Path) -> set[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder) for path in found}
+
+
+def test_every_file_of_the_recipes_is_built_into_the_package():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = settings["package-data"]["trl_populora.recipes"]
+    assert RECIPES == ROOT / "recipes"
+    matched = {path.relative_to(RECIPES) for pattern in patterns for path in RECIPES.glob(pattern)}
+    assert {path for path in matched if "__pycache__" not in path.parts} == files(RECIPES)
+
+
+def test_the_list_has_a_line_for_each(capsys):
+    assert cli.main(["recipes"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    recipes = sorted(path for path in files(RECIPES) if path.suffix == ".yaml")
+    assert [line.split()[0] for line in shown[: len(recipes)]] == [str(path) for path in recipes]
+    assert all(len(summary) > 20 and summary.endswith(".") for summary in list_recipes().values())
+
+
+@pytest.mark.parametrize(
+    "name, brought",
+    [
+        ("tiny", {"tiny"}),
+        ("chains/", {"chains"}),
+        ("experiments", {"experiments", "tiny"}),
+        ("qwen2.5-7b/math.yaml", {"qwen2.5-7b", "accelerate_configs"}),
+    ],
+)
+def test_a_copy_brings_what_it_names(tmp_path, name, brought):
+    written, kept = copy_recipes(name, tmp_path)
+    assert {path.relative_to(tmp_path / "recipes").parts[0] for path in written} == brought and not kept
+    copied = files(tmp_path / "recipes")
+    assert all((tmp_path / "recipes" / one).read_bytes() == (RECIPES / one).read_bytes() for one in copied)
+    of_name = {one for one in files(RECIPES) if (RECIPES / one).is_relative_to(RECIPES / name)}
+    others = brought - {Path(name).parts[0]}
+    assert copied == of_name | {one for one in files(RECIPES) if one.parts[0] in others}
+
+
+def test_a_copy_replaces_nothing(tmp_path):
+    copy_recipes("tiny", tmp_path)
+    mine = tmp_path / "recipes/tiny/4t4s.yaml"
+    mine.write_text("mine: 1")
+    with pytest.raises(ValueError, match="is there already"):
+        copy_recipes("tiny", tmp_path)
+    with pytest.raises(ValueError, match="is there already"):
+        copy_recipes("tiny/4t4s.yaml", tmp_path)
+    _, kept = copy_recipes("experiments", tmp_path)
+    assert mine in kept and mine.read_text() == "mine: 1"
+
+
+@pytest.mark.parametrize("name", ["nope", "", ".", "..", "../docs", "/etc/passwd"])
+def test_other_names_are_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="There is no recipe"):
+        copy_recipes(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_name_is_told_with_the_nearest(tmp_path, capsys):
+    assert cli.main(["recipes", "copy", "tiny/4t4", str(tmp_path)]) == 2
+    assert "did you mean 'tiny/4t4s.yaml'" in capsys.readouterr().err
+
+
+def test_paths_and_modules_work_in_a_copy(tmp_path):
+    copy_recipes("chains", tmp_path)
+    recipe = yaml.safe_load((tmp_path / "recipes/chains/1t1s.yaml").read_text())
+    assert (tmp_path / recipe["model_name_or_path"] / "config.json").is_file()
+    script = "import recipes.chains.exams as exams; print(exams.__file__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == str(tmp_path / "recipes/chains/exams.py"), done.stderr

@@ -1,0 +1,48 @@
+"""Messages of other libraries that users of the commands can do nothing about. Each is named; others are shown."""
+
+import logging
+import warnings
+
+
+MESSAGES = {
+    # A population samples from its base and decodes by its tokenizer; both are set up for that on purpose.
+    "transformers.trainer_utils": "The tokenizer has new PAD/BOS/EOS tokens that differ from the model config",
+    "transformers.tokenization_utils_tokenizers": "Ignoring clean_up_tokenization_spaces=True for BPE tokenizer",
+    # The base is made with them, before TRL sees it.
+    "trl.trainer.grpo_trainer": "You passed `model_init_kwargs` to the `GRPOConfig`, but your model is already",
+    # Rows are drawn with a cache and learned from without one.
+    "transformers.modeling_layers": "Caching is incompatible with gradient checkpointing",
+}
+"""Logger -> how the message begins that is held back."""
+WARNINGS = (
+    (r"You are using 'rollout_func', which is an experimental feature", UserWarning),  # it brings TRL the rows
+    (r".*deprecated and will be removed in v6", FutureWarning),  # names that TRL and PEFT use of transformers
+)
+"""How a warning begins, as a regular expression, and its category."""
+
+
+class _Held(logging.Filter):
+    """Holds back messages that begin like this."""
+
+    def __init__(self, beginning: str) -> None:
+        super().__init__()
+        self.beginning = beginning
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(self.beginning)
+
+
+_FILTERS = {name: _Held(beginning) for name, beginning in MESSAGES.items()}  # a logger takes the same filter once
+
+
+def filter_messages() -> None:
+    """Hold back these messages, and progress bars of loading, in this process; for commands, not for the library."""
+    import datasets
+    import transformers
+
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+    for name, held in _FILTERS.items():
+        logging.getLogger(name).addFilter(held)
+    for message, category in WARNINGS:
+        warnings.filterwarnings("ignore", message=message, category=category)

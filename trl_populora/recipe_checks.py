@@ -1,0 +1,192 @@
+"""What a recipe and a command line get wrong, told before TRL and PyTorch are imported, which takes seconds.
+
+Names, types and defaults of all settings are read from the sources of their classes. What needs more than that, the
+settings decide themselves, later.
+"""
+
+import ast
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+
+CONFIGS = (
+    ("transformers", "training_args.py", "TrainingArguments"),
+    ("trl", "trainer/base_config.py", "_BaseConfig"),
+    ("trl", "trainer/grpo_config.py", "GRPOConfig"),
+    (__package__, "training/config.py", "PopulationSelfPlayConfig"),
+    (__package__, "recipe.py", "RunArguments"),
+)
+"""Package, file and class of everything that a run's settings are fields of; a later one overrides an earlier."""
+PLAIN = {"bool", "float", "int", "str", "None"}
+YES_OR_NO = {"true", "false", "yes", "no", "t", "f", "y", "n", "1", "0"}
+"""What a command line may say for true and false."""
+
+
+class Setting(NamedTuple):
+    """A setting as its source shows it.
+
+    Attributes:
+        kinds (`frozenset[str]`): Names of the types that it may have.
+        default (`Any`): Its default; `...` if that is no literal.
+    """
+
+    kinds: frozenset[str]
+    default: Any
+
+
+def read_settings() -> dict[str, Setting]:
+    """All settings of a run by name; empty if one of the classes is not where it was."""
+    found: dict[str, Setting] = {}
+    for package, path, name in CONFIGS:
+        spec = importlib.util.find_spec(package)
+        file = os.path.join(spec.submodule_search_locations[0], path) if spec else ""
+        if not os.path.isfile(file):
+            return {}
+        with open(file, encoding="utf-8") as source:
+            body = ast.parse(source.read()).body
+        classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
+        if not classes:
+            return {}
+        for node in classes[0].body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                kinds = frozenset(_kinds(node.annotation))
+                found[node.target.id] = Setting(kinds, _default(node.value))
+    return found
+
+
+def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
+    """Refuse names that no setting has, and values that no population can be made of.
+
+    Args:
+        argv (`Sequence[str]`): The command line, whose values win.
+        recipe (`Mapping[str, Any]`): What the file behind `--config` holds.
+
+    Raises:
+        ValueError: Naming the setting and its value; with the closest name, if there is no such setting.
+    """
+    known = read_settings()
+    if not known:
+        return
+    for key in recipe:
+        if key not in known and key != "env":
+            raise ValueError(f"Unknown setting {key!r} in the recipe{closest(str(key), known)}")
+    options = list(_options(argv, known))
+    given = {key: value for key, value in recipe.items() if key in known}
+    for key, value in given.items():
+        _check_value(key, value, known[key].kinds)
+    for option, key, text in options:
+        if key is not None and text is not None:
+            _check_text(option, text, known[key].kinds)
+            given[key] = text
+    _check_numbers({key: _read(value, known[key].kinds) for key, value in given.items()}, known)
+
+
+def closest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    """The end of a sentence about an unknown word: the known one that is most like it, if any is."""
+    close = get_close_matches(word, sorted(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else "."
+
+
+def _kinds(hint: ast.expr) -> Iterator[str]:
+    """Names of the types in a hint such as `int | None`."""
+    if isinstance(hint, ast.BinOp):
+        yield from _kinds(hint.left)
+        yield from _kinds(hint.right)
+    else:
+        yield ast.unparse(hint)
+
+
+def _default(value: ast.expr | None) -> Any:
+    if isinstance(value, ast.Call):  # field(default=...)
+        value = next((word.value for word in value.keywords if word.arg == "default"), None)
+    try:
+        return ... if value is None else ast.literal_eval(value)
+    except ValueError:
+        return ...
+
+
+def _options(argv: Sequence[str], known: Mapping[str, Setting]) -> Iterator[tuple[str, str | None, str | None]]:
+    """Option, setting and text of each option; no setting where the option may be several, no text where it has none.
+
+    argparse takes the beginning of a name for the name.
+    """
+    for argument, after in zip(argv, (*argv[1:], "--")):
+        option, _, text = argument.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if not argument.startswith("--") or name in ("config", "help"):
+            continue
+        meant = [name] if name in known else [one for one in known if one.startswith(name)]
+        if not meant and not any(f"no_{one}".startswith(name) for one in known):
+            raise ValueError(f"Unknown option {argument!r}{closest(option, [f'--{one}' for one in known])}")
+        follows = None if after.startswith("--") else after
+        yield option, meant[0] if len(meant) == 1 else None, text if "=" in argument else follows
+
+
+def _check_value(key: str, value: Any, kinds: frozenset[str]) -> None:
+    """Refuse a value of a recipe that its setting cannot have."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None:
+        if "None" not in kinds:
+            raise ValueError(f"{key} is empty in the recipe. Give a value, or leave it out for the default.")
+    elif number and kinds <= {"str", "None"}:
+        raise ValueError(f"{key}={value!r} in the recipe must be text: put it in quotes.")
+    elif wanted := _wanted(value, kinds):
+        raise ValueError(f"{key}={value!r} in the recipe must be {wanted}.")
+
+
+def _check_text(option: str, text: str, kinds: frozenset[str]) -> None:
+    """Refuse a text of the command line that its setting cannot have."""
+    if text != "None" and (wanted := _wanted(text, kinds)):
+        raise ValueError(f"{option} {text} must be {wanted}.")
+
+
+def _wanted(value: Any, kinds: frozenset[str]) -> str | None:
+    """What a value should have been, if it is not of these kinds."""
+    text = str(value)
+    if "str" in kinds or not kinds <= PLAIN:
+        return None
+    if "bool" in kinds:
+        return None if isinstance(value, bool) or text.lower() in YES_OR_NO else "true or false"
+    if isinstance(value, bool):
+        return "a number" if "float" in kinds else "a whole number"
+    if "float" in kinds:
+        return None if _is_float(text) else "a number"
+    return None if text.lstrip("+-").isdigit() else "a whole number"
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(value: Any, kinds: frozenset[str]) -> Any:
+    """The value that a text stands for, where its setting is a number or a truth."""
+    if not isinstance(value, str) or "str" in kinds or not kinds <= PLAIN:
+        return value
+    if value == "None":
+        return None
+    if "bool" in kinds:
+        return value.lower() in ("true", "yes", "t", "y", "1")
+    return float(value) if "float" in kinds else int(value)
+
+
+def _check_numbers(given: Mapping[str, Any], known: Mapping[str, Setting]) -> None:
+    """The checks of a population's settings that need no other package, on what is given and the defaults."""
+    from .tasks import task_type_class
+    from .training.checks import check_choices, check_numbers
+
+    values = {name: setting.default for name, setting in known.items() if setting.default is not ...}
+    settings: Any = SimpleNamespace(**(values | given))
+    check_choices(settings)
+    check_numbers(settings)
+    types = given.get("task_types")
+    for name in [types] if isinstance(types, str) else types or ():
+        if isinstance(name, str) and ":" not in name:
+            task_type_class(name)

@@ -1,0 +1,85 @@
+"""The recipes that come with the package: where they are, what each one is, and copies of them to change."""
+
+import os
+import re
+import shutil
+from difflib import get_close_matches
+from pathlib import Path
+
+
+PACKAGE = Path(__file__).resolve().parent
+RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.parent / "recipes"
+"""Folder of the recipes: inside an installed package, beside it in a clone (setup.py)."""
+
+MENTION = re.compile(r"\brecipes(?:/([\w.-]+)|\.(\w+))")
+"""Of a recipe's text: a folder of recipes that it names, as a path or as a module."""
+
+
+def list_recipes() -> dict[str, str]:
+    """Every recipe by its name, such as `tiny/4t4s.yaml`, with the first sentence of its comment."""
+    return {path.relative_to(RECIPES).as_posix(): _summary(path) for path in sorted(RECIPES.glob("*/*.yaml"))}
+
+
+def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list[Path]]:
+    """Copy recipes, and the folders of recipes that they name, to `folder/recipes`.
+
+    Recipes name each other, their base models and their modules from the folder that holds `recipes/`, so they work
+    in `folder` as they do in a clone.
+
+    Args:
+        name (`str`): A folder of recipes, such as `chains`, or one of its files, such as `tiny/4t4s.yaml`.
+        folder (`str` or `os.PathLike`): Where `recipes/` is made, or already is.
+
+    Returns:
+        `tuple[list[Path], list[Path]]`: The files that were written, and those that recipes name and that were there
+        already, which are left as they are.
+
+    Raises:
+        ValueError: If there is no such recipe, or a copy of it would replace a file.
+    """
+    name = name.strip("/")
+    target, wanted = Path(folder) / "recipes", _files(name)
+    if not wanted:
+        names = [*list_recipes(), *(path.name for path in RECIPES.iterdir())]
+        near = get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`populora recipes` lists them."
+        raise ValueError(f"There is no recipe {name!r}; {hint}")
+    if taken := [target / file for file in wanted if (target / file).exists()]:
+        raise ValueError(f"{taken[0]} is there already, and would be replaced. Choose another folder, or remove it.")
+    written, kept = [], []
+    for file in (*wanted, *_named_by(wanted)):
+        copy = target / file
+        if copy.exists():
+            kept.append(copy)
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(RECIPES / file, copy)
+        written.append(copy)
+    return written, kept
+
+
+def _files(name: str) -> list[Path]:
+    """Files of a folder of recipes, or the one file of that name, relative to `RECIPES`."""
+    source = (RECIPES / name).resolve()
+    if not name or RECIPES not in source.parents:
+        return []
+    found = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+    return [path.relative_to(RECIPES) for path in found if "__pycache__" not in path.parts]
+
+
+def _named_by(files: list[Path]) -> list[Path]:
+    """Files of the folders that recipes among `files` name, and that these name, without `files` themselves."""
+    found, new = list(files), list(files)
+    while new:
+        texts = [(RECIPES / file).read_text(encoding="utf-8") for file in new if file.suffix in (".yaml", ".py")]
+        folders = sorted({path or module for text in texts for path, module in MENTION.findall(text)})
+        new = [file for name in folders for file in _files(name) if file not in found]
+        found += new
+    return found[len(files) :]
+
+
+def _summary(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = lines[: next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))]
+    text = " ".join(line.lstrip("# ") for line in comment)
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]

@@ -1,0 +1,33 @@
+"""What the settings of a run need beyond the packages that are always there, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..evaluation.exams import check_grader
+from ..extras import require
+from .trackers import check_trackers
+
+
+if TYPE_CHECKING:
+    from .config import PopulationSelfPlayConfig
+
+MATH_REWARDS = "trl.rewards.accuracy_rewards"
+"""Module of TRL whose functions import math-verify when they are called."""
+
+
+def check_packages(args: PopulationSelfPlayConfig, reward_funcs: Sequence[str | Callable]) -> None:
+    """Refuse settings and reward functions whose packages are not installed.
+
+    Raises:
+        ValueError: Naming what needs a package that is not installed, and the command that installs it.
+    """
+    check_trackers(args.report_to)
+    if args.use_vllm and args.vllm_mode != "server":
+        require("vllm", user="use_vllm=true")
+    for function in reward_funcs:
+        if getattr(function, "__module__", None) == MATH_REWARDS:
+            require("math_verify", user=f"reward_funcs: {function.__name__}")
+    for name in args.probes.exams or () if args.is_probed else ():
+        check_grader(name)
