@@ -11,6 +11,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
+from tests.examples import load_profile
+
+
+load_profile()
+
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> str:
