@@ -1,5 +1,6 @@
 """What every test relies on: no network, one polite thread per process, and a base model made on the spot."""
 
+import gc
 import os
 
 
@@ -15,6 +16,12 @@ from tests.examples import load_profile
 
 
 load_profile()
+
+
+def pytest_collection_finish() -> None:
+    """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
