@@ -54,7 +54,7 @@ test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
 test-slow: $(READY)
-	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or hypothesis) and not browser and not vllm" $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or sized or hypothesis) and not browser and not vllm" $(PYTEST_ARGS)
 
 test-browser: $(READY)
 	$(PYTEST) -m browser $(PYTEST_ARGS)

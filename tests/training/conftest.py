@@ -49,6 +49,7 @@ def make_config(folder, **overrides) -> PopulationSelfPlayConfig:
         executor_kwargs={"workers": 1},
         use_cpu=True,
         bf16=False,
+        gradient_checkpointing=False,
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
