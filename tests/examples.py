@@ -1,7 +1,7 @@
 """How many examples Hypothesis draws: a fifth of them in the fast tests, all in `make test-slow`.
 
-The marker `hypothesis`, which Hypothesis's own plugin gives to every property, selects them there; tests with the marker
-`sized` ask [`FULL`] themselves.
+The marker `hypothesis`, which Hypothesis's own plugin gives to every property, selects them there. Tests with the
+marker `sized` ask [`FULL`] themselves.
 """
 
 import os
