@@ -28,7 +28,7 @@ def need_matplotlib() -> None:
         raise ValueError("plots need matplotlib: pip install 'trl-populora[report]'") from None
 
 
-def line_look(k: int) -> dict[str, str]:
+def line_look(k: int) -> dict[str, Any]:
     """Colour and line style of the `k`-th line of a panel."""
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
 
