@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tiny import lora, perturb, tiny_model, tiny_population
 from trl_populora.population import Population
 from trl_populora.population.routing import make_plan, member_order
@@ -194,7 +195,7 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
     assert counts[24]["stack"] == counts[1]["stack"] == 2 * len(population.routing.layers)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
 def test_a_plan_puts_every_row_into_its_members_block(members):
     plan = make_plan(members, torch.device("cpu"))

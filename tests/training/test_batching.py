@@ -3,9 +3,10 @@
 from collections import Counter
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trl_populora.training.batching import deal, needed, schedule
 
 
@@ -25,7 +26,7 @@ def rounds(draw):
     return [members[i] for i in order], [lengths[i] for i in order], roles, size
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rounds())
 def test_every_row_is_dealt_once_and_the_sizes_are_kept(round):
     members, lengths, roles, size = round
@@ -96,7 +97,7 @@ def test_other_lengths_of_one_member_leave_the_rows_of_the_others_where_they_wer
     assert others[0] == others[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 4), min_size=12, max_size=12), st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_unequal_shares_are_dealt_too(members, size):
     """One rank's share of a round may hold any rows."""
@@ -138,7 +139,7 @@ def test_deal_keeps_each_rows_tensors_together_and_cuts_padding_only():
     assert sorted(seen) == list(range(rows))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.0, 0.5]), st.integers(0, 3), st.integers(1, 9)), min_size=1))
 def test_the_update_needs_rows_with_an_advantage_and_one_of_every_member(rows):
     rows = rows * 3

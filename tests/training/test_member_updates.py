@@ -79,8 +79,8 @@ def train_alone(folder, rows, G, settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss_type": "dapo"},
-        {"loss_type": "dapo", "optim": "sgd", "gradient_checkpointing": False},
+        {"loss_type": "dapo", "gradient_checkpointing": True},
+        {"loss_type": "dapo", "optim": "sgd"},
         {"loss_type": "grpo", "optim": "sgd", "beta": 0.2},
         {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},
         {"loss_type": "dr_grpo", "optim": "sgd", "num_iterations": 2, "max_grad_norm": 1e9},

@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=ShowVersions, nargs=0, help="versions of populora and its main libraries")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        summary = module.__doc__.splitlines()[0].split(": ", 1)[1]
+        summary = str(module.__doc__).splitlines()[0].split(": ", 1)[1]
         # What `train` takes is known to the trainer's own parser; even --help is passed on.
         own = commands.add_parser(name, help=summary, description=summary, add_help=name != "train")
         module.add_arguments(own)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..run_files.files import read_json
 from ..run_files.layout import STATE_FILE
@@ -51,14 +51,8 @@ def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
     The same record as a task of another type gives the answer away, as a program with its input and output does
     whether the output is asked for or the input. So types whose records are alike keep each other's, too.
     """
-    return {
-        other.key(task.payload)
-        for one in types.values()
-        for level in LEVELS
-        for task in _held_out(one, level).values()
-        for other in types.values()
-        if other.payload is one.payload
-    }
+    pairs = [(one, other) for one in types.values() for other in types.values() if other.payload is one.payload]
+    return set().union(*(_kept(_keys_under, one, other) for one, other in pairs))
 
 
 def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
@@ -73,11 +67,26 @@ def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
     if level not in LEVELS:
         raise ValueError(f"level={level!r} must be one of {LEVELS}.")
     families = (task_type.easy_families or None) if level == "held_out_easy" else None
+    return _kept(_draw, task_type, families)
+
+
+def _keys_under(one: TaskType, other: TaskType) -> frozenset[str]:
+    """Keys that the held-out tasks of one type have as tasks of another."""
+    return frozenset(other.key(task.payload) for level in LEVELS for task in _held_out(one, level).values())
+
+
+def _kept(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of task types returns, computed once for each of them."""
     try:
-        hash(task_type)
+        hash(arguments)
     except TypeError:  # a type of a user's, with lists or mappings for settings
-        return _draw(task_type, families)
-    return _draw_once(task_type, families)
+        return function(*arguments)
+    return _once(function, *arguments)
+
+
+@lru_cache(maxsize=256)
+def _once(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _draw(task_type: TaskType, families: tuple[str, ...] | None) -> Mapping[str, Task]:
@@ -94,9 +103,6 @@ def _draw(task_type: TaskType, families: tuple[str, ...] | None) -> Mapping[str,
         if key != first:
             found.setdefault(key, task)
     return dict(list(found.items())[: len(found) // SHARE])
-
-
-_draw_once = lru_cache(maxsize=64)(_draw)
 
 
 def held_out_exam(types: Mapping[str, TaskType], level: str = "held_out") -> Exam:

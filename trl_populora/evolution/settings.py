@@ -86,7 +86,7 @@ class EvolutionSettings:
                 raise ValueError(f"operator_parameters[{name!r}]={parameters!r} must be a mapping of parameters.")
             for parameter in parameters:
                 _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
-        for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
+        for name in self.operator_parameters:  # with its defaults every operator works
             self._try(name)
 
     def parameters(self, operator: str) -> dict[str, Any]:

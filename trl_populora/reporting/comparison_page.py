@@ -389,8 +389,9 @@ def _interval(value: Interval | None, share: bool) -> Cell | None:
 def _difference(found: Difference | None, share: bool) -> Cell | None:
     if found is None:
         return None
-    known = found.low is not None and found.high is not None
-    ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]" if known else ""
+    ends = ""
+    if found.low is not None and found.high is not None:
+        ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]"
     return Cell(found.difference, _amount(found.difference, share, "+") + ends)
 
 

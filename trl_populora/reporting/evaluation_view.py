@@ -30,9 +30,9 @@ class EvaluationView:
     """
 
     def __init__(self, *, file: TextIO | None = None, every: float = 30.0) -> None:
-        file = sys.stdout if file is None else file
-        terminal = file.isatty()
-        self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        stream: TextIO = sys.stdout if file is None else file
+        terminal = stream.isatty()
+        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
         self.every = every
         self._line = ProgressLine()
         self._live = None

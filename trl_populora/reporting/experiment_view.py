@@ -34,9 +34,9 @@ class ExperimentView:
         every: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        file = sys.stdout if file is None else file
-        terminal = file.isatty()
-        self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        stream: TextIO = sys.stdout if file is None else file
+        terminal = stream.isatty()
+        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
         self.rounds, self.every, self.clock = dict(rounds), every, clock
         self._bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console) if terminal else None
         self._task = self._bar.add_task("", total=None) if self._bar is not None else None

@@ -30,7 +30,8 @@ Statement = tuple[str, str]
 
 
 def _table(text: str) -> tuple[Statement, ...]:
-    return tuple(tuple(line.split("  # ")) for line in block(text).splitlines())
+    lines = (line.partition("  # ") for line in block(text).splitlines())
+    return tuple((statement, remark) for statement, _, remark in lines)
 
 
 @dataclass(frozen=True)
