@@ -5,6 +5,7 @@
 #   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
 #   make lint       ruff and the import contracts;  make types  pyright
+#   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
 # Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
 # PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it).
@@ -22,16 +23,17 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
 READY := $(VENV)/.populora-ready
 VLLM_READY := $(VLLM_VENV)/.populora-ready
+DOCS_READY := $(VENV)/.populora-docs-ready
 # Not needed for text, and some have no build for this version of PyTorch.
 VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_configs/cpu.yaml \
   --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tiny test test-slow test-browser test-vllm lint types clean
+.PHONY: help setup demo tiny test test-slow test-browser test-vllm lint types docs clean
 
 help:
-	@sed -n '2,8s/^# \{0,1\}//p' Makefile
+	@sed -n '2,9s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -80,6 +82,13 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+$(DOCS_READY): $(READY)
+	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS_READY)
+	HF_HUB_OFFLINE=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from trl_populora import cli, train
 
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_RECIPES = ("accelerate_configs", "experiments")
+NO_RECIPES = ("accelerate_configs", "experiments", "dataset")  # the last: tests/examples
 RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name not in NO_RECIPES)
 
 
