@@ -11,7 +11,7 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     ),
     "member": (str, "the member that wrote the completion; for a champion its slot and version, `teacher_1@3`"),
     "role": (str, "`teacher` for proposals, `student` for attempts; in a run on a dataset, the member's role"),
-    "version": (int, "version of the member that wrote it; null for champions, and for late rows of a member that was replaced since"),
+    "version": (int, "version of the member that wrote it; null for champions and for late rows of a replaced member"),
     "type": (str, "task type of the proposal or of the attempted task"),
     "group": (int, "completions of one prompt by one member share a group; numbered within round, kind and role"),
     "task": (str, "id of the task; null for a proposal that is not valid"),
@@ -21,7 +21,7 @@ ROUND_TABLE: dict[str, tuple[type, str]] = {
     "opponent": (str, "the teacher of the game, for an attempt; null for fill-ins and proposals"),
     "fill_in": (bool, "whether the attempt is at a task from the buffer, which is not a game; null for proposals"),
     "valid": (bool, "whether the proposal became a task, or the answer could be read"),
-    "reason": (str, "short name of the reason if it is not valid; `infra_error`: the executor failed, which does not count against the member"),
+    "reason": (str, "short name of the reason if it is not valid; `infra_error`: the executor failed"),
     "detail": (str, "the reason in words"),
     "solved": (bool, "whether the attempt was judged right; null for proposals"),
     "reward": (
