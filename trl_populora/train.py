@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .command import FAILURE, STOPPED, WRONG_CALL, populora, tell_error
+from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable, gone_if_unused
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:
-        return tell_error(error, WRONG_CALL)
+        return print_error(error, WRONG_CALL)
     with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
         return start(run, args)
 
@@ -46,7 +46,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
     except (ValueError, OSError, ImportError) as error:
-        return tell_error(" ".join(str(error).split()), WRONG_CALL)
+        return print_error(" ".join(str(error).split()), WRONG_CALL)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
@@ -60,7 +60,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
         where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
-        return tell_error(
+        return print_error(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", FAILURE
         )
 
@@ -248,7 +248,7 @@ def finish(
             problem = f"training ended and is saved, but not shared: {error}"
     trainer.close()
     trainer.accelerator.end_training()
-    return 0 if problem is None else tell_error(problem, FAILURE)
+    return 0 if problem is None else print_error(problem, FAILURE)
 
 
 def take_final_exams(

@@ -13,7 +13,7 @@ from tests.tiny import tiny_model
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
-from trl_populora.run_files.checkpoint import find_checkpoint, flaw, whole_checkpoints
+from trl_populora.run_files.checkpoint import find_checkpoint, find_defect, whole_checkpoints
 from trl_populora.run_files.layout import MANIFEST_FILE
 
 
@@ -63,11 +63,11 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "another base model" in refusal(folder, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "trainer_state.json").write_text("{}")
-    assert flaw(str(tmp_path / "other")).startswith(MANIFEST_FILE)
+    assert find_defect(str(tmp_path / "other")).startswith(MANIFEST_FILE)
     (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 99, "files": {}}')
-    assert "format 99" in flaw(str(tmp_path / "other"))
+    assert "format 99" in find_defect(str(tmp_path / "other"))
     (tmp_path / "other" / MANIFEST_FILE).write_text("[")
-    assert "cannot be read" in flaw(str(tmp_path / "other"))
+    assert "cannot be read" in find_defect(str(tmp_path / "other"))
 
 
 def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(make_trainer, caplog):

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
-    from ..evaluation.asking import BASE
+    from ..evaluation.answering import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
     from ..progress import watched_jobs

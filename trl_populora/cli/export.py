@@ -22,9 +22,9 @@ def run(options: argparse.Namespace) -> int:
     if options.merge:
         from ..hub.merging import export_merged
         from ..integrations.base_models import resolve_base
-        from ..recipe import hush
+        from ..recipe import quiet_libraries
 
-        hush()
+        quiet_libraries()
         export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
     else:
         export_adapter(opened, options.member, options.output)

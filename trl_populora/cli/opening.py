@@ -37,9 +37,9 @@ def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from ..integrations.base_models import resolve_base
-    from ..recipe import hush
+    from ..recipe import quiet_libraries
 
-    hush()
+    quiet_libraries()
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..run_files.files import append_lines, read_lines, write_lines
 from ..run_files.layout import PARTIAL_SUFFIX
-from .asking import Sample
+from .answering import Sample
 
 
 class AnswerFile:

@@ -16,8 +16,8 @@ import torch
 
 from ..generation import Sampler
 from ..tasks import Run
+from .answering import BASE, Sample, collect_answers, grade
 from .answers import AnswerFile
-from .asking import BASE, Sample, ask, grade
 from .exam import Exam
 from .results import ExamResult
 
@@ -136,7 +136,7 @@ def take_exam(
         tell(done, total)
 
     with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
-        answers = ask(
+        answers = collect_answers(
             exam,
             members,
             sampler,

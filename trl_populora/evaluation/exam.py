@@ -1,7 +1,7 @@
 """An exam: questions that never change under one name and version, and who grades the answers.
 
 Held-out tasks, frozen tasks of other runs and public benchmarks are all exams. Not here: where questions come from
-(`held_out.py`, `benchmarks/`), and asking them (`asking.py`).
+(`held_out.py`, `benchmarks/`), and answering them (`answering.py`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .asking import Sample
+from .answering import Sample
 from .exam import Exam
 
 

@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from ..command import populora
 from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
-from ..run_files.checkpoint import flaw, whole_checkpoints
+from ..run_files.checkpoint import find_defect, whole_checkpoints
 from ..run_files.files import kept
 from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
@@ -129,7 +129,7 @@ def push_population(
     name = to or _name(run)
     contents = dict(population_contents(run))
     if checkpoint:
-        if problem := flaw(checkpoint):
+        if problem := find_defect(checkpoint):
             raise ValueError(f"{checkpoint} is no whole checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
     options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}

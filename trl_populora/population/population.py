@@ -173,7 +173,7 @@ class Population(Mapping[str, Member]):
             learning_rate=old.learning_rate if learning_rate is None else learning_rate,
             temperature=old.temperature if temperature is None else temperature,
         )
-        self.routing.temper(name, self._members[name].temperature)
+        self.routing.set_temperature(name, self._members[name].temperature)
         return self._members[name]
 
     def admit(self, guest: str, factors: Factors, *, temperature: float = 1.0) -> None:
@@ -185,7 +185,7 @@ class Population(Mapping[str, Member]):
         if guest not in self.guests:
             raise ValueError(f"{guest!r} is no guest of this population; its guests are {list(self.guests)}.")
         self.write(guest, factors)
-        self.routing.temper(guest, temperature)
+        self.routing.set_temperature(guest, temperature)
 
     # Forward passes --------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Population(Mapping[str, Member]):
     def restore(self, member: Member) -> None:
         """Put a row of the table back as it was saved; the member's weights are loaded apart."""
         self._members[member.id] = member
-        self.routing.temper(member.id, member.temperature)
+        self.routing.set_temperature(member.id, member.temperature)
 
     @classmethod
     def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":

@@ -89,7 +89,7 @@ class Routing:
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
-        self._handles.append(self._base.base_model.register_forward_hook(self._temper_rows))
+        self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:
         """Route the rows of the following forwards; stays until `clear()`.
@@ -133,7 +133,7 @@ class Routing:
         finally:
             self._plan, self._row_temperatures = before
 
-    def temper(self, name: str, temperature: float) -> None:
+    def set_temperature(self, name: str, temperature: float) -> None:
         """Set an adapter's temperature, relative to that by which logits are divided anyway.
 
         Raises:
@@ -149,7 +149,7 @@ class Routing:
         self.temperatures[name] = temperature
 
     def check_head(self) -> None:
-        """Raises `ValueError` where members cannot have temperatures of their own (see [`Routing.temper`])."""
+        """Raises `ValueError` if members cannot have their own temperatures (see [`Routing.set_temperature`])."""
         base, head = self._base, self._base.get_output_embeddings()
         softcap = getattr(base.config.get_text_config(), "final_logit_softcapping", None)
         if base.base_model is base or getattr(head, "bias", None) is not None or softcap:
@@ -202,7 +202,7 @@ class Routing:
             return None
         return torch.tensor([self.temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
 
-    def _temper_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
+    def _scale_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
         if self._row_temperatures is None:
             return None
         hidden = output.last_hidden_state

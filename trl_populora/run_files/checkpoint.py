@@ -66,10 +66,10 @@ def write_checkpoint(
 
 def whole_checkpoints(output_dir: str) -> list[str]:
     """Checkpoints in a folder that hold all their files, oldest first."""
-    return [folder for folder in checkpoints(output_dir) if flaw(folder) is None]
+    return [folder for folder in checkpoints(output_dir) if find_defect(folder) is None]
 
 
-def flaw(folder: str) -> str | None:
+def find_defect(folder: str) -> str | None:
     """What keeps a folder from being a whole checkpoint of a population, in words; `None` if nothing does."""
     if not os.path.isdir(folder):
         return "there is no such folder"
@@ -110,7 +110,7 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
         if wanted is True and not found:
             raise ValueError(f"{output_dir!r} holds no whole checkpoint. Start without resume_from_checkpoint.")
         return found[-1] if found else None
-    if problem := flaw(wanted):
+    if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
         offer = f" The newest whole one is {others[-1]}: resume from that." if others else ""
         problem = f"{wanted!r} is no whole checkpoint of a population: {problem}.{offer}"

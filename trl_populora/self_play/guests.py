@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..tasks import TaskType
-from .asks import Ask, solve_ask
 from .records import Proposal
+from .requests import Request, solve_request
 from .settings import RoundSettings
 
 
@@ -46,7 +46,7 @@ class Crossing(NamedTuple):
         """How often a pairing is crossed."""
         return settings.guest_probability if self.guests else 0.0
 
-    def asks(self, own: Sequence[Ask], slots: Sequence[int]) -> list[Ask]:
+    def requests(self, own: Sequence[Request], slots: Sequence[int]) -> list[Request]:
         """The guest teacher gets the prompts of the crossed slots."""
         return [
             own[i]._replace(player=self.guests.teacher.player, name=self.guests.teacher.name, slot=i, learns=False)
@@ -55,14 +55,14 @@ class Crossing(NamedTuple):
 
     def games(
         self, proposals: Sequence[Proposal], slots: Sequence[int], task_types: Mapping[str, TaskType], group_size: int
-    ) -> list[Ask]:
+    ) -> list[Request]:
         """The guest student gets the valid tasks of crossed slots, `group_size` attempts at each."""
-        games: list[Ask] = []
+        games: list[Request] = []
         for slot in slots:
             proposal = proposals[slot]
             if proposal.task is not None:
                 rest = {"opponent": proposal.member, "slot": slot, "name": self.guests.student.name, "learns": False}
-                game = solve_ask(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
+                game = solve_request(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
                 games += [game] * group_size
         return games
 

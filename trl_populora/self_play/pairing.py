@@ -107,7 +107,7 @@ class Pairing(NamedTuple):
     crossed: bool
 
 
-def deal(
+def assign_prompts(
     pairs: Sequence[tuple[str, str]],
     teachers: Sequence[str],
     *,
@@ -124,7 +124,7 @@ def deal(
     Args:
         pairs (`Sequence[tuple[str, str]]`): What [`pair`] gave: as many for each teacher, those of one side by side.
         teachers (`Sequence[str]`): All teachers, in the order of their proposals.
-        prompts (`int`): Prompts of each teacher, P; a multiple of its number of students (see [`check_deal`]).
+        prompts (`int`): Prompts of each teacher, P; a multiple of its number of students (see [`check_prompts`]).
         completions (`int`): Proposals to each prompt, G.
         crossing (`float`): Probability that a pairing is crossed, each for itself.
         rng (`random.Random`): Draws both.
@@ -140,7 +140,7 @@ def deal(
     return dealt
 
 
-def check_deal(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
+def check_prompts(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
     """Refuses numbers with which whole prompts cannot be dealt evenly.
 
     Raises:

@@ -24,12 +24,12 @@ def learnability(solve_rate: float, solved_elsewhere: bool = False) -> float:
 
 
 def frontier(solve_rate: float, solved_elsewhere: bool = False) -> float:
-    """4 s (1 - s): highest, at 1, for a task solved every second time (our choice)."""
+    """4 s (1 - s): highest (1) for a task that is solved in half of the attempts (our choice)."""
     return 4 * solve_rate * (1 - solve_rate)
 
 
 def solvable(solve_rate: float, solved_elsewhere: bool = False) -> float:
-    """1 - s if anybody of the population solved the task, else 0: hard is paid for, impossible is not (our choice)."""
+    """1 - s if some member of the population solved the task, else 0: no reward for impossible tasks (our choice)."""
     return 1 - solve_rate if solve_rate > 0 or solved_elsewhere else 0.0
 
 
@@ -39,19 +39,20 @@ TEACHER_REWARDS: dict[str, Callable[[float, bool], float]] = {
     "frontier": frontier,
     "solvable": solvable,
 }
-"""Rewards of a valid task: functions of its solve rate in [0, 1], and of whether anybody else solved it."""
+"""Rewards of a valid task: functions of its solve rate in [0, 1], and of whether another member solved it."""
 
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """What an outcome is worth (values of Absolute Zero Reasoner).
+    """Rewards of the possible outcomes. The default values are those of Absolute Zero Reasoner.
 
     Args:
-        solved (`float`, *optional*, defaults to `1.0`): Student: the answer is right.
-        wrong (`float`, *optional*, defaults to `-0.5`): Student: well formed and wrong.
-        malformed (`float`, *optional*, defaults to `-1.0`): Student: no answer could be read.
-        invalid (`float`, *optional*, defaults to `-1.0`): Teacher: the proposal is invalid or badly formed.
-        teacher (`str`, *optional*, defaults to `"adversarial"`): Key of `TEACHER_REWARDS`, for valid tasks.
+        solved (`float`, *optional*, defaults to `1.0`): Reward of a student for a right answer.
+        wrong (`float`, *optional*, defaults to `-0.5`): Reward of a student for a well-formed wrong answer.
+        malformed (`float`, *optional*, defaults to `-1.0`): Reward of a student if no answer could be read.
+        invalid (`float`, *optional*, defaults to `-1.0`): Reward of a teacher for an invalid proposal.
+        teacher (`str`, *optional*, defaults to `"adversarial"`):
+            Reward of a teacher for a valid task: a key of `TEACHER_REWARDS`.
 
     Raises:
         ValueError: If `teacher` is unknown or a reward is not finite.

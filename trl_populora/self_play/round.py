@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from ..progress import Progress
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
-from .asks import Ask, draw, proposal_asks
 from .guests import NOBODY, Crossing
 from .late import LateRewards, Row
 from .lengths import TokenLimits
 from .matching import Matchmaker
-from .pairing import Pairing, check_deal
+from .pairing import Pairing, check_prompts
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
+from .requests import Request, draw, proposal_requests
 from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
@@ -69,7 +69,7 @@ class SelfPlay:
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings, self.lengths = ratings, settings, lengths
         self.late = LateRewards(settings.solvable_rounds, settings.rewards)
-        check_deal(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
+        check_prompts(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
         for name in self.task_types:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
@@ -100,11 +100,11 @@ class SelfPlay:
         )
         with clock("propose"):
             shape = {"round": round, "settings": settings, "lengths": self.lengths}
-            asks = matchmaker.with_guests([*proposal_asks(self.ratings.teachers, *stock, **shape)])
-            written = draw(sampler, asks, settings.seed_for(round, "propose"))
+            requests = matchmaker.with_guests([*proposal_requests(self.ratings.teachers, *stock, **shape)])
+            written = draw(sampler, requests, settings.seed_for(round, "propose"))
         with clock("verify"):
             rules = {"buffer": self.buffer, "lengths": self.lengths, "group_size": G, "step": step}
-            proposals = verify(asks, written, referee=referee, **rules)
+            proposals = verify(requests, written, referee=referee, **rules)
         with clock("match"):
             games = list(matchmaker.games(proposals))
         with clock("solve"):
@@ -116,7 +116,7 @@ class SelfPlay:
         if settings.extra_attempts:
             with clock("extra"):
                 extra = self._try(sampler, matchmaker.extra_games(proposals, games, attempts), referee, round)
-        wrote, answered = _Phase(asks, written, proposals), _Phase(games, answers, attempts)
+        wrote, answered = _Phase(requests, written, proposals), _Phase(games, answers, attempts)
         record = RoundRecord(round, step, extra_attempts=tuple(extra))
         record = self._settle(record, wrote, answered, matchmaker.pairings)
         learned = answered.rows("student", record.attempts)
@@ -136,7 +136,7 @@ class SelfPlay:
         tried = [one for one in (*attempts, *record.extra_attempts) if one.refusal != INFRASTRUCTURE]
         solvable = {one.task.id for one in tried if one.solved}
         self.late.note(solvable)
-        solved = solved_by_slot(answered.asks, attempts)
+        solved = solved_by_slot(answered.requests, attempts)
         rewarded = reward_teachers(proposals[:own], solved, solvable, self.settings.rewards)
         results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
         self.ratings.update(results)
@@ -154,7 +154,7 @@ class SelfPlay:
             guest_attempts=tuple(attempts[answered.own :]),
         )
 
-    def _try(self, sampler: SampleFunc, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
+    def _try(self, sampler: SampleFunc, games: Sequence[Request], referee: Referee, round: int) -> list[Attempt]:
         """Extra attempts."""
         if not games:
             return []
@@ -166,20 +166,20 @@ class SelfPlay:
 class _Phase(NamedTuple):
     """What was asked, written, and became of it."""
 
-    asks: Sequence[Ask]
+    requests: Sequence[Request]
     written: Sequence[Completion]
     items: Sequence[Proposal | Attempt]
 
     @property
     def own(self) -> int:
         """How many are members' to learn from; they come first."""
-        return sum(ask.learns for ask in self.asks)
+        return sum(request.learns for request in self.requests)
 
     def rows(self, role: str, settled: Sequence[Proposal | Attempt]) -> list[Row]:
         """The rows of one role to learn from, in the order of their prompts."""
         return [
-            Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-            for ask, completion, item in zip(self.asks, self.written, settled)
+            Row(request.player, role, request.type.id, request.prompt, completion, item.reward)
+            for request, completion, item in zip(self.requests, self.written, settled)
             if item.learned
         ]
 

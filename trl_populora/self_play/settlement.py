@@ -8,17 +8,22 @@ from dataclasses import replace
 import numpy as np
 
 from ..tasks import INFRASTRUCTURE, Referee
-from .asks import Ask
 from .evidence import Outcome
 from .pairing import Pairing
 from .records import Attempt, Proposal
+from .requests import Request
 from .rewards import RewardSettings, student_reward, teacher_reward
 from .sampling import Completion
 from .settings import RoundSettings
 
 
 def judge(
-    games: Sequence[Ask], answers: Sequence[Completion], *, referee: Referee, rewards: RewardSettings, group_size: int
+    games: Sequence[Request],
+    answers: Sequence[Completion],
+    *,
+    referee: Referee,
+    rewards: RewardSettings,
+    group_size: int,
 ) -> list[Attempt]:
     """What became of each answer. `group_size` answers of a student to one task share a group."""
     verdicts = referee.judge([game.task for game in games], [completion.text for completion in answers])
@@ -64,7 +69,7 @@ def choose(
     return [replace(one, learned=one.learned and one.group in chosen) for one in attempts]
 
 
-def solved_by_slot(games: Sequence[Ask], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
+def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
     """Slot -> outcome of every attempt there at which the executor did not fail."""
     solved: dict[int, list[bool]] = defaultdict(list)
     for game, attempt in zip(games, attempts, strict=True):

@@ -53,7 +53,7 @@ class RoundCallback(TrainerCallback):
         self.trackers.begin()
         if args.is_probed:
             trainer.probes.begin(step=state.global_step)
-            if state.global_step == 0 and trainer.probes.asks:
+            if state.global_step == 0 and trainer.probes.has_exams:
                 probe(trainer)
 
     def _warn_of_members_away(self, args: PopulationSelfPlayConfig) -> None:

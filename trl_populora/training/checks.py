@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from ..self_play.pairing import PAIRINGS, check_deal
+from ..self_play.pairing import PAIRINGS, check_prompts
 from ..self_play.rewards import TEACHER_REWARDS
 
 
@@ -88,7 +88,7 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
     if T:
-        check_deal(T, S, P)
+        check_prompts(T, S, P)
     if args.balance_rows and not T:
         raise ValueError("balance_rows=true needs self-play: on a dataset all members have equally many rows already.")
     if args.balance_rows and T * G < S:

@@ -79,7 +79,7 @@ class DatasetSource(RowSource):
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Says which member answers which of this process' rows; in evaluation, every member answers every prompt."""
         told = not training and "player" in inputs[0]
-        members = [row["player"] for row in inputs] if told else self.deal(len(inputs))
+        members = [row["player"] for row in inputs] if told else self.assign_members(len(inputs))
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
 
 

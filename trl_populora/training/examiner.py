@@ -76,13 +76,13 @@ class Examiner:
             base (`bool`, *optional*, defaults to `False`): Ask the frozen base too, under the name `"base"`.
             length (`int`, *optional*): Most tokens of an answer; the exam's or else the run's if unset.
         """
-        from ..evaluation.asking import ask, grade  # imports evaluate, which takes a second
+        from ..evaluation.answering import collect_answers, grade  # imports evaluate, which takes a second
         from ..evaluation.results import ExamResult
 
         with self.sampler.decoding(temperature=0.0, max_completion_length=length or exam.max_completion_length):
             rows = (len(players) + 1) * len(exam.questions)
             self.sampler.progress.begin(f"probe {exam.name}")
-            answers = ask(exam, players, self.draw, base=base, rows_per_call=rows)
+            answers = collect_answers(exam, players, self.draw, base=base, rows_per_call=rows)
         self.sampler.progress.begin(f"probe {exam.name}, grading")
         return ExamResult(exam, grade(exam, answers, exam.grader(self.run)))
 

@@ -23,8 +23,8 @@ from ..population import Population
 from ..population.factors import Factor, Factors, from_tensors, to_tensors
 from ..run_files.files import write_file
 from ..run_files.layout import founder_file
-from ..self_play.asks import proposal_ask
 from ..self_play.records import Proposal
+from ..self_play.requests import proposal_request
 from ..self_play.verification import verify
 from ..tasks import Referee, Task, TaskBuffer, is_spared
 from .ranks import checksum
@@ -61,8 +61,8 @@ class Founders:
         self.known = TaskBuffer(source.task_types, source.buffer.capacity, reserved=source.buffer.reserved)
         self.known.load_state_dict(source.buffer.state_dict())
         rules = {"settings": game.settings, "lengths": game.lengths}
-        self.asks = [
-            proposal_ask("", kind, self.known, random.Random(f"{self.seed}:{name}:{i}"), **rules)
+        self.requests = [
+            proposal_request("", kind, self.known, random.Random(f"{self.seed}:{name}:{i}"), **rules)
             for name, kind in source.task_types.items()
             for i in range(prompts)
         ]
@@ -150,14 +150,17 @@ class Founders:
     def _propose(self, teachers: Sequence[str], examiner: Examiner) -> tuple[Proposal, ...]:
         """Proposals as a round would draw and verify them, with noise that is the same at every step."""
         source, places = self.source, {name: i for i, name in enumerate(self.source.population.teachers)}
-        asks = [ask._replace(player=teacher) for teacher in teachers for ask in self.asks]
-        streams = [places[teacher] * len(self.asks) + i for teacher in teachers for i in range(len(self.asks))]
+        requests = [request._replace(player=teacher) for teacher in teachers for request in self.requests]
+        streams = [places[teacher] * len(self.requests) + i for teacher in teachers for i in range(len(self.requests))]
         written = examiner.draw(
-            [ask.prompt for ask in asks], [ask.player for ask in asks], seed=self.seed, streams=streams
+            [request.prompt for request in requests],
+            [request.player for request in requests],
+            seed=self.seed,
+            streams=streams,
         )
         referee = Referee(source.task_types, examiner.run)
         rules = {"buffer": self.known, "lengths": source.self_play.lengths, "group_size": 1, "step": 0}
-        return verify(asks, written, referee=referee, **rules)
+        return verify(requests, written, referee=referee, **rules)
 
     def _founders_answer(self, exam: Any, examiner: Examiner) -> list:
         """The founder students' graded answers. They play in turn as the last guest, who is then put back."""

@@ -78,7 +78,7 @@ def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Sou
     Raises:
         ValueError: If a source does not fit: it says which settings would.
     """
-    for name, (source, version) in _deal(population, wanted, sources).items():
+    for name, (source, version) in _assign(population, wanted, sources).items():
         config, factors = read_adapter(source.folder)
         _check(population, name, source, config, factors)
         other = config.base_model_name_or_path
@@ -101,7 +101,7 @@ def import_events(population: Population) -> list[EvolutionEvent]:
     return events
 
 
-def _deal(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
+def _assign(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
     """Member -> its source, and the version that it had there."""
     members = list(population)
     if isinstance(wanted, str):

@@ -60,15 +60,15 @@ class Probes:
             self.prepare()
             if self.settings.founders:
                 self.founders = source.make_founders(self.settings.founders)
-            if not (self.asks or has_dataset):
+            if not (self.has_exams or has_dataset):
                 raise ValueError(
                     "eval_strategy is set, and there is nothing to evaluate by: name exams in probe_kwargs, pass an "
                     "eval_dataset if num_teachers=0, or set eval_strategy to 'no'."
                 )
 
     @property
-    def asks(self) -> bool:
-        """Whether there is anything to ask."""
+    def has_exams(self) -> bool:
+        """Whether there are exams or games with founders."""
         return bool(self.exams or self.founders)
 
     def prepare(self) -> None:

@@ -76,7 +76,7 @@ class RowSource(ABC):
         ...
         ...     def begin(self, inputs, *, round, step, training):
         ...         rows = [{"prompt": f"Count to {round + 2}:", "n": round + 2} for _ in inputs]
-        ...         return rows, self.deal(len(inputs))
+        ...         return rows, self.assign_members(len(inputs))
 
         >>> PopulationSelfPlayTrainer("Qwen/Qwen2.5-0.5B", args=args, row_source=Counting()).train()
         ```
@@ -261,7 +261,7 @@ class RowSource(ABC):
 
     # For subclasses ----------------------------------------------------------------------------------------------
 
-    def deal(self, rows: int) -> list[str]:
+    def assign_members(self, rows: int) -> list[str]:
         """Members of this process' rows: group `g` of the whole batch belongs to member `g mod N`."""
         start, names = self.ranks.index * rows, list(self.population)
         return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]

@@ -234,9 +234,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         metrics = {}
         if eval_dataset is None:
             self.probes.prepare()
-        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.asks:
+        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.has_exams:
             metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
-        if eval_dataset is None and self.probes.asks:
+        if eval_dataset is None and self.probes.has_exams:
             metrics = metrics | probe(self, prefix=metric_key_prefix)
         return metrics
 

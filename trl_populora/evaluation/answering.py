@@ -35,7 +35,7 @@ class Sample:
     grade: Grade | None = None
 
 
-def ask(
+def collect_answers(
     exam: Exam,
     members: Sequence[str],
     sampler: SampleFunc,
