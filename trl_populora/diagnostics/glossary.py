@@ -11,19 +11,19 @@ from .metrics import COMBINE, PLACEHOLDERS, SECTIONS
 PREFACE = f"""\
 # Metrics
 
-Every number that a run logs. (This page is made by `python -m trl_populora.diagnostics.glossary > docs/metrics.md` from
-the registry, [`diagnostics/metrics.py`](../trl_populora/diagnostics/metrics.py).)
+Every number that a run logs. (This page is made by `python -m trl_populora.diagnostics.glossary > docs/metrics.md`
+from the registry, [`diagnostics/metrics.py`](../trl_populora/diagnostics/metrics.py).)
 
 **Names.** The tables use the names of `trainer.state.log_history`. Trackers add `train/` in front, and write `eval/`
-instead of `eval_`. So `reward/teacher_0` is `train/reward/teacher_0` there, and `eval_gsm8k/mean` is `eval/gsm8k/mean`.
-`{HISTORY_FILE}` has the numbers of every round, under the names of `RoundSummary`. A name starts with what is measured
-and ends with the member, so that members are shown side by side. `teachers/<name>` and `students/<name>` describe one
-role.
+instead of `eval_`. So `reward/teacher_0` is `train/reward/teacher_0` there, and `eval_gsm8k/mean` is
+`eval/gsm8k/mean`. `{HISTORY_FILE}` has the numbers of every round, under the names of `RoundSummary`. A name starts
+with what is measured and ends with the member, so that members are shown side by side. `teachers/<name>` and
+`students/<name>` describe one role.
 
-**Zero-sum rewards.** No number averages the rewards of teachers and students, because what one side wins the other side
-loses. So in self-play, TRL's `reward`, `reward_std`, `frac_reward_zero_std` and `rewards/…` are not logged. TRL's other
-numbers cover all rows (`loss`, `entropy`, `kl`, `clip_ratio/…`, `completions/…`, `sampling/…`). They measure cost and
-stability, and do not measure success.
+**Zero-sum rewards.** No number averages the rewards of teachers and students, because what one side wins the other
+side loses. So in self-play, TRL's `reward`, `reward_std`, `frac_reward_zero_std` and `rewards/…` are not logged. TRL's
+other numbers cover all rows (`loss`, `entropy`, `kl`, `clip_ratio/…`, `completions/…`, `sampling/…`). They measure
+cost and stability. They do not measure success.
 
 **Missing numbers.** A number that does not exist in a round has no key.
 
@@ -37,15 +37,14 @@ loss and times.
 
 **Alarms:**
 
-- *disengaged*: all attempts of a pair were solved, or none. Only the last 10 rounds in which the two met count, and only
-  the last 50 rounds. It needs at least 5 such rounds and 20 tasks. It is reported for all members together, for a member
-  with all its opponents, or for a pair: only the widest of these.
+- *disengaged*: all attempts of a pair were solved, or none. Only the last 10 rounds in which the two met count, and
+  only the last 50 rounds. It needs at least 5 such rounds and 20 tasks. It is reported for all members together, for a
+  member with all its opponents, or for a pair: only the widest of these.
 - *no valid proposal from* a member in this round.
 - *coverage has not grown* for 20 rounds.
-- *ratings are not comparable*: there are groups of members that never met. This is checked from
-  2·max(teachers, students) rounds after the start or a replacement.
-- the alarms of the guard: a member whose gradient or weights are not finite.
-"""
+- *ratings are not comparable*: there are groups of members that never met. This is checked from 2·max(teachers,
+  students) rounds after the start or a replacement.
+- the alarms of the guard: a member whose gradient or weights are not finite."""
 
 
 def glossary() -> Iterator[str]:

@@ -112,7 +112,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("round", "Number of the round, from 0.", "count", "last"),
         Metric("alarms",
             f"Number of alarms (signs of collapse). Their texts are in `{HISTORY_FILE}`, on the terminal and in the "
-            f"trackers.",
+            "trackers.",
             "count", "sum"),
         Metric("solve_rate",
             "Share of attempts at the teachers' tasks that solved their task. It is the mean over task types of each "
@@ -154,8 +154,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("length/{member}", "Mean length of the completions that it wrote.", "tokens"),
         Metric("rating/mu/{member}",
             "Rating. In self-play it is TrueSkill. On a dataset it is the mean reward over the last "
-            "`evolution_interval` "
-            "rounds.",
+            "`evolution_interval` rounds.",
             "points; on a dataset reward", "last"),
         Metric("rating/sigma/{member}",
             "Uncertainty of the rating. On a dataset it is the standard error of that mean.",
