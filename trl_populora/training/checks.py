@@ -1,4 +1,4 @@
-"""What a population's settings must satisfy, checked before anything is built. Errors name the value and the fix."""
+"""Checks of a population's settings, before anything is built. Errors name the value and the fix."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
     """`"all-linear"`, or a list of names, from either form of `lora_target_modules`.
 
     Raises:
-        ValueError: If there is none, or one is no name. PEFT takes a lone text for a pattern and a list for names, and
-            a command line cannot tell the two apart.
+        ValueError: If the list is empty, or an entry is not a name. PEFT reads a single text as a pattern and a list
+            as names, and a command line cannot express this difference.
     """
     names = [modules] if isinstance(modules, str) else list(modules)
     if names == ["all-linear"]:
@@ -47,14 +47,14 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 
 
 def check_choices(args: PopulationSelfPlayConfig) -> None:
-    """Refuse words that are no choice of their setting."""
+    """Refuses values that are not among the choices of their setting."""
     for name, allowed in CHOICES.items():
         if getattr(args, name) not in allowed:
             raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:
-    """Refuse numbers that make no population, no round or no run."""
+    """Refuses numbers with which no population, round or run is possible."""
     _check_members(args)
     _check_ranges(args)
     _check_rows(args)
@@ -140,11 +140,11 @@ def _check_lengths(args: PopulationSelfPlayConfig) -> None:
 
 
 def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
-    """Tokens that a prompt may have: what an engine's length leaves, 4,096 at most by default.
+    """Maximum tokens of a prompt: by default 4,096, or less if the engine's length leaves less.
 
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
-        length (`int` or `None`): Tokens of prompt and completion together that the engine takes; `None` for any.
+        length (`int` or `None`): Maximum tokens of prompt and completion together in the engine; `None` for no limit.
 
     Raises:
         ValueError: If prompt and completion together exceed it.

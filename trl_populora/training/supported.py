@@ -1,4 +1,4 @@
-"""Settings of GRPO that a population refuses, each with the reason; all that are wrong are named at once."""
+"""Settings of GRPO that a population refuses, each with the reason. The error lists all wrong settings at once."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ ALLOWED = {
 
 
 def check_supported(args: PopulationSelfPlayConfig) -> None:
-    """Refuse what members cannot have for themselves, or what could not be resumed exactly.
+    """Refuses settings that cannot work per member, or that cannot be resumed exactly.
 
     Raises:
-        ValueError: Naming every such setting.
+        ValueError: With the name of every such setting.
     """
     rules = chain(_values(args), _objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
     problems = [text for refused, text in rules if refused]
@@ -61,7 +61,7 @@ def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:
 
 
 def launched_with(engine: str) -> bool:
-    """Whether `accelerate launch` was told to use this engine; it says so in the environment."""
+    """Whether `accelerate launch` uses this engine, according to the environment variables that it sets."""
     return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
 
 
@@ -145,7 +145,7 @@ def _saving(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _intervals(args: PopulationSelfPlayConfig) -> Rules:
-    """Checkpoints and probes stand between rounds, and a checkpoint where nothing waits to be logged."""
+    """Checks that checkpoints and probes happen between rounds, and checkpoints when no metric waits to be logged."""
     names = ("save_steps", "logging_steps", "eval_steps")
     fractions = [name for name in names if (getattr(args, name) or 1) < 1]
     if fractions and args.max_steps < 1:
