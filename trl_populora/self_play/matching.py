@@ -1,4 +1,4 @@
-"""Who solves what: a round's pairings, the students' tasks, and extra attempts at tasks that nobody has solved."""
+"""Matches tasks with students: a round's pairings, the students' tasks, and extra attempts at unsolved tasks."""
 
 import random
 from collections import defaultdict
@@ -16,7 +16,7 @@ from .settings import RoundSettings
 
 
 def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: float) -> list[Pairing]:
-    """The round's pairings, some crossed. A teacher's prompts are dealt out among its students."""
+    """The round's pairings, some crossed. A teacher's prompts are divided among its students."""
     rng = np.random.default_rng(settings.seed_for(round, "pair"))
     pairs = pair(ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
     return assign_prompts(
@@ -30,12 +30,12 @@ def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: 
 
 
 class Matchmaker:
-    """Pairs members up, and gives students their tasks.
+    """Pairs members, and gives students their tasks.
 
     Args:
-        task_types (`Mapping[str, TaskType]`): Types in play. buffer ([`TaskBuffer`]): Stock of tasks.
-        ratings ([`Ratings`]): Members and their ratings. settings ([`RoundSettings`]): Shape of a round.
-        crossing ([`Crossing`]): What guests do.
+        task_types (`Mapping[str, TaskType]`): Task types. buffer ([`TaskBuffer`]): Stored tasks.
+        ratings ([`Ratings`]): Members and their ratings. settings ([`RoundSettings`]): Settings of a round.
+        crossing ([`Crossing`]): The part of guests in the round.
         waiting (`Sequence[Task]`): Tasks of earlier rounds that nobody has solved, oldest first.
         round (`int`): Number of the round.
     """
@@ -64,9 +64,10 @@ class Matchmaker:
         return [*requests, *self.crossing.requests(requests, self.crossed)]
 
     def games(self, proposals: Sequence[Proposal]) -> Iterator[Request]:
-        """G attempts of every student at each of its tasks, proposed to it or of the buffer; then those of a guest.
+        """Requests for G attempts of every student at each of its tasks (new ones and fill-ins), then those of a
+        guest.
 
-        In a crossed slot the guest's proposal, one of the last, takes the place of the teacher's.
+        For a crossed proposal, the guest's proposal (at the end of the list) replaces the teacher's.
         """
         own = len(proposals) - len(self.crossed)
         instead = {slot: own + k for k, slot in enumerate(self.crossed)}
@@ -82,9 +83,11 @@ class Matchmaker:
     def extra_games(
         self, proposals: Sequence[Proposal], games: Sequence[Request], attempts: Sequence[Attempt]
     ) -> list[Request]:
-        """Attempts at tasks that nobody has solved yet, dealt in turn to the students that have not tried them.
+        """Requests for attempts at tasks that nobody has solved yet, given in turn to students that have not tried
+        them.
 
-        They only tell a hard task from an impossible one: members' rows stay as many, and nobody learns from these.
+        They only show whether a hard task is possible. Nobody learns from them, so the number of rows to learn from
+        does not change.
         """
         n = self.settings.extra_attempts
         tried, solved = defaultdict(set), set()
@@ -104,7 +107,8 @@ class Matchmaker:
     def _games_of(
         self, student: str, slots: list[int], proposals: Sequence[Proposal], retry: list[Task]
     ) -> Iterator[Request]:
-        """A student's tasks. Empty slots take tasks of `retry` first, and out of it, then others of the buffer."""
+        """A student's tasks. Places of invalid proposals are filled first with tasks of `retry` (and removed from it),
+        then from the buffer."""
         wanted: dict[str, int] = defaultdict(int)
         for i in slots:
             wanted[proposals[i].type] += proposals[i].task is None

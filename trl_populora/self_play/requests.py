@@ -1,4 +1,4 @@
-"""What is asked of members in a round: the noun, the prompts that ask for proposals, and drawing the completions."""
+"""`Request`: one prompt for one player in a round; prompts for proposals and solutions; sampling the completions."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +15,13 @@ class Request(NamedTuple):
     """One prompt for one player.
 
     Attributes:
-        player (`str`): Who it is to the sampler. name (`str`): Who it is in the record, if that differs.
-        type ([`TaskType`]): Type of the task to write, or of `task`.
+        player (`str`): Name of the player for the sampler. name (`str`): Its name in the record, if that differs.
+        type ([`TaskType`]): Type of the proposed task, or of `task`.
         prompt (`list[Message]`): Chat messages.
-        references (`Sequence[Task]`): What a proposer is shown. task (`Task`): What a solver has to solve.
-        opponent (`str` or `None`): Who wrote the task, if this attempt is a game.
-        slot (`int` or `None`): Proposal that a solver was given, or whose prompt a guest answers.
+        references (`Sequence[Task]`): Tasks that a teacher's prompt shows. task (`Task`): Task that a student must
+            solve.
+        opponent (`str` or `None`): Author of the task, if this attempt is a game.
+        slot (`int` or `None`): Number of the proposal that a student attempts, or whose prompt a guest answers.
         learns (`bool`): Whether the player may learn from it.
     """
 
@@ -48,7 +49,7 @@ def proposal_requests(
     settings: RoundSettings,
     lengths: TokenLimits | None,
 ) -> Iterator[Request]:
-    """G requests per teacher and prompt, by the schedule of types that all teachers share."""
+    """G requests per teacher and prompt, with the schedule of types that all teachers share."""
     types, P = list(task_types), settings.prompts_per_teacher
     for teacher in teachers:
         for p in range(P):
@@ -86,7 +87,7 @@ def draw(sampler: SampleFunc, requests: Sequence[Request], seed: int) -> list[Co
     """One completion for each request.
 
     Raises:
-        ValueError: If the sampler returns another number of them.
+        ValueError: If the sampler returns another number of completions.
     """
     written = sampler([request.prompt for request in requests], [request.player for request in requests], seed=seed)
     if len(written) != len(requests):

@@ -1,7 +1,8 @@
 """One round of self-play: propose, verify, match, solve, judge, settle.
 
-A round asks a sampler for completions and an executor for executions, and returns records. It knows no trainer, no
-engine and no tensors, and it draws every random number from (seed, round): a resumed run replays it exactly.
+A round uses a sampler for completions and an executor for executions, and returns records. It does not depend on a
+trainer, an engine or tensors. It draws every random number from (seed, round), so that a resumed run repeats it
+exactly.
 """
 
 import time
@@ -27,7 +28,7 @@ from .verification import verify
 
 
 class PlayedRound(NamedTuple):
-    """A round's facts, the rows to learn from (teachers first), and the wall-clock seconds of its phases."""
+    """Record of a round, the rows to learn from (teachers first), and the wall-clock seconds of its phases."""
 
     record: RoundRecord
     rows: list[Row]
@@ -38,11 +39,11 @@ class SelfPlay:
     """Plays rounds between teachers and students.
 
     Args:
-        task_types (`Mapping[str, TaskType]`): Task types in play, by id; they take turns.
-        run_many (`Run`): Runs programs, order kept.
+        task_types (`Mapping[str, TaskType]`): Task types by id. They take turns.
+        run_many (`Run`): Runs programs and returns results in their order.
         buffer ([`TaskBuffer`]): Verified tasks; must hold at least one task of every type in play.
         ratings ([`Ratings`]): Ratings of teachers and students, updated by every round.
-        settings ([`RoundSettings`]): Shape of a round.
+        settings ([`RoundSettings`]): Settings of a round.
         lengths ([`TokenLimits`], *optional*): What must fit into how many tokens; no limits if unset.
         progress ([`Progress`], *optional*): Where to say which phase has begun.
 

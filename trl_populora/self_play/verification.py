@@ -20,7 +20,7 @@ def verify(
     group_size: int,
     step: int,
 ) -> tuple[Proposal, ...]:
-    """What became of each completion. `group_size` completions of one prompt share a group."""
+    """Makes a proposal from each completion. `group_size` completions of one prompt share a group."""
     types = [request.type.id for request in requests]
     drafts = referee.parse(types, [one.text for one in written], [request.references for request in requests])
     drafts, first = _refuse_known(requests, drafts, buffer)
@@ -53,11 +53,13 @@ def verify(
 def _refuse_known(
     requests: Sequence[Request], drafts: Sequence[Draft | Refusal], buffer: TaskBuffer
 ) -> tuple[list[Draft | Refusal], dict[int, int]]:
-    """Refuse what is reserved, what the buffer knows and what a teacher writes twice in a round.
+    """Refuses tasks that are reserved, that the buffer knows, or that a teacher writes twice in a round.
 
-    Who does not learn may repeat itself and the buffer, but nobody may set a reserved task: students learn from it.
+    A guest, which does not learn, may repeat itself and the buffer. But it may not propose a reserved task, because
+    students learn from it.
 
-    Also returns, for each of these drafts, the number of the first like it: if that is spared, so is its copy.
+    Also returns the number of the first equal draft for each of these drafts. If that one is spared, its copy is
+    spared, too.
     """
     first: dict[tuple[str, str], int] = {}
     checked, like = [], {}
