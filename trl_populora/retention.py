@@ -181,7 +181,8 @@ class _Phase:
         _, args = parse(list(recipe))
         if args.beta:
             raise ValueError(
-                f"beta={args.beta}: children do not start at the base, towards which it pulls. Set it to 0.0."
+                f"beta={args.beta}: its penalty pulls members towards the base, where the children do not start. Set "
+                f"it to 0.0."
             )
         size = args.num_generations
         forced = {

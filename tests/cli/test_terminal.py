@@ -41,7 +41,7 @@ print(code, *sorted({name.split(".")[0] for name in sys.modules}))
         (["play", "/no/such"], "holds no population.json"),
         (["push", "/no/such"], "holds no population.json"),
         (["export", "/no/such", "--member", "x", "--output", "/no/other"], "holds no population.json"),
-        (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is no PEFT folder"),
+        (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is not a PEFT folder"),
         (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
         (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
         (["retention", "--config", "/no/such.yaml"], "cannot be read"),

@@ -102,7 +102,7 @@ def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
 
 
 def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
-    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+    with pytest.raises(ValueError, match="holds no complete checkpoint"):
         make_trainer().train(resume_from_checkpoint=True)
     make_trainer(max_steps=1).train(resume_from_checkpoint="auto")
 

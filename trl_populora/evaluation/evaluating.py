@@ -53,7 +53,7 @@ class Decoding:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature={self.temperature} must be a number from 0 on.")
+            raise ValueError(f"temperature={self.temperature} must be a number of at least 0.")
         if self.samples > 1 and not self.temperature:
             raise ValueError(
                 f"samples={self.samples} at temperature 0 would all be the same. Set a temperature above 0, such as "
@@ -154,8 +154,8 @@ def take_exam(
     graded = grade(exam, answers, exam.grader(run))
     if all(one.grade.broke_the_grader for one in graded):
         raise GradingError(
-            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; the same "
-            "command grades them once that is mended."
+            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; correct "
+            f"the grader and run the same command to grade them."
         )
     return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
 

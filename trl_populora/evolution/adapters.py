@@ -27,7 +27,7 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
         ValueError: If the folder has no LoRA adapter, or the adapter has more than pairs of A and B of linear layers.
     """
     folder = os.fspath(folder)
-    needed = f"it is no PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
+    needed = f"it is not a PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
     kind = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing=needed).get("peft_type")
     if not any(os.path.isfile(os.path.join(folder, name)) for name in ADAPTER_FILES):
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: {needed}")

@@ -132,7 +132,8 @@ class Sampler(ABC):
         if longest > self.max_completion_length:
             raise ValueError(
                 f"{type(self).__name__}.draw returned {longest} tokens where max_completion_length is "
-                f"{self.max_completion_length}. Read the limit, and the temperature, when draw is called: they change."
+                f"{self.max_completion_length}. Read the limit and the temperature each time draw is called, because "
+                f"they change."
             )
         return drawn
 

@@ -130,7 +130,7 @@ def push_population(
     contents = dict(population_contents(run))
     if checkpoint:
         if problem := find_defect(checkpoint):
-            raise ValueError(f"{checkpoint} is no whole checkpoint: {problem}.")
+            raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
     options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}
     return Push(
@@ -224,7 +224,7 @@ def _open(folder: str, base: str | None) -> Run:
     """Opens a run; of one that has not ended it says which checkpoint to push."""
     checkpoints = whole_checkpoints(folder)
     if checkpoints and not os.path.isfile(os.path.join(folder, POPULATION_FILE)):
-        raise ValueError(f"{folder} has not ended: push its newest checkpoint, {checkpoints[-1]}.")
+        raise ValueError(f"{folder} has not finished: push its newest checkpoint, {checkpoints[-1]}.")
     return open_run(folder, base=base)
 
 

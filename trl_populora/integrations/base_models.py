@@ -100,8 +100,8 @@ def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tupl
             return str(converted), {}
         return str(_smollm2_gguf_folder()), {"gguf_file": SMOLLM2_GGUF}
     raise ValueError(
-        f"{model} is not on this machine: `hf download {model} --include '*.json' '*.jinja' 'merges.txt'` brings its "
-        "configuration and tokenizer, without the weights."
+        f"{model} is not on this machine: `hf download {model} --include '*.json' '*.jinja' 'merges.txt'` downloads "
+        f"its configuration and tokenizer, without the weights."
     )
 
 
@@ -115,7 +115,7 @@ def _tiny_base() -> str:
     if not (TINY_FOLDER / "config.json").is_file():
         raise ValueError(
             f"model={TINY!r}: {TINY_FOLDER} is missing. Work in a clone of the repository; there"
-            " `python -m recipes.tiny.make.tiny_base --output DIR` makes the base anew, and DIR is the model."
+            " `python -m recipes.tiny.make.tiny_base --output DIR` makes the base again; then use DIR as the model."
         )
     return str(TINY_FOLDER)
 

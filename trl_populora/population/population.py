@@ -135,7 +135,9 @@ class Population(Mapping[str, Member]):
         """
         own = self.factors(name)
         if own.keys() != factors.keys():
-            raise ValueError(f"Factors for {name!r} cover other modules: {sorted(own.keys() ^ factors.keys())[:4]}.")
+            raise ValueError(
+                f"Factors for {name!r} cover different modules: {sorted(own.keys() ^ factors.keys())[:4]}."
+            )
         for path, (A, B, scaling) in factors.items():
             target = own[path]
             if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
@@ -186,7 +188,7 @@ class Population(Mapping[str, Member]):
             ValueError: If there is no such guest, or the factors do not fit.
         """
         if guest not in self.guests:
-            raise ValueError(f"{guest!r} is no guest of this population; its guests are {list(self.guests)}.")
+            raise ValueError(f"{guest!r} is not a guest of this population; its guests are {list(self.guests)}.")
         self.write(guest, factors)
         self.routing.set_temperature(guest, temperature)
 

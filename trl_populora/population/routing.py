@@ -157,7 +157,7 @@ class Routing:
         if base.base_model is base or getattr(head, "bias", None) is not None or softcap:
             raise ValueError(
                 f"{type(base).__name__} does more between hidden states and logits than multiply by a matrix: "
-                "its members cannot have temperatures of their own. Set mutate_temperature to false."
+                "its members cannot have their own temperatures. Set mutate_temperature to false."
             )
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ def find_defect(folder: str) -> str | None:
         files = dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
-            return f"{MANIFEST_FILE} is missing: it is torn, or no checkpoint of a population"
+            return f"{MANIFEST_FILE} is missing: the checkpoint is incomplete, or not one of a population"
         return f"{MANIFEST_FILE} cannot be read ({error!r})"
     for name, size in files.items():
         path = os.path.join(folder, name)
@@ -108,12 +108,12 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
     if wanted is True or wanted == "auto":
         found = whole_checkpoints(output_dir)
         if wanted is True and not found:
-            raise ValueError(f"{output_dir!r} holds no whole checkpoint. Start without resume_from_checkpoint.")
+            raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
         return found[-1] if found else None
     if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
-        offer = f" The newest whole one is {others[-1]}: resume from that." if others else ""
-        problem = f"{wanted!r} is no whole checkpoint of a population: {problem}.{offer}"
+        offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
+        problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
         raise ValueError(f"resume_from_checkpoint={problem}")
     return wanted
 

@@ -113,7 +113,7 @@ class RunFolder:
         self._unwritten = []
         for folder in checkpoints(self.path):
             if checkpoint_step(folder) > step:
-                logger.warning(f"{folder} is removed: the run goes on from step {step}.")
+                logger.warning(f"{folder} is removed, because the run continues from step {step}.")
                 shutil.rmtree(folder, ignore_errors=True)
         for folder in (os.path.join(self.path, STAGING_FOLDER), *uploads(self.path)):
             shutil.rmtree(folder, ignore_errors=True)

@@ -60,7 +60,7 @@ class RoundCallback(TrainerCallback):
         away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
         if away:
             logger.warning(
-                f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: "
+                f"beta={args.beta} pulls members towards the base, but {', '.join(away)} does not start: "
                 "what was learned before would be undone. Set beta to 0.0, or start from fresh adapters."
             )
 

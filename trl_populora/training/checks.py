@@ -70,11 +70,13 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
     if T < 0 or S < 1:
         raise ValueError(
             f"num_teachers={T} and num_students={S}: self-play needs at least one of each (1 and 1 with "
-            "shared_member=true for a single agent), training on a dataset num_teachers=0 and at least one student."
+            f"shared_member=true for a single agent). Training on a dataset needs num_teachers=0 and at least one "
+            f"student."
         )
     if args.shared_member and (T, S) != (1, 1):
         raise ValueError(
-            f"shared_member=true is the single agent; it needs num_teachers=1 and num_students=1, got {T} and {S}."
+            f"shared_member=true is the single-agent baseline; it needs num_teachers=1 and num_students=1, got {T} "
+            f"and {S}."
         )
     if args.shared_member and args.evolution_interval:
         raise ValueError(
@@ -94,7 +96,7 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
     if args.balance_rows and T * G < S:
         raise ValueError(
             f"balance_rows=true: {S} students share {T * P * G} tasks a round (num_teachers={T} x prompts_per_teacher="
-            f"{P} x num_generations={G}), too few for each to learn from {P} of its own, as many groups of rows as a "
+            f"{P} x num_generations={G}), too few: each must learn from {P} of its own, as many groups of rows as a "
             f"teacher writes. Set num_generations to at least {-(-S // T)}."
         )
 
@@ -113,27 +115,27 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
     for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
         rate = getattr(args, name)
         if rate is not None and not 0.0 <= rate < math.inf:
-            raise ValueError(f"{name}={rate} must be a number that is not negative.")
+            raise ValueError(f"{name}={rate} must be a number of at least 0.")
     if not 0.0 < args.pairing_floor <= 1.0:
-        raise ValueError(f"pairing_floor={args.pairing_floor} must lie in (0, 1].")
+        raise ValueError(f"pairing_floor={args.pairing_floor} must be above 0 and at most 1.")
 
 
 def _check_hall_of_fame(args: PopulationSelfPlayConfig) -> None:
     probability = args.hall_of_fame_probability
     if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"hall_of_fame_probability={probability} must lie in [0, 1]; 0 keeps no champions.")
+        raise ValueError(f"hall_of_fame_probability={probability} must be between 0 and 1; 0 keeps no champions.")
     if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
         raise ValueError(
-            f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
-            "replacement steps, and play. Set num_teachers and evolution_interval, or the probability to 0."
+            f"hall_of_fame_probability={probability} needs self-play and evolution: champions are chosen at the "
+            f"replacement steps and play in rounds. Set num_teachers and evolution_interval, or the probability to 0."
         )
 
 
 def _check_lengths(args: PopulationSelfPlayConfig) -> None:
     if not 0.0 < args.answer_share <= 1.0 or int(args.answer_share * args.max_completion_length) < 1:
         raise ValueError(
-            f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must lie in "
-            "(0, 1] and leave at least one token for an answer."
+            f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must be above 0 "
+            f"and at most 1, and leave at least one token for an answer."
         )
     if args.use_vllm and args.max_prompt_tokens is not None:
         prompt_limit(args, args.vllm_max_model_length)

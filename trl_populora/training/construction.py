@@ -37,8 +37,9 @@ def refuse_arguments(**given: Any) -> None:
     if useless:
         raise ValueError(
             f"{', '.join(useless)} cannot be combined with a population: its members have their own optimizer "
-            "groups, and rows of several turns cannot be told apart by member. Leave it out, or pass a trl.GRPOConfig "
-            "to train one policy. Rows of your own making come from a row_source."
+            "groups, and rows of several turns cannot be assigned to one member. Leave it out, or pass a "
+            "trl.GRPOConfig "
+            "to train one policy. For your own rows, pass a row_source."
         )
 
 
@@ -75,13 +76,13 @@ def make_population(
     init = True if peft_config is None else getattr(peft_config, "init_lora_weights", True)
     if args.beta and init not in (True, "gaussian"):
         raise ValueError(
-            f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
-            "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
+            f"beta={args.beta} with init_lora_weights={init!r}: members would not start at the base, towards which "
+            f"the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
         )
     if args.beta and args.initial_adapters:
         raise ValueError(
-            f"beta={args.beta} with initial_adapters: the penalty pulls towards the base, and undoes what they have "
-            "learned. Set beta to 0.0, or leave initial_adapters out."
+            f"beta={args.beta} with initial_adapters: the penalty pulls members towards the base, and undoes what "
+            f"the adapters have learned. Set beta to 0.0, or leave initial_adapters out."
         )
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")

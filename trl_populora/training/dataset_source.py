@@ -28,9 +28,7 @@ class DatasetSource(RowSource):
         self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
     ) -> tuple[list, list | None]:
         if not functions:
-            raise ValueError(
-                "reward_funcs is empty: without teachers (num_teachers=0) nothing would tell good from bad."
-            )
+            raise ValueError("reward_funcs is empty: training on a dataset (num_teachers=0) needs at least one.")
         return functions, classes
 
     def make_datasets(

@@ -72,7 +72,7 @@ class Shapes:
             if isinstance(module, nn.Linear) and module is not head and _is_adapted(name, targets)
         ]
         if not linears:
-            raise ValueError(f"lora_target_modules={targets!r} match no linear of the base.")
+            raise ValueError(f"lora_target_modules={targets!r} match no linear layer of the base.")
         heads = text.num_attention_heads
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(

@@ -96,4 +96,4 @@ class Guard:
                 parameter.copy_(good)
         if name not in self._struck:
             self._struck.add(name)
-            self.alarms.append(f"{name}: {seen}; set back to the weights of its birth or last checkpoint")
+            self.alarms.append(f"{name}: {seen}; reset to the weights of its birth or of the last checkpoint")

@@ -190,7 +190,7 @@ def _check(population: Population, name: str, source: Source, config: LoraConfig
             if rank != mine:
                 problem = f"it has rank {rank}, this run {mine}"
             elif (factor.A.shape, factor.B.shape) != (own[path].A.shape, own[path].B.shape):
-                problem = f"its matrices at {_end(path)} have other sizes: it belongs to another base model"
+                problem = f"its matrices at {_end(path)} have different sizes: it belongs to another base model"
             elif factor.scaling != own[path].scaling:
                 problem = f"its scaling is {factor.scaling:g}, this run's {own[path].scaling:g}"
             if problem:
@@ -200,7 +200,7 @@ def _check(population: Population, name: str, source: Source, config: LoraConfig
         raise ValueError(
             f"initial_adapters: {source.name} does not fit {name}: {problem}. Its own settings are "
             f"lora_r: {config.r}, lora_alpha: {config.lora_alpha}, lora_target_modules: [{', '.join(ends)}]"
-            + (", with rank-stabilised scaling, which takes a peft_config." if config.use_rslora else ".")
+            + (", with rank-stabilised scaling, which needs a peft_config." if config.use_rslora else ".")
         )
 
 

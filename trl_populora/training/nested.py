@@ -28,7 +28,7 @@ NESTED = {
     "probe_kwargs": Nested(ProbeSettings),
     "reward_kwargs": Nested(RewardSettings, without=("teacher",)),
 }
-"""Setting -> what it stands for."""
+"""Setting -> its dataclass."""
 
 
 class Parts:
@@ -98,8 +98,9 @@ def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
     unrecorded = [name for name, own in given.items() if own is None]
     if unrecorded:
         raise ValueError(
-            f"task_kwargs.{unrecorded[0]} is null, as a run records a type that was made in Python with settings that "
-            "are no plain data. Make it there again, task_types=[...], or leave the key out for its defaults."
+            f"task_kwargs.{unrecorded[0]} is null. A run records this for a type that was made in Python with "
+            f"settings that cannot be stored. Pass the type in Python again, task_types=[...], or leave the key out "
+            f"for its defaults."
         )
     kinds |= {name: task_type_class(name) for name in given if name not in kinds}
     whole = {}

@@ -95,7 +95,7 @@ class Benchmark:
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(
                 f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
-                "it the right file, and whole?"
+                f"it the right file, and is it complete?"
             ) from error
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:

@@ -148,4 +148,4 @@ def check_unmixed(rows: Sequence[EngineRow]) -> None:
         ValueError: If there are both kinds of rows.
     """
     if len({row.adapter is None for row in rows}) == 2:
-        raise ValueError("The base and members cannot be sampled in one call; ask the base in a call of its own.")
+        raise ValueError("The base and members cannot be sampled in one call; sample the base in a separate call.")

@@ -72,7 +72,7 @@ class EngineSampler(Sampler):
         if not engine.filtered_logprobs and (self.top_p < 1.0 or self.top_k or self.min_p):
             raise ValueError(
                 f"top_p={self.top_p}, top_k={self.top_k}, min_p={self.min_p}: this engine reports log-probabilities "
-                "before these filters, so nothing could correct for them. Leave them out."
+                "before these filters, so the trainer cannot correct for them. Leave them out."
             )
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
@@ -211,7 +211,7 @@ class EngineSampler(Sampler):
             except ServerLost as error:
                 if attempt == RESTARTS:
                     raise
-                logger.warning("%s. Waiting for it, then drawing the rows again.", error)
+                logger.warning("%s. Waiting for it; then the rows are sampled again.", error)
         raise AssertionError("the last attempt returns or raises")
 
     def _check_rows(self, prompt_ids: Sequence[list[int]], members: Sequence[str | None]) -> None:

@@ -51,7 +51,9 @@ class ServerEngine(Engine):
     def __init__(self, base_url: str, kind: ServerKind, *, timeout: float = 240.0) -> None:
         parsed = urllib.parse.urlsplit(base_url)
         if parsed.scheme not in ("http", "https") or not parsed.hostname:
-            raise ValueError(f"base_url={base_url!r} is no URL of a server; write it like 'http://localhost:8000'.")
+            raise ValueError(
+                f"base_url={base_url!r} is not the URL of a server; write it like 'http://localhost:8000'."
+            )
         self.kind, self.timeout, self.filtered_logprobs = kind, timeout, kind.filtered_logprobs
         self.where = f"the {kind.name} server at {base_url.rstrip('/')}"
         self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rows")
