@@ -35,7 +35,7 @@ print(code, *sorted({name.split(".")[0] for name in sys.modules}))
         (["trian"], "invalid choice: 'trian'"),
         (["report", "/no/such"], "/no/such has no history.jsonl"),
         (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
-        (["runs", "/no/such"], "'/no/such' is no folder"),
+        (["runs", "/no/such"], "'/no/such' is not a folder"),
         (["evaluate", "/no/such"], "holds no population.json"),
         (["evaluate"], "name a run to evaluate"),
         (["play", "/no/such"], "holds no population.json"),

@@ -233,8 +233,8 @@ def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> st
     if not count:
         return None
     return (
-        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base supports {places}: "
-        "later tokens may be worse. Lower the limit with --max-completion-length."
+        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base "
+        f"supports {places}: later tokens may be worse. Lower the limit with --max-completion-length."
     )
 
 

@@ -279,8 +279,8 @@ def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str |
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
     return (
-        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and parsers "
-        f"judge the answers, and no model does. Method: {cite}"
+        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
+        f"parsers judge the answers, and no model does. Method: {cite}"
     )
 
 

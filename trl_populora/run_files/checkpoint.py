@@ -55,8 +55,8 @@ def write_checkpoint(
         shutil.rmtree(staging, ignore_errors=True)
         if failed:
             logger.warning(
-                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training goes on; earlier checkpoints "
-                "are untouched, and the next save tries again. Free some space or mend the folder."
+                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training continues; earlier "
+                f"checkpoints are unchanged, and the next save tries again. Free some space or repair the folder."
             )
         elif save_total_limit:
             for folder in checkpoints(output_dir)[:-save_total_limit]:

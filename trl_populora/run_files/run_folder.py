@@ -139,8 +139,8 @@ class RunFolder:
             self.flush()
         except OSError as error:
             logger.warning(
-                f"The record of the run in {self.path} cannot be written: {error}. It is kept in memory and tried "
-                "again after the next round. Free some space or mend the folder."
+                f"The record of the run in {self.path} cannot be written: {error}. It stays in memory, and the next "
+                f"round tries again. Free some space or repair the folder."
             )
 
 

@@ -62,7 +62,7 @@ class Probes:
                 self.founders = source.make_founders(self.settings.founders)
             if not (self.has_exams or has_dataset):
                 raise ValueError(
-                    "eval_strategy is set, and there is nothing to evaluate by: name exams in probe_kwargs, pass an "
+                    "eval_strategy is set, but there is nothing to evaluate with: name exams in probe_kwargs, pass an "
                     "eval_dataset if num_teachers=0, or set eval_strategy to 'no'."
                 )
 
@@ -163,7 +163,7 @@ class Probes:
         if self.founders is None:
             return
         if state.get("founders") is None:
-            logger.warning(f"{folder} has no founders: nobody plays against them in the probes of this run.")
+            logger.warning(f"{folder} has no founders: the probes of this run have no games against them.")
             return
         self.founders.load(os.path.join(folder, FOUNDERS_FOLDER), state["founders"])
 

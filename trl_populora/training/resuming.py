@@ -30,7 +30,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         ValueError: If the checkpoint has no state, or the state of other members.
     """
     path = os.path.join(checkpoint, STATE_FILE)
-    state = read_json(path, missing="it is not a whole checkpoint. Resume from an earlier one.")
+    state = read_json(path, missing="it is not a complete checkpoint. Resume from an earlier one.")
     if trainer.args.resize_on_resume:
         adopt(trainer, checkpoint, state)
     else:
@@ -82,7 +82,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
         parents = [other for other in kept if old[other].role == member.role]
         if name not in kept:
             if not parents:
-                raise ValueError(f"{checkpoint} has no {member.role}, so that {name} would have nobody to start from.")
+                raise ValueError(f"{checkpoint} has no {member.role}, so {name} has no member to copy.")
             children.append(_copy_of(population, parents[member.slot % len(parents)], name))
     events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)

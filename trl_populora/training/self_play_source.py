@@ -300,7 +300,8 @@ def _fill(
         missing -= lengths.fits(task_type, task) and buffer.add(task)
     if not buffer.tasks(task_type.id):
         raise ValueError(
-            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families belong to exams. Name "
+            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families are reserved for exams. "
+            f"Name "
             "more families, or leave the setting out for all."
         )
 
