@@ -21,7 +21,7 @@ def populora() -> str:
     return found and "populora" or f"{shlex.quote(_short(sys.executable))} -m trl_populora.cli"
 
 
-def tell_error(problem: object, code: int) -> int:
+def print_error(problem: object, code: int) -> int:
     """Writes `populora: error: ...` to standard error, once for all ranks; returns the exit code."""
     if os.environ.get("RANK", "0") == "0":
         sys.stderr.write(f"populora: error: {problem}\n")

@@ -148,7 +148,7 @@ def test_accelerate_configs_are_those_of_accelerate():
             "beta=0.1 with warm_start_steps=2",
         ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
-        ({"resume_from_checkpoint": "/no/such"}, "is no whole checkpoint of a population"),
+        ({"resume_from_checkpoint": "/no/such"}, "is not a complete checkpoint of a population"),
     ],
 )
 def test_a_mistake_ends_in_one_sentence_and_exit_code_2(recipe, capfd, changes, words):

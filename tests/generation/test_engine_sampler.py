@@ -194,7 +194,7 @@ def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
 
 def test_members_draw_at_their_own_temperature(make):
     sampler = make(temperature=0.8)
-    sampler.population.routing.temper("teacher_1", 0.5)
+    sampler.population.routing.set_temperature("teacher_1", 0.5)
     sampler.sync()
     sampler(PROMPTS, NAMES, seed=0)
     assert [row.temperature for row in sampler.engine.calls[-1]] == pytest.approx([0.8, 0.4, 0.8, 0.8])

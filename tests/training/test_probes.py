@@ -344,7 +344,7 @@ def test_a_probe_is_not_taken_every_round_unless_that_is_asked(config):
         ({"exams": ["held_in"]}, "probe_kwargs.exams: exam 'held_in' is unknown"),
         ({"exams": ["gsm8k"], "data": "/nowhere"}, "probe_kwargs.exams: gsm8k: /nowhere/gsm8k.jsonl cannot be read"),
         ({"exams": ["tasks:/nowhere"]}, "probe_kwargs.exams: the tasks in /nowhere cannot be read"),
-        ({"exams": [], "founders": 0}, "there is nothing to evaluate by"),
+        ({"exams": [], "founders": 0}, "there is nothing to evaluate with"),
     ],
 )
 def test_exams_that_cannot_be_asked(make_trainer, probes, message):

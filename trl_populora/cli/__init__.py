@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Never
 
-from ..command import FAILURE, STOPPED, WRONG_CALL, tell_error
+from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
 from ..train import wait_politely
 from . import (
     doctor,
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     """Tells a wrong call in the one form that all errors have."""
 
     def error(self, message: str) -> Never:
-        self.exit(tell_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
+        self.exit(print_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
 
 
 class ShowVersions(argparse.Action):
@@ -82,11 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
     except ValueError as error:
-        return tell_error(error, WRONG_CALL)
+        return print_error(error, WRONG_CALL)
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        return tell_error(error, FAILURE)
+        return print_error(error, FAILURE)
     except KeyboardInterrupt:
-        return tell_error("stopped", STOPPED)
+        return print_error("stopped", STOPPED)

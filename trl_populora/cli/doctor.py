@@ -15,7 +15,7 @@ from importlib import metadata
 
 
 Finding = tuple[str, str | None]
-"""A line to show, and the problem in it, if there is one."""
+"""A line to show, and its problem, if there is one."""
 RECIPE_OPTIONS = True  # what this parser does not know is for the recipe's
 
 
@@ -33,10 +33,12 @@ OPTIONAL = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help="recipe of a run; settings may follow: --key value"
+        "recipe", nargs="?", metavar="RECIPE", help="recipe of a run; settings may follow as --key value"
     )
     parser.add_argument("--no-sandbox", action="store_true", help="do not start the executor")
-    parser.add_argument("--no-measure", action="store_true", help="load no model: memory and disk, but not the time")
+    parser.add_argument(
+        "--no-measure", action="store_true", help="load no model: estimate memory and disk, but not the time"
+    )
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="processes of the run (default: 1)")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 RESIDUAL_GAMES = 32
-"""Games that a pair must have played for its part in the residual of the rating model. Our choice."""
+"""Games that a pair must have played to count in the residual of the rating model. Our choice."""
 
 
 def summarize_round(

@@ -177,7 +177,7 @@ class Executor:
             if self._pool is not None:
                 return self._pool
             if sys.platform != "linux":
-                raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
+                raise RuntimeError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
             workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
             pool = Pool(workers, self._counts)
@@ -192,7 +192,7 @@ class Executor:
                 raise
             if levels.level(pool.held) == "L1":
                 warnings.warn(
-                    "Programs are confined by seccomp alone: Landlock and namespaces do not work here "
+                    "Programs are confined only by seccomp: Landlock and namespaces do not work here "
                     "(docs/security.md).",
                     stacklevel=3,
                 )

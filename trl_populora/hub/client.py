@@ -20,7 +20,7 @@ Contents = Mapping[str, str | bytes]
 """Path in the repository -> content, or the path of a file that holds it."""
 PASSING = (408, 429, 500, 502, 503, 504)
 """Answers of a Hub that is busy or broken just now."""
-_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token with write permission."
 LICENSE_TIMEOUT = 5.0  # seconds; nothing but the license of the base depends on the answer
 
 
@@ -62,7 +62,7 @@ def _refusal(error: HfHubHTTPError) -> str:
     if status == 401:
         return f"the Hub does not accept the token, or there is none{said}. {_LOGIN}"
     if status == 403:
-        return f"you may not write there{said}. Name a repository of yours, or use a token that may write to this one."
+        return f"you may not write there{said}. Name your own repository, or use a token that may write to it."
     if status == 404:
         return f"there is no such repository, revision or file, or it is private and your token may not see it{said}."
     return f"the Hub answered {status}{said}."

@@ -90,7 +90,10 @@ def newest_checkpoint(run: Run) -> str:
     """
     found = whole_checkpoints(run.record)
     if not found:
-        raise ValueError(f"{run.record} holds no whole checkpoint. Push without one, or save some with save_steps.")
+        raise ValueError(
+            f"{run.record} holds no complete checkpoint. Push without --checkpoint, or save checkpoints with "
+            f"save_steps."
+        )
     return found[-1]
 
 
@@ -106,7 +109,7 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
         tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
         found |= {name: tables} if tables else {}
     if not found:
-        raise ValueError(f"{folder} holds no tables of rounds: only self-play leaves them.")
+        raise ValueError(f"{folder} holds no tables of rounds.")
     return found
 
 

@@ -110,7 +110,7 @@ def check_adapters(folder: str) -> None:
     if os.path.isfile(os.path.join(folder, POPULATION_FILE)):
         names = [str(row["id"]) for row in read_table(folder)["members"]]
         if wrong := [name for name in names if not MEMBER_NAME.fullmatch(name)]:
-            raise ValueError(f"{POPULATION_FILE} has members of impossible names: {wrong}. Ask its author.")
+            raise ValueError(f"{POPULATION_FILE} has members with invalid names: {wrong}. Ask its author.")
         places = [os.path.join(folder, name) for name in names]
     else:
         places = [folder]

@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from ..command import populora
 from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
-from ..run_files.checkpoint import flaw, whole_checkpoints
+from ..run_files.checkpoint import find_defect, whole_checkpoints
 from ..run_files.files import kept
 from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
@@ -129,8 +129,8 @@ def push_population(
     name = to or _name(run)
     contents = dict(population_contents(run))
     if checkpoint:
-        if problem := flaw(checkpoint):
-            raise ValueError(f"{checkpoint} is no whole checkpoint: {problem}.")
+        if problem := find_defect(checkpoint):
+            raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
     options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}
     return Push(
@@ -224,7 +224,7 @@ def _open(folder: str, base: str | None) -> Run:
     """Opens a run; of one that has not ended it says which checkpoint to push."""
     checkpoints = whole_checkpoints(folder)
     if checkpoints and not os.path.isfile(os.path.join(folder, POPULATION_FILE)):
-        raise ValueError(f"{folder} has not ended: push its newest checkpoint, {checkpoints[-1]}.")
+        raise ValueError(f"{folder} has not finished: push its newest checkpoint, {checkpoints[-1]}.")
     return open_run(folder, base=base)
 
 

@@ -1,14 +1,14 @@
 """Routing: every row of a batch runs through the adapter of the member it belongs to.
 
-PEFT's own adapter path stays disabled, so an un-routed forward is the frozen base, exactly. A forward hook on each
-LoRA layer adds the members' contributions: the factors of the members present are stacked to `(members, d, rank)`, and
-all members with equally many rows share two batched matmuls. Micro-batches are dealt so that this is all of them
-(`training/batching.py`); otherwise there is one pair of matmuls for each different number of rows. Members without a
-row in the batch cost nothing.
+PEFT's own adapter path stays disabled, so a forward without routing is exactly the frozen base. A forward hook on each
+LoRA layer adds the members' contributions. It stacks the factors of the members in the batch to `(members, d, rank)`.
+All members with equally many rows share two batched matrix products. Micro-batches are made such that this holds for
+all members (`training/batching.py`). Otherwise, there is one pair of products for each different number of rows.
+Members without a row in the batch cost nothing.
 
-PEFT's parameters stay the only storage; gradients reach them through the stack, which lives as long as autograd needs
-it. Members may have temperatures of their own: their last hidden state is divided by it, which for a linear head is
-the same as dividing their logits, in sampling and in the loss alike. Nothing is patched: hooks are registered once and
+PEFT's parameters are the only storage. Gradients reach them through the stack, which exists as long as autograd needs
+it. Members may have their own temperatures. A member's last hidden state is divided by its temperature. For a linear
+head, this equals dividing the logits, in sampling and in the loss. Nothing is patched: hooks are registered once and
 removed by `close()`. The plan stays set until it is cleared, because gradient checkpointing runs the hooks again
 during the backward pass.
 """
@@ -28,11 +28,12 @@ from transformers.utils import ModelOutput
 
 @dataclass(frozen=True)
 class Plan:
-    """Which rows belong to whom, members with equally many rows side by side.
+    """Which rows belong to which member. Members with equally many rows are next to each other.
 
     Attributes:
-        members (`tuple[int, ...]`): Positions of the members present, by rows, then in the population's order.
-        groups (`tuple[tuple[int, int], ...]`): Runs of members with equally many rows: (members, rows of each).
+        members (`tuple[int, ...]`): Positions of the members in the batch, sorted by their number of rows, then in the
+            population's order.
+        groups (`tuple[tuple[int, int], ...]`): Groups of members with equally many rows: (members, rows of each).
         order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices in member order; `None` if already so.
         inverse (`torch.Tensor` of shape `(batch,)` or `None`): Inverse permutation of `order`.
     """
@@ -48,13 +49,14 @@ class Plan:
 
 
 def member_order(members: Sequence[int]) -> list[int]:
-    """Row indices by how many rows their member has, then by member: the order in which no row has to be moved."""
+    """Row indices sorted by the number of rows of their member, then by member. In this order, routing moves no
+    row."""
     counts = Counter(members)
     return sorted(range(len(members)), key=lambda row: (counts[members[row]], members[row]))
 
 
 def make_plan(members: Sequence[int], device: torch.device) -> Plan:
-    """Plan for rows of these members. At most `sqrt(2 * rows)` different numbers of rows, however many members."""
+    """Plan for rows of these members. It has at most `sqrt(2 * rows)` groups, for any number of members."""
     order = member_order(members)
     blocks = [(member, len(list(run))) for member, run in groupby(members[row] for row in order)]
     groups = tuple((len(list(run)), rows) for rows, run in groupby(rows for _, rows in blocks))
@@ -66,7 +68,7 @@ def make_plan(members: Sequence[int], device: torch.device) -> Plan:
 
 
 class Routing:
-    """Adds each row's member contribution to every LoRA layer of `model`.
+    """Adds the contribution of each row's member to every LoRA layer of `model`.
 
     Args:
         model ([`~peft.PeftModel`]): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
@@ -89,10 +91,10 @@ class Routing:
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
-        self._handles.append(self._base.base_model.register_forward_hook(self._temper_rows))
+        self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:
-        """Route the rows of the following forwards; stays until `clear()`.
+        """Sets the members of the rows of the following forwards, until `clear()`.
 
         Raises:
             ValueError: If a name is not a member.
@@ -124,7 +126,7 @@ class Routing:
 
         Args:
             names_per_row (`Sequence[str]`, *optional*):
-                Adapters at whose temperatures the base runs, row by row: the reference that each is compared with.
+                Adapters whose temperatures the base uses, row by row. This gives the reference for each adapter.
         """
         before = self._plan, self._row_temperatures
         self._plan, self._row_temperatures = None, self._temperatures_of(names_per_row)
@@ -133,12 +135,12 @@ class Routing:
         finally:
             self._plan, self._row_temperatures = before
 
-    def temper(self, name: str, temperature: float) -> None:
-        """Set an adapter's temperature, relative to that by which logits are divided anyway.
+    def set_temperature(self, name: str, temperature: float) -> None:
+        """Sets an adapter's temperature, relative to the run's, by which logits are divided in any case.
 
         Raises:
-            ValueError: If it is not 1 and the model's head is more than a matrix: its logits are then no multiple of
-                what goes into it.
+            ValueError: If it is not 1 and the model's head is more than a matrix. Then dividing its input does not
+                divide the logits.
         """
         if temperature == 1.0:
             self.temperatures.pop(name, None)
@@ -149,13 +151,13 @@ class Routing:
         self.temperatures[name] = temperature
 
     def check_head(self) -> None:
-        """Raises `ValueError` where members cannot have temperatures of their own (see [`Routing.temper`])."""
+        """Raises `ValueError` if members cannot have their own temperatures (see [`Routing.set_temperature`])."""
         base, head = self._base, self._base.get_output_embeddings()
         softcap = getattr(base.config.get_text_config(), "final_logit_softcapping", None)
         if base.base_model is base or getattr(head, "bias", None) is not None or softcap:
             raise ValueError(
                 f"{type(base).__name__} does more between hidden states and logits than multiply by a matrix: "
-                "its members cannot have temperatures of their own. Set mutate_temperature to false."
+                "its members cannot have their own temperatures. Set mutate_temperature to false."
             )
 
     def close(self) -> None:
@@ -197,12 +199,12 @@ class Routing:
         return (output + delta).to(output.dtype)
 
     def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
-        """Temperature of each row, `(batch, 1, 1)`; `None` where all are 1."""
+        """Temperature of each row, `(batch, 1, 1)`; `None` if all are 1."""
         if not any(name in self.temperatures for name in names):
             return None
         return torch.tensor([self.temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
 
-    def _temper_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
+    def _scale_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
         if self._row_temperatures is None:
             return None
         hidden = output.last_hidden_state

@@ -199,8 +199,8 @@ def remarks(comparison: Comparison) -> list[str]:
     single = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < 2]
     if single:
         told.append(
-            f"One seed only: {', '.join(single)}. Chance between runs cannot be told from one, so there is no band "
-            "and no interval there."
+            f"One seed only: {', '.join(single)}. Variance between seeds cannot be estimated from one seed, so there "
+            f"is no band and no interval."
         )
     if any(len({run.seed for run in arm.runs}) == 2 for arm in comparison.arms):
         told.append("Two seeds give very wide intervals: Student's factor is 12.7. Three have 4.3, five 2.8.")
@@ -209,7 +209,7 @@ def remarks(comparison: Comparison) -> list[str]:
         told.append(f"A seed was run more than once in {', '.join(twice)}: it counts once, with the mean of its runs.")
     unknown = [run.folder for run in comparison.runs if not run.record]
     if unknown:
-        told.append(f"Settings are not recorded in {', '.join(unknown)}: each is an arm of its own.")
+        told.append(f"Settings are not recorded in {', '.join(unknown)}: each is a separate arm.")
     return told
 
 

@@ -71,7 +71,7 @@ class EvaluationView:
         if self._before < 0:
             self._before = done
             if done:
-                self.note(f"{self._name}: {done:,} of {total:,} answers are there already; going on")
+                self.note(f"{self._name}: {done:,} of {total:,} answers exist already; continuing")
         if self._live is None and now - self._spoken >= self.every and done > self._before:
             left = (now - self._started) / (done - self._before) * (total - done)
             self.note(f"{self._name}: {done:,} of {total:,} answers, {duration(left)} left")
@@ -162,7 +162,7 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
     for name, score in exam["scores"].items():
         if spared := score["verdicts"].get("spared"):
             yield (
-                f"{name}: {_plural(spared, 'answer')} in no share: the executor failed, twice. See `populora doctor`."
+                f"{name}: {_plural(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
             )
         if failed := score["verdicts"].get("failed"):
             yield f"{name}: {_plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
@@ -174,7 +174,7 @@ def stars(record: Mapping[str, Any]) -> str:
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
         f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
-        f"the {strict:.4g}% interval excludes 0, and a test by flips of the signs agrees."
+        f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees."
     )
 
 

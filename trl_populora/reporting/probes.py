@@ -57,7 +57,7 @@ def probes_summary(records: Sequence[Record]) -> list[str]:
     if not records:
         return []
     first, last = records[0], records[-1]
-    lines = ["Probes along the run (mean of those who solve):"]
+    lines = ["Probes along the run (mean of members that solve tasks):"]
     for name, exam in last["exams"].items():
         began, base = first["exams"].get(name, exam)["mean"], exam["players"][BASE]["accuracy"]
         steps = f"step {first['step']} to {last['step']}"

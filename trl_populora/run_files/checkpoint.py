@@ -55,8 +55,8 @@ def write_checkpoint(
         shutil.rmtree(staging, ignore_errors=True)
         if failed:
             logger.warning(
-                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training goes on; earlier checkpoints "
-                "are untouched, and the next save tries again. Free some space or mend the folder."
+                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training continues; earlier "
+                f"checkpoints are unchanged, and the next save tries again. Free some space or repair the folder."
             )
         elif save_total_limit:
             for folder in checkpoints(output_dir)[:-save_total_limit]:
@@ -66,10 +66,10 @@ def write_checkpoint(
 
 def whole_checkpoints(output_dir: str) -> list[str]:
     """Checkpoints in a folder that hold all their files, oldest first."""
-    return [folder for folder in checkpoints(output_dir) if flaw(folder) is None]
+    return [folder for folder in checkpoints(output_dir) if find_defect(folder) is None]
 
 
-def flaw(folder: str) -> str | None:
+def find_defect(folder: str) -> str | None:
     """What keeps a folder from being a whole checkpoint of a population, in words; `None` if nothing does."""
     if not os.path.isdir(folder):
         return "there is no such folder"
@@ -80,7 +80,7 @@ def flaw(folder: str) -> str | None:
         files = dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
-            return f"{MANIFEST_FILE} is missing: it is torn, or no checkpoint of a population"
+            return f"{MANIFEST_FILE} is missing: the checkpoint is incomplete, or not one of a population"
         return f"{MANIFEST_FILE} cannot be read ({error!r})"
     for name, size in files.items():
         path = os.path.join(folder, name)
@@ -108,12 +108,12 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
     if wanted is True or wanted == "auto":
         found = whole_checkpoints(output_dir)
         if wanted is True and not found:
-            raise ValueError(f"{output_dir!r} holds no whole checkpoint. Start without resume_from_checkpoint.")
+            raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
         return found[-1] if found else None
-    if problem := flaw(wanted):
+    if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
-        offer = f" The newest whole one is {others[-1]}: resume from that." if others else ""
-        problem = f"{wanted!r} is no whole checkpoint of a population: {problem}.{offer}"
+        offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
+        problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
         raise ValueError(f"resume_from_checkpoint={problem}")
     return wanted
 

@@ -58,7 +58,7 @@ def find_runs(folder: str) -> list[RunState]:
         ValueError: If there is no such folder, or the record of a run is damaged.
     """
     if not os.path.isdir(folder):
-        raise ValueError(f"{folder!r} is no folder: give one with runs in it.")
+        raise ValueError(f"{folder!r} is not a folder: name a folder with runs in it.")
     return [read_state(path) for path in sorted(_run_folders(folder))]
 
 

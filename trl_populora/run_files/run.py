@@ -71,7 +71,7 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
     base = base or record.get("model") or adapter.get("base_model_name_or_path")
     if not base:
-        raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
+        raise ValueError(f"{folder} does not record its base model; name it with --base.")
     return Run(folder, base, members, record.get("settings", {}))
 
 

@@ -90,7 +90,7 @@ class Referee:
         self,
         types: Sequence[str],
         items: Sequence[Draft | Answer | Refusal],
-        ask: Callable[[TaskType, list[int]], list],
+        call: Callable[[TaskType, list[int]], list],
     ) -> list[Any]:
         """`items`, with what is no refusal replaced by what its type says of it."""
         places: dict[str, list[int]] = defaultdict(list)
@@ -99,7 +99,7 @@ class Referee:
                 places[name].append(i)
         results = list(items)
         for name, own in places.items():
-            for i, result in zip(own, ask(self.task_types[name], own), strict=True):
+            for i, result in zip(own, call(self.task_types[name], own), strict=True):
                 spared = isinstance(result, Refusal) and is_spared(result)
                 results[i] = INFRASTRUCTURE if spared else result
         return results

@@ -1,9 +1,8 @@
-"""Adapters on their way to an engine: one PEFT folder per member and version, written only when the weights changed.
+"""Adapter files for an engine: one PEFT folder per member and version, written only when the weights changed.
 
-Engines read adapters from files. Whether a member has changed is asked of its weights, not of whoever changed them: a
-hash of the bytes that a file would hold. Every version has a name, an id and a path that were never used before,
-because an engine may go on answering with the old weights under a known id (vLLM does), and may reuse cached prefixes
-of a known name.
+Engines read adapters from files. A hash of the weights shows whether a member has changed, so no code has to report a
+change. Every version has a name, an id and a path that were never used before. Under a known id, an engine may still
+answer with old weights (vLLM does), and it may reuse cached prefixes of a known name.
 """
 
 import os
@@ -32,8 +31,8 @@ class AdapterVersion(NamedTuple):
 
     Attributes:
         member (`str`): Adapter name in the population.
-        name (`str`): Name that the engine knows it by; never reused.
-        id (`int`): Number that the engine knows it by, from 1; never reused.
+        name (`str`): Its name in the engine; never reused.
+        id (`int`): Its number in the engine, from 1; never reused.
         path (`str`): PEFT folder; never reused.
     """
 
@@ -44,7 +43,7 @@ class AdapterVersion(NamedTuple):
 
 
 def adapter_names(population: Population) -> list[str]:
-    """Names of all adapters on the model: the members, and whoever else lives there."""
+    """Names of all adapters on the model: members and guests."""
     return list(population.model.peft_config)
 
 
@@ -58,11 +57,11 @@ class AdapterFiles:
 
     Args:
         population ([`Population`]): Members and their model.
-        dtype (`torch.dtype`): Type of the stored weights: the engine's.
+        dtype (`torch.dtype`): Dtype of the stored weights, which is the engine's.
         folder (`str`, *optional*):
-            Where the files go; every engine must see it under this path. Default: a folder in memory (`/dev/shm`), or
-            where there is none, for temporary files. A sub-folder of its own is made, and removed by `close()` or
-            when the process ends.
+            Folder for the files. Every engine must be able to read it under this path. Default: `/dev/shm` (memory),
+            or the folder for temporary files if that does not exist. A new sub-folder is created, and removed by
+            `close()` or when the process ends.
     """
 
     def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None) -> None:
@@ -82,9 +81,9 @@ class AdapterFiles:
         self._written = 0
 
     def write_changed(self) -> list[AdapterVersion]:
-        """Write a new version of every adapter whose weights differ from those written last.
+        """Writes a new version of every adapter whose weights differ from the last version.
 
-        Files of a superseded version stay until the next call: an engine may still have them open or unread.
+        Files of an old version stay until the next call, because an engine may still read them.
 
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
@@ -105,7 +104,7 @@ class AdapterFiles:
         return versions
 
     def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
-        """Write one PEFT folder under a fresh name; it appears whole or not at all."""
+        """Writes one PEFT folder under a new name, completely or not at all."""
         self._written += 1
         name = f"{member}-{self.run}-{self._written}"
         version = AdapterVersion(member, name, self._written, os.path.join(self.folder, name))
@@ -133,7 +132,7 @@ class AdapterFiles:
 
 
 def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes]:
-    """Factors under PEFT's names on the host, views of one buffer, and the digest of their bytes.
+    """Factors under PEFT's names in host memory, as views of one buffer, and the hash of their bytes.
 
     One transfer and one hash for the whole adapter, whatever the number of its matrices.
     """

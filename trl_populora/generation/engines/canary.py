@@ -1,15 +1,14 @@
-"""The canary: proof that an engine answers each member's rows with the weights the trainer has now (invariant 4).
+"""The canary: checks that an engine answers each member's rows with the trainer's current weights (invariant 4).
 
-An engine holds copies of the adapters. Stale copies, a mixed-up slot or a cached prefix of other weights raise no
-error anywhere; they train the population on somebody else's completions. So every member of a changed population draws
-a few tokens in one mixed batch, and the log-probabilities that the engine reports for them and for their likeliest
-alternatives must be those of the trainer's own routed forward pass. The prompt is the same for all members and for all
-versions and longer than a block of the prefix cache, so that a block of other weights, if one were reused, is under
-the drawn tokens.
+An engine holds copies of the adapters. Old copies, wrong adapters or a cached prefix of other weights cause no error.
+Members would then train on completions of other members. So after a change, every member samples a few tokens in one
+mixed batch. The engine reports log-probabilities for these tokens and for the most likely alternatives. They must
+equal those of the trainer's own forward pass with that member's adapter. The prompt is the same for all members and
+versions, and longer than a block of the prefix cache. So a reused block of other weights would change the result.
 
-Members whose adapters do hardly anything yet (B = 0 at the start) cannot be told from the base or from each other by
-what they say. That the engine keeps adapters and versions apart is therefore shown once, at the start, with probes:
-random adapters that do much.
+At the start, B = 0, so all members give the same answers as the base, and this check cannot distinguish them.
+Therefore a second check runs once at the start. It uses random adapters with a large effect, called probes, and shows
+that the engine keeps adapters and versions apart.
 """
 
 import math
@@ -35,11 +34,11 @@ PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
 
 
 class Liveness(NamedTuple):
-    """What the canary saw of one member.
+    """Result of the canary for one member.
 
     Attributes:
         error (`float`): Root mean square of engine minus trainer over the compared log-probabilities, in nats.
-        effect (`float`): The same of engine minus frozen base: how far the adapter can be told from no adapter.
+        effect (`float`): The same for engine minus frozen base: the size of the adapter's effect.
     """
 
     error: float
@@ -53,8 +52,8 @@ class Canary:
         population ([`Population`]): Members and their model.
         engine ([`Engine`]): Engine under test.
         prompt_ids (`list[int]`): The prompt; longer than `engine.block_size`.
-        dtype (`torch.dtype`): The engine's type, which decides the tolerance.
-        temperature (`float`): The run's; 0 is tested at 1.
+        dtype (`torch.dtype`): The engine's dtype, which determines the tolerance.
+        temperature (`float`): The run's temperature; 0 is tested at 1.
         autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
     """
 
@@ -73,16 +72,17 @@ class Canary:
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
 
     def tolerance(self, member: str | None) -> float:
-        """Largest root mean square difference, in nats; a temperature below 1 magnifies rounding as well."""
+        """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
+        magnifies rounding."""
         return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
 
     # Checks ----------------------------------------------------------------------------------------------------
 
     def check_members(self, versions: Sequence[AdapterVersion]) -> dict[str, Liveness]:
-        """Every version draws in one mixed batch and must agree with the trainer's own weights of its member.
+        """Samples from every version in one mixed batch, and compares with the trainer's weights of its member.
 
         Raises:
-            LivenessError: Naming the member, the difference, and whose weights the answer looks like.
+            LivenessError: With the member, the difference, and the member whose weights the answer resembles.
         """
         members = [version.member for version in versions]
         drawn = self._draw(versions)
@@ -97,7 +97,7 @@ class Canary:
         return seen
 
     def check_base(self) -> None:
-        """The base, alone in its call, must be the trainer's.
+        """Checks that the base of the engine is the trainer's, in a separate call.
 
         Raises:
             LivenessError: If it is another model, or reports log-probabilities before temperature and filters.
@@ -120,20 +120,21 @@ class Canary:
             )
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
-        """Write the probes' files: two states of each of two adapters that no member owns."""
+        """Writes the files of the probes: two versions of each of two random adapters."""
         config = files.config_of(adapter_names(self.population)[0])
         members = ("probe_a", "probe_b", "probe_a", "probe_b")
         states = [pack(self._probe(seed), files.dtype)[0] for seed in range(4)]
         return [files.write(member, state, config) for member, state in zip(members, states, strict=True)]
 
     def check_mechanism(self, probes: Sequence[AdapterVersion]) -> None:
-        """Two strong random adapters in one batch, then new weights for both: all are told apart, and from the base.
+        """Checks with two strong random adapters in one batch, and then new weights for both, that the engine
+        distinguishes all of them and the base.
 
-        Each answer must be at most half as far from its own probe as from any other. The tolerance is no measure here:
-        such adapters magnify rounding, to 1 nat in bfloat16 where the others are 6 away.
+        Each answer must be at most half as far from its own probe as from any other. The tolerance is not used here,
+        because such adapters magnify rounding: to 1 nat in bfloat16, where other probes are 6 nats away.
 
         Raises:
-            LivenessError: Naming the probe, and whose weights the answer looks like.
+            LivenessError: With the probe, and the adapter whose weights the answer resembles.
         """
         states = [self._probe(seed) for seed in range(4)]
         for first in (0, 2):
@@ -171,7 +172,7 @@ class Canary:
     def _reference(self, members: Sequence[str | None], drawn: Sequence[Drawn], *, base: bool = False) -> Tensor:
         """The trainer's log-probabilities `(rows, tokens, vocabulary)` at the drawn positions.
 
-        `base` leaves the adapters out and keeps their temperatures.
+        With `base`, the adapters are not applied, but their temperatures are.
         """
         routing, names = self.population.routing, [member or "" for member in members]  # "": at temperature 1
         with routing.base(names) if base else routing.rows(names):
@@ -226,10 +227,10 @@ class Canary:
 
 
 def distance(answer: Drawn, reference: Tensor) -> float:
-    """Root mean square difference of the log-probabilities that an answer reports from `reference`, in nats.
+    """Root mean square difference between the reported log-probabilities and `reference`, in nats.
 
     Args:
-        answer ([`Drawn`]): What the engine reported.
+        answer ([`Drawn`]): Answer of the engine.
         reference (`torch.Tensor` of shape `(tokens, vocabulary)`): Log-probabilities of the same contexts.
     """
     squares = [
@@ -242,7 +243,7 @@ def distance(answer: Drawn, reference: Tensor) -> float:
 
 @contextmanager
 def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
-    """Context in which the forward of each module in `factors` has their contribution added."""
+    """Context in which the contribution of `factors` is added to the forward of their modules."""
 
     def hook(factor: Factor) -> Callable[..., Tensor]:
         def add(module: torch.nn.Module, args: tuple, output: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """vLLM in the trainer's own process, one engine per rank or per tensor-parallel group of ranks.
 
-Also `vllm_sampler`, which turns TRL's `vllm_*` settings into an engine of this process or a server.
+Also `vllm_sampler`, which makes the engine (in this process or on a server) from TRL's `vllm_*` settings.
 """
 
 import os
@@ -34,12 +34,13 @@ class VLLMEngine(Engine):
     """An engine of this process, with sleep level 1: the base is frozen, so its weights wait in host memory.
 
     Args:
-        max_loras (`int`, *optional*): Distinct adapters in one batch; all, if unset. Fewer save memory.
+        max_loras (`int`, *optional*): Number of different adapters in one batch; all if unset. A smaller number saves
+            memory.
         tensor_parallel_size (`int`), enable_sleep_mode (`bool`): As in [`~trl.GRPOConfig`].
-        engine_kwargs: Further arguments of `vllm.LLM`, such as `max_model_len`.
+        engine_kwargs: Additional arguments of `vllm.LLM`, such as `max_model_len`.
 
     Raises:
-        ValueError: If a setting cannot be met here.
+        ValueError: If a setting is not possible on this machine.
     """
 
     everywhere = True
@@ -127,7 +128,8 @@ class VLLMEngine(Engine):
         self.llm.llm_engine.remove_lora(version.id)
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
-        """Draw all rows in one call; the ranks of a tensor-parallel group draw the rows of all of them together."""
+        """Samples all rows in one call. The ranks of a tensor-parallel group sample the rows of all of them
+        together."""
         from vllm import SamplingParams
 
         shares = self._shares(list(rows))
@@ -175,7 +177,7 @@ def vllm_sampler(
     accelerator: "Accelerator | None",
     args: "PopulationSelfPlayConfig",
 ) -> EngineSampler:
-    """The sampler that `use_vllm=true` asks for, by TRL's `vllm_*` settings.
+    """The sampler for `use_vllm=true`, according to TRL's `vllm_*` settings.
 
     Raises:
         ValueError: If one of them is unknown or contradicts another.
@@ -221,7 +223,7 @@ def _drawn(output: "CompletionOutput") -> Drawn:
 
 
 def _set_rank_variables(accelerator: "Accelerator | None") -> None:
-    """What torchrun would have set: vLLM's external launcher reads it."""
+    """Sets the environment variables of torchrun, which vLLM's external launcher reads."""
     os.environ["RANK"] = str(accelerator.process_index if accelerator else 0)
     os.environ["LOCAL_RANK"] = str(accelerator.local_process_index if accelerator else 0)
     os.environ["WORLD_SIZE"] = str(accelerator.num_processes if accelerator else 1)

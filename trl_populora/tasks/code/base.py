@@ -29,17 +29,17 @@ from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 class CodeType(TaskType):
     """Tasks about a Python program `f`, its inputs and its outputs.
 
-    Sizes are UTF-8 bytes. What exceeds a limit is refused, never cut: a shortened gold output would make a task that
-    cannot be solved.
+    Sizes are in UTF-8 bytes. A text above its limit is refused and never cut, because a task with a shortened right
+    output cannot be solved.
 
     Args:
-        program_bytes (`int`, *optional*, defaults to `4096`): Size of a program.
-        input_bytes (`int`, *optional*, defaults to `1024`): Size of an argument list.
-        output_bytes (`int`, *optional*, defaults to `1024`): Size of an output.
-        message_bytes (`int`, *optional*, defaults to `2048`): Size of a hint.
+        program_bytes (`int`, *optional*, defaults to `4096`): Maximum size of a program.
+        input_bytes (`int`, *optional*, defaults to `1024`): Maximum size of an argument list.
+        output_bytes (`int`, *optional*, defaults to `1024`): Maximum size of an output.
+        message_bytes (`int`, *optional*, defaults to `2048`): Maximum size of a hint.
         max_float_digits (`int`, *optional*, defaults to `6`):
-            Significant digits of a float in an output, 0 for any number. There may be more where at most half as many
-            stand after its point, as in an amount of money.
+            Maximum significant digits of a float in an output; 0 for any number. A float may have more digits if at
+            most half of this number are after its point, as in an amount of money.
     """
 
     payload: ClassVar[type[Payload]] = CodePayload
