@@ -1,5 +1,6 @@
 # Each target sets up $(VENV) by itself the first time, and again when pyproject.toml or constraints.txt change.
-#   make demo       train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
+#   make demo       2 teachers and 2 students in a small world: five minutes of training, an exam, a report
+#   make smollm2    train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
 #   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores
 #   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
@@ -30,10 +31,10 @@ LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_conf
   --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tiny test test-slow test-browser test-vllm lint types docs clean
+.PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint types docs clean
 
 help:
-	@sed -n '2,9s/^# \{0,1\}//p' Makefile
+	@sed -n '2,10s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -47,6 +48,11 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
+	$(LAUNCH) --config recipes/chains/demo.yaml
+	$(BIN)/populora evaluate runs/demo --exams 'recipes.chains.exams:chains[:216]' --samples 2 --temperature 1
+	$(BIN)/populora report runs/demo
+
+smollm2: $(READY)
 	$(LAUNCH) --config recipes/smollm2-135m/demo.yaml
 
 tiny: $(READY)
