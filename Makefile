@@ -1,5 +1,5 @@
 # Each target sets up $(VENV) by itself the first time, and again when pyproject.toml or constraints.txt change.
-#   make demo       2 teachers and 2 students in a small world: five minutes of training, an exam, a report
+#   make demo       a teacher and a student in a small world: training, an exam, a report, in minutes
 #   make smollm2    train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
 #   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores

@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    filter_messages()
     path = resolve_base(options.model, tell=print)
+    filter_messages()
 
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer
