@@ -27,8 +27,7 @@ VLLM_READY := $(VLLM_VENV)/.populora-ready
 DOCS_READY := $(VENV)/.populora-docs-ready
 # Not needed for text, and some have no build for this version of PyTorch.
 VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
-LAUNCH := $(BIN)/accelerate launch --quiet --config_file recipes/accelerate_configs/cpu.yaml \
-  --num_cpu_threads_per_process $(shell nproc) -m trl_populora.train
+LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint types docs clean
@@ -41,6 +40,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Python 3.11 or newer is needed, and '$(PYTHON)' is not one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up $(VENV), once: about 3 GB, a few minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_SPEC) uv
 	$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'

@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:
         return print_error(error, WRONG_CALL)
+    except KeyboardInterrupt:
+        return print_error("stopped before it began", STOPPED)
     with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
         return start(run, args)
 
@@ -48,13 +50,15 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         trainer.check_checkpoint(checkpoint)
     except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
+    except KeyboardInterrupt:
+        return print_error("stopped before it began", STOPPED)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
                 warm_up(run, args, trainer, view)
             trainer.train(resume_from_checkpoint=checkpoint)
     except KeyboardInterrupt:
-        view.note("Stopped. With resume_from_checkpoint: auto, the run continues from its newest checkpoint, if any.")
+        view.note(told_when_stopped(args.output_dir))
         return STOPPED
     try:
         return finish(run, args, trainer, view, exams)
@@ -218,6 +222,13 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: Popu
         )
     except ValueError as error:
         raise ValueError(f"final_exams: {error}") from None
+
+
+def told_when_stopped(folder: str) -> str:
+    """What a user who has stopped a run can do next."""
+    newest = find_checkpoint("auto", folder)
+    then = f"go on from {newest}" if newest else "start again: there is no checkpoint yet (save_strategy, save_steps)"
+    return f"Stopped. Add --resume_from_checkpoint auto to the same command to {then}."
 
 
 # After training ----------------------------------------------------------------------------------------------------

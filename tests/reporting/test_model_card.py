@@ -72,7 +72,7 @@ def test_a_population_on_a_dataset_had_no_teachers(rounds):
 
 
 @pytest.mark.parametrize("base, words", [
-    ("tiny", "in the repository of trl-populora, as `recipes/tiny/base`"),
+    ("tiny", "comes with trl-populora (`populora recipes copy tiny`)"),
     ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
 ])  # fmt: skip
 def test_a_base_that_is_not_on_the_hub(base, words):

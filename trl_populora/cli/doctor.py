@@ -23,7 +23,10 @@ REQUIRED = ("torch", "trl", "transformers", "peft", "accelerate", "datasets", "t
 OPTIONAL = {
     "vllm": "multi-LoRA engine",
     "lightning": "warm start and Lightning integration",
+    "math-verify": "answers in LaTeX",
     "matplotlib": "plots",
+    "plotly": "pages of runs",
+    "submitit": "experiments on SLURM",
     "radon": "cyclomatic and Halstead complexity",
     "complexipy": "cognitive complexity",
     "gguf": "SmolLM2 from its package",

@@ -148,8 +148,8 @@ class _Base(NamedTuple):
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
         if base_model == TINY:
-            words = "`tiny`, which is not on the Hub but in the repository of trl-populora, as `recipes/tiny/base`"
-            return cls(None, words, 'base = "recipes/tiny/base"  # in a clone of trl-populora')
+            words = "`tiny`, which is not on the Hub but comes with trl-populora (`populora recipes copy tiny`)"
+            return cls(None, words, 'base = "recipes/tiny/base"  # after `populora recipes copy tiny`')
         own = os.path.basename(os.path.normpath(base_model))
         words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
         return cls(None, words, f'base = "{own}"  # the folder of the base model')
