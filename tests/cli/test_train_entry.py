@@ -36,7 +36,11 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
         assert round_in_words(args) in path.read_text()
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem in ("4t4s", "demo") else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
     small = ["--model_name_or_path", tiny_model, "--output_dir", str(tmp_path), "--use_cpu", "true", "--bf16", "false"]
     run, args = train.parse(["--config", str(path), *small])

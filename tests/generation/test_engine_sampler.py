@@ -285,6 +285,7 @@ def test_the_engine_is_told_what_to_serve(make):
     assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)
 
 
+@pytest.mark.slow
 def test_two_ranks_share_files_and_failures(tmp_path):
     """Rank 0 writes, both load; rank 1 draws nothing once; its broken engine stops both."""
     root = Path(__file__).parents[2]

@@ -76,18 +76,22 @@ def train_alone(folder, rows, G, settings):
     return [p for p in model.parameters() if p.requires_grad]
 
 
+def slow(**settings):
+    return pytest.param(settings, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         {"loss_type": "dapo", "gradient_checkpointing": True},
-        {"loss_type": "dapo", "optim": "sgd"},
-        {"loss_type": "grpo", "optim": "sgd", "beta": 0.2},
+        slow(loss_type="dapo", optim="sgd"),
+        slow(loss_type="grpo", optim="sgd", beta=0.2),
         {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},
-        {"loss_type": "dr_grpo", "optim": "sgd", "num_iterations": 2, "max_grad_norm": 1e9},
-        {"loss_type": "cispo", "optim": "sgd"},
-        {"loss_type": "sapo", "optim": "sgd", "scale_rewards": "none"},
+        slow(loss_type="dr_grpo", optim="sgd", num_iterations=2, max_grad_norm=1e9),
+        slow(loss_type="cispo", optim="sgd"),
+        slow(loss_type="sapo", optim="sgd", scale_rewards="none"),
         {"loss_type": "vespo", "optim": "sgd", "mask_truncated_completions": True, "beta": 0.1},
-        {"loss_type": "luspo", "optim": "sgd", "importance_sampling_level": "sequence"},
+        slow(loss_type="luspo", optim="sgd", importance_sampling_level="sequence"),
     ],
     ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()),
 )
@@ -114,7 +118,9 @@ def _lora(state):
     return [value for key, value in state.items() if "lora_A" in key or "lora_B" in key]
 
 
-@pytest.mark.parametrize("settings", [{}, {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"])
+@pytest.mark.parametrize(
+    "settings", [slow(), {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"]
+)
 def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
     """Fewer rows than members, whole roles, the whole round: one update, to the rounding of float32."""
     updates = []
