@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trl_populora.training.batching import deal, needed, schedule
+from trl_populora.population.composition import schedule
+from trl_populora.training.batching import deal, needed
 
 
 @st.composite
