@@ -107,7 +107,7 @@ def test_buffered_inputs_are_where_micro_batches_come_from(make_trainer):
     trainer.train()
     assert len(trainer._buffered_inputs) == trainer.args.steps_per_generation == 3
     widths = [int(b["prompt_mask"].sum(1).max() + b["completion_mask"].sum(1).max()) for b in trainer._buffered_inputs]
-    assert widths == sorted(widths)
+    assert widths == sorted(widths, reverse=True)
     assert all(b["prompt_mask"][:, 0].any() and b["completion_mask"][:, -1].any() for b in trainer._buffered_inputs)
 
 

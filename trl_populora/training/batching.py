@@ -32,7 +32,8 @@ def deal(
             the gradient, nor to what it is divided by.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, narrowest first.
+        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
+            shows in the first pass, and the allocator's blocks fit all later ones.
     """
     first = batches[0]
     whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}
@@ -47,7 +48,7 @@ def deal(
         size=len(rows) // len(batches),
     )
     chosen = [[rows[place] for place in batch] for batch in places]
-    chosen.sort(key=lambda rows: max(lengths[row] for row in rows))
+    chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
 
 
