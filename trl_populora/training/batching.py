@@ -89,3 +89,15 @@ def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return value
 
     return {key: cut(key, value) for key, value in batch.items()}
+
+
+def used_columns(mask: Tensor, completion: int) -> tuple[slice, int]:
+    """The columns that not all rows pad, and how many are cut from the completions.
+
+    Args:
+        mask (`torch.Tensor` of shape `(rows, width)`): Attention mask of prompts, padded on the left, and completions.
+        completion (`int`): Width of the completions, of which one column stays.
+    """
+    used = mask.any(0).nonzero().flatten().tolist()
+    spare = min(mask.shape[1] - 1 - used[-1], completion - 1)
+    return slice(used[0], mask.shape[1] - spare), spare
