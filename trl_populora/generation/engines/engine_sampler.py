@@ -95,6 +95,8 @@ class EngineSampler(Sampler):
         self._together(self.canary.check_base, here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+        if self.files:
+            self.files.remove(probes)
 
     @classmethod
     def from_args(
