@@ -266,8 +266,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("learning_rate", "Learning rate of the first member now; members may differ.", "-", "last"),
         Metric("num_tokens", "Prompt and completion tokens of all rows so far.", "tokens", "last", evaluated=True),
         Metric("entropy",
-            "Mean entropy of the members' next-token distributions, over the tokens of the update's rows. With `beta` 0 "
-            "and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
+            "Mean entropy of the members' next-token distributions, over the tokens of the update's rows. With `beta` "
+            "0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
             "nats", evaluated=True),
         Metric("kl",
             "Mean estimate of the divergence of members from the base, over all tokens.",
@@ -298,6 +298,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("sampling/importance_sampling_ratio/{kind}",
             "Weight that corrects for this difference, of a token or a row.",
             "0 or more", when=_CORRECTED, evaluated=True),
+        Metric("sampling/cut/{member}",
+            "Share of its tokens whose weight was masked or cut off at a bound (`vllm_importance_sampling_mode`).",
+            "0 to 1", when=_CORRECTED, evaluated=True),
         Metric("reward", "Mean total reward of all rows.", "reward", when=DATASET, evaluated=True),
         Metric("reward_std", "Standard deviation of the same.", "0 or more", when=DATASET, evaluated=True),
         Metric("frac_reward_zero_std",

@@ -185,6 +185,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
+    > - `vllm_importance_sampling_mode`: Defaults to `"token_truncate"` instead of `"sequence_mask"` (which sums
+    >   rounding differences over a row, so that long rows would be left out).
     > - `eval_steps`: In self-play, defaults to 20 rounds instead of `logging_steps`.
     """
 
@@ -193,6 +195,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     max_steps: int = 200
     logging_steps: float = 1
     save_steps: float = 20
+    vllm_importance_sampling_mode: str = "token_truncate"
     num_teachers: int = 4
     num_students: int = 4
     shared_member: bool = False

@@ -42,6 +42,7 @@ from .construction import (
     refuse_arguments,
 )
 from .guard import Guard
+from .importance import cut_shares
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
 from .plain import plain_without_population
@@ -274,7 +275,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             if advantages is not None:
                 replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
                 rows = replace(rows, advantages=advantages)
-        self.source.finish(rows, self._metrics["train" if training else "eval"])
+        metrics = self._metrics["train" if training else "eval"]
+        if "importance_sampling_ratio" in output:
+            for name, share in cut_shares(output, self.args, self.accelerator.reduce, len(names)).items():
+                metrics[f"sampling/cut/{names[name]}"].append(share)
+        self.source.finish(rows, metrics)
         self.population.routing.clear()
         return output
 
