@@ -185,6 +185,62 @@ def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch)
         sampler.sync()
 
 
+def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
+    """The base shows how much this machine rounds. More than the tolerance is no proof while the own are nearest."""
+    sampler = make(faults={"rounding": (1e-3, 3e-3)})
+    assert sampler.canary.base_error == pytest.approx(1e-3, rel=0.01)
+    sampler.sync()
+    assert all(2e-3 < seen.error < 8e-3 for seen in sampler.liveness.values())
+    assert len(caplog.messages) == 4 and "'student_1' (tolerance 0.002). Its own weights are the neare" in caplog.text
+    first, again = sampler.engine.calls[-2:]
+    assert len(first) == len(again) == 4
+    short, long = (rows[0].prompt_ids for rows in (first, again))
+    assert len(long) > 2 * len(short) and long[: len(short)] == short, "a wrongly cached prefix is under both"
+    with pytest.raises(LivenessError, match="differ from the trainer's by 0.009"):
+        make(faults={"rounding": (1e-3, 9e-3)}).sync()
+
+
+def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(make):
+    """Between tolerance and limit the member's weights of the sync before are nearer than its own."""
+    sampler, by = make(faults={"rounding": (1e-3, 1e-3)}), 1e-5
+    sampler.sync()
+    sampler.engine.stale = True
+    with pytest.raises(LivenessError, match="does not sample 'student_1'") as caught:
+        while by < 1:
+            shift(sampler.population, "student_1", by)
+            sampler.sync()
+            by *= 1.5
+    error = float(str(caught.value).split("trainer's by ")[1].split()[0])
+    assert 2e-3 < error < sampler.canary.limit("student_1") == pytest.approx(8e-3, rel=0.01)
+
+
+def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
+    sampler = make()
+    sampler.sync()
+    calls = sampler.engine.calls
+    for _ in range(2):  # two draws of a round, one after the other
+        sampler(PROMPTS, NAMES, seed=0)
+        assert not sampler.engine.asleep
+    sampler.rest()
+    assert sampler.engine.asleep
+    before = len(calls)
+    sampler.sync()  # nothing has changed
+    assert len(calls) == before + 1 and not sampler.engine.asleep
+    sampler.rest()
+    sampler(PROMPTS, NAMES, seed=0)
+    assert len(calls) == before + 3
+
+
+def test_an_engine_that_wakes_without_its_adapters_is_found_out(make):
+    sampler = make(faults={"forgetful": True})
+    sampler.sync()
+    sampler.rest()
+    with pytest.raises(LivenessError, match="looks like the frozen base"):
+        sampler(PROMPTS, NAMES, seed=0)
+    with pytest.raises(EngineError, match=r"Call sync\(\) first"):
+        sampler(PROMPTS, NAMES, seed=0)
+
+
 def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
     with pytest.raises(LivenessError, match="frozen base.*Serve the same model"):
         make(population_of(1, 1, seed=1))
@@ -224,8 +280,10 @@ def test_a_restarted_server_gets_its_adapters_back(make):
 
 def test_files_end_with_the_sampler(make, tmp_path):
     sampler = make()
+    (folder,) = (tmp_path / "here").iterdir()
+    assert not list(folder.iterdir())  # the probes have done their part
     sampler.sync()
-    assert len(os.listdir(tmp_path / "here")) == 1
+    assert len(list(folder.iterdir())) == len(NAMES)
     sampler.close()
     assert os.listdir(tmp_path / "here") == []
 

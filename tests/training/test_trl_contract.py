@@ -21,6 +21,7 @@ def parameters(function):
     ("owner", "name", "expected"),
     [
         (GRPOTrainer, "_generate_and_score_completions", ["self", "inputs"]),
+        (GRPOTrainer, "_generate", ["self", "prompts"]),
         (GRPOTrainer, "_calculate_rewards", ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
         (GRPOTrainer, "_prepare_inputs", ["self", "generation_batch"]),
         (GRPOTrainer, "_compute_loss", ["self", "model", "inputs"]),
@@ -62,6 +63,7 @@ def test_every_override_is_watched():
         "_get_per_token_logps_and_entropies",
         "__init__",
         "_generate_and_score_completions",
+        "_generate",
         "_calculate_rewards",
     }
     watched |= {

@@ -28,7 +28,7 @@ SamplerFactory = Callable[[Population, PreTrainedTokenizerBase, "Accelerator", "
 
 
 class Sampler(ABC):
-    """Base of the samplers. A subclass writes `draw`, and what else it needs of `sync`, `close` and `max_length`.
+    """Base of the samplers. A subclass writes `draw`, and what else it needs of the methods after it.
 
     Args:
         population ([`Population`]): Members and their model.
@@ -172,6 +172,9 @@ class Sampler(ABC):
 
     def sync(self) -> None:  # noqa: B027 (most samplers have nothing to do)
         """Brings changed weights to where they are sampled from; called on every rank before each round."""
+
+    def rest(self) -> None:  # noqa: B027
+        """Gives back memory that learning can use; called when a round's rows are drawn."""
 
     def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""

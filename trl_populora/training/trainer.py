@@ -283,6 +283,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.population.routing.clear()
         return output
 
+    def _generate(self, prompts: list) -> tuple:
+        generated = super()._generate(prompts)
+        self.source.sampler.rest()
+        return generated
+
     def _calculate_rewards(
         self, inputs: list[dict[str, Any]], prompts: list, completions: list, completion_ids_list: list[list[int]]
     ) -> torch.Tensor:

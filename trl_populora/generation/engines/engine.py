@@ -118,10 +118,11 @@ class Engine(ABC):
         """Those of `versions` that the engine has lost, if it may lose any."""
         return []
 
-    def wake(self) -> None:  # noqa: B027 (most engines never sleep)
-        """Take the memory that `sleep` gave back."""
+    def wake(self) -> bool:
+        """Take the memory that `sleep` gave back; returns whether it had slept."""
+        return False
 
-    def sleep(self) -> None:  # noqa: B027
+    def sleep(self) -> None:  # noqa: B027 (most engines never sleep)
         """Give memory back until the next `wake`."""
 
     def close(self) -> None:  # noqa: B027

@@ -104,11 +104,13 @@ class VLLMEngine(Engine):
         self.block_size = config.cache_config.block_size
         self.max_model_length = config.model_config.max_model_len
 
-    def wake(self) -> None:
-        if self.asleep:
+    def wake(self) -> bool:
+        woken = self.asleep
+        if woken:
             torch.cuda.empty_cache()
             self.llm.wake_up()
             self.asleep = False
+        return woken
 
     def sleep(self) -> None:
         if self.enable_sleep_mode and not self.asleep:
