@@ -14,6 +14,7 @@ from tests.generation.engine_double import EngineDouble, base_model
 from tests.tiny import lora, perturb, tiny_tokenizer
 from trl_populora.generation import EngineSampler, TransformersSampler, vllm_sampler
 from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, ServerLost, VLLMEngine
+from trl_populora.generation.engines.vllm_engine import log_version
 from trl_populora.population import Population
 
 
@@ -297,6 +298,8 @@ def test_files_end_with_the_sampler(make, tmp_path):
         ({"vllm_max_loras": 0}, "vllm_max_loras=0 must be at least 1"),
         ({"vllm_adapter_dir": "/proc/nowhere"}, "adapter_dir='/proc/nowhere' cannot be written"),
         ({"vllm_mode": "server", "shard_base": True}, "shard_base=true with a server"),
+        ({"vllm_engine_kwargs": {"seed": 1, "dtype": "half"}}, "vllm_engine_kwargs must leave dtype, seed out"),
+        ({"vllm_mode": "server", "vllm_engine_kwargs": {"max_num_seqs": 1}}, "the server's command"),
     ],
 )
 def test_bad_settings_are_refused(settings, said):
@@ -310,9 +313,39 @@ def settings_of(**settings):
         completions_per_round=8, trust_remote_code=False, shard_base=False, vllm_mode="colocate", vllm_max_loras=None,
         vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_timeout=0.1,
         vllm_tensor_parallel_size=1, vllm_gpu_memory_utilization=0.3, vllm_max_model_length=None,
-        vllm_enable_sleep_mode=False, vllm_model_impl="auto",
+        vllm_enable_sleep_mode=False, vllm_model_impl="auto", vllm_engine_kwargs=None, max_row_tokens=100,
     )  # fmt: skip
     return SimpleNamespace(**(common | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"max_num_seqs": 8, "max_model_len": 100, "gpu_memory_utilization": 0.3}),
+        ({"completions_per_round": 1728}, {"max_num_seqs": 256}),
+        ({"max_row_tokens": 10**6}, {"max_model_len": base_model().config.max_position_embeddings}),
+        ({"max_row_tokens": None}, {"max_model_len": None}),
+        ({"vllm_max_model_length": 77}, {"max_model_len": 77}),
+        ({"vllm_engine_kwargs": {"max_num_seqs": 3, "swap_space": 1}}, {"max_num_seqs": 3, "swap_space": 1}),
+    ],
+)
+def test_an_engine_is_as_large_as_the_rows_and_can_be_tuned(monkeypatch, settings, expected):
+    monkeypatch.setattr(EngineSampler, "from_args", lambda *_, engine, **__: engine)
+    engine = vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(**settings))
+    assert engine.engine_kwargs.items() >= expected.items()
+
+
+@pytest.mark.parametrize(
+    ("version", "second_runner", "level"),
+    [("0.31.0+cpu", False, "INFO"), ("0.31.0", True, "WARNING"), ("0.30.0", False, "WARNING")],
+)
+def test_which_vllm_answers_is_told(caplog, version, second_runner, level):
+    with caplog.at_level("INFO"):
+        log_version(version, second_runner=second_runner)
+    (record,) = caplog.records
+    assert record.levelname == level
+    told = f"vLLM {version} by model runner V{1 + second_runner}; tested: 0.31.0 by model runner V1."
+    assert record.getMessage() == told
 
 
 def test_filters_are_refused_where_the_engine_reports_before_them(make, tmp_path):

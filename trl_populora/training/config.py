@@ -12,7 +12,7 @@ from trl import GRPOConfig
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
-from .checks import check_choices, check_population, target_modules
+from .checks import MAX_PROMPT_TOKENS, check_choices, check_population, target_modules
 from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
@@ -170,6 +170,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         vllm_adapter_dir (`str`, *optional*):
             Folder through which adapters reach the engine; memory of this machine if unset. A server on another
             machine needs a shared one.
+        vllm_engine_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Further arguments of `vllm.LLM` for an engine in the trainer's process, such as `{"max_num_seqs": 512,
+            "enforce_eager": true}`. They take precedence over what the other settings say.
 
         > Parameters that control the executor
 
@@ -240,6 +243,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     resize_on_resume: bool = False
     vllm_max_loras: int | None = None
     vllm_adapter_dir: str | None = None
+    vllm_engine_kwargs: dict | str | None = None
     executor_kwargs: dict | str | None = None
 
     def __post_init__(self) -> None:
@@ -286,6 +290,13 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         """Shape of a round of self-play: settings of the same names, and how often guests play."""
         shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
         return RoundSettings(guest_probability=self.hall_of_fame_probability, **shared)
+
+    @property
+    def max_row_tokens(self) -> int | None:
+        """Most tokens of prompt and completion together in self-play; `None` on a dataset, with prompts of its own."""
+        if not self.num_teachers:
+            return None
+        return (self.max_prompt_tokens or MAX_PROMPT_TOKENS) + self.max_completion_length
 
     def settings(self) -> dict:
         """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""
