@@ -105,6 +105,22 @@ def test_no_row_is_moved_while_decoding(population):
     assert plans and all(plan.order is None for plan in plans)
 
 
+def test_batches_hold_as_many_rows_of_each_member(population):
+    """Also where some members' prompts are all shorter than the others': sorted by length alone they would not."""
+    plans = []
+
+    def see(_model, _args, kwargs):
+        if kwargs["input_ids"].shape[1] > 1:  # prompts, not single tokens
+            plans.append(population.routing._plan)
+
+    handle = population.base_model.register_forward_pre_hook(see, with_kwargs=True)
+    members = [name for name in NAMES for _ in range(4)]
+    prompts = [ask("long " * (1 + i + 6 * (name > "t"))) for i, name in enumerate(members)]
+    sampler(population, batch_size=8)(prompts, members, seed=0)
+    handle.remove()
+    assert [plan.groups for plan in plans] == [((4, 2),)] * 2
+
+
 def test_small_batches_draw_the_same(population):
     assert sampler(population)(PROMPTS, ROWS, seed=4) == sampler(population, batch_size=2)(PROMPTS, ROWS, seed=4)
 

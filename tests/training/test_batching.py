@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from trl_populora.training.batching import deal, needed, schedule
+from trl_populora.population.composition import schedule
+from trl_populora.training.batching import deal, needed
 
 
 @st.composite
@@ -137,6 +138,8 @@ def test_deal_keeps_each_rows_tensors_together_and_cuts_padding_only():
             width = batch["completion_ids"].shape[1]
             assert torch.equal(batch["old_per_token_logps"][i], whole["old_per_token_logps"][row][:width])
     assert sorted(seen) == list(range(rows))
+    longest = [int((batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).max()) for batch in dealt]
+    assert longest == sorted(longest, reverse=True) and longest[0] > longest[-1]  # what needs most memory comes first
 
 
 @examples(150)

@@ -28,7 +28,7 @@ SamplerFactory = Callable[[Population, PreTrainedTokenizerBase, "Accelerator", "
 
 
 class Sampler(ABC):
-    """Base class of samplers. A subclass implements `draw` and, if needed, `sync`, `close` and `max_length`.
+    """Base class of samplers. A subclass implements `draw` and, if needed, the methods after it.
 
     Args:
         population ([`Population`]): Members and their model.
@@ -174,6 +174,9 @@ class Sampler(ABC):
 
     def sync(self) -> None:  # noqa: B027 (most samplers have nothing to do)
         """Sends changed weights to the engine, if there is one. Called on every rank before each round."""
+
+    def rest(self) -> None:  # noqa: B027
+        """Gives back memory that learning can use; called when a round's rows are drawn."""
 
     def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""

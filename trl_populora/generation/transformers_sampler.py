@@ -12,6 +12,7 @@ from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcess
 from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..population import Population
+from ..population.composition import schedule
 from ..population.routing import member_order
 from ..self_play.sampling import Completion
 from .noise import gumbel
@@ -59,21 +60,23 @@ class TransformersSampler(Sampler):
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
-        """Draws completions for tokenised prompts with explicit 32-bit row seeds, in batches of similar length."""
-        by_length = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+        """Draws completions for tokenised prompts with explicit 32-bit row seeds.
+
+        Batches are composed as those of the update: as many rows of each member in each, of similar length.
+        """
+        places, lengths = self._places(members), [len(ids) for ids in prompt_ids]
         completions: dict[int, list[int]] = {}
-        for start in range(0, len(by_length), self.batch_size):
-            rows = self._by_member(by_length[start : start + self.batch_size], members)
+        for rows in schedule(places, lengths, roles=[""] * (1 + max(places, default=0)), size=self.batch_size):
             batch = self._draw_batch(
                 [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
             )
             completions.update(zip(rows, batch, strict=True))
         return [self.completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
-    def _by_member(self, rows: Sequence[int], members: Sequence[str | None]) -> list[int]:
-        """The rows in the order in which routing need not move them: it would at every layer of every token."""
+    def _places(self, members: Sequence[str | None]) -> list[int]:
+        """A number for each row's member, in the order in which routing has them."""
         places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
-        return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
+        return [places.get(member, 0) for member in members]
 
     def _draw_batch(
         self, prompt_ids: list[list[int]], members: list[str | None], row_seeds: list[int]
@@ -107,7 +110,8 @@ class TransformersSampler(Sampler):
             self.progress.reach(before + len(written) - len(going) * (1 - share))
             if not going:
                 break
-            keep = [going[i] for i in self._by_member(range(len(going)), [members[rows[place]] for place in going])]
+            # in the order in which routing need not move rows: it would at every layer of every token
+            keep = [going[i] for i in member_order(self._places([members[rows[place]] for place in going]))]
             cache = _select(output.past_key_values, keep)
             rows, ids = [rows[place] for place in keep], ids[keep]
             mask = torch.cat([mask[keep], mask.new_ones(len(keep), ids.shape[1] - mask.shape[1])], dim=1)

@@ -2,9 +2,10 @@
 
 PEFT's own adapter path stays disabled, so a forward without routing is exactly the frozen base. A forward hook on each
 LoRA layer adds the members' contributions. It stacks the factors of the members in the batch to `(members, d, rank)`.
-All members with equally many rows share two batched matrix products. Micro-batches are made such that this holds for
-all members (`training/batching.py`). Otherwise, there is one pair of products for each different number of rows.
-Members without a row in the batch cost nothing.
+All members with equally many rows share two batched matrix products. Batches are made such that this holds for all
+members (`composition.py`). Otherwise, there is one pair of products for each different number of rows, or, where each
+row is at one token, one pair over blocks that are filled up. Members without a row in the batch cost nothing. All of
+it is computed in the dtype of the layer's output, as autocast would.
 
 PEFT's parameters are the only storage. Gradients reach them through the stack, which exists as long as autograd needs
 it. Members may have their own temperatures. A member's last hidden state is divided by its temperature. For a linear
@@ -36,12 +37,17 @@ class Plan:
         groups (`tuple[tuple[int, int], ...]`): Groups of members with equally many rows: (members, rows of each).
         order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices in member order; `None` if already so.
         inverse (`torch.Tensor` of shape `(batch,)` or `None`): Inverse permutation of `order`.
+        padded (`torch.Tensor` of shape `(members, most)` or `None`): Row indices of each member, filled up with its
+            last one to as many as the largest has. `None` where `groups` are cheaper.
+        places (`torch.Tensor` of shape `(batch,)` or `None`): Where `padded`, flattened, has each row.
     """
 
     members: tuple[int, ...]
     groups: tuple[tuple[int, int], ...]
     order: Tensor | None
     inverse: Tensor | None
+    padded: Tensor | None = None
+    places: Tensor | None = None
 
     @property
     def rows(self) -> int:
@@ -61,10 +67,16 @@ def make_plan(members: Sequence[int], device: torch.device) -> Plan:
     blocks = [(member, len(list(run))) for member, run in groupby(members[row] for row in order)]
     groups = tuple((len(list(run)), rows) for rows, run in groupby(rows for _, rows in blocks))
     present = tuple(member for member, _ in blocks)
+    padded, places, most = None, None, max((rows for _, rows in blocks), default=0)
+    if len(groups) > 2 and most * len(blocks) <= 2 * len(order):  # five kernels, not two for each group and one more
+        own = [[row for row in order if members[row] == member] for member in present]
+        taken = {row: place * most + i for place, rows in enumerate(own) for i, row in enumerate(rows)}
+        padded = torch.tensor([[*rows, *rows[-1:] * (most - len(rows))] for rows in own], device=device)
+        places = torch.tensor([taken[row] for row in range(len(order))], device=device)
     if order == list(range(len(order))):
-        return Plan(present, groups, None, None)
+        return Plan(present, groups, None, None, padded, places)
     index = torch.tensor(order, device=device)
-    return Plan(present, groups, index, torch.argsort(index))
+    return Plan(present, groups, index, torch.argsort(index), padded, places)
 
 
 class Routing:
@@ -165,11 +177,11 @@ class Routing:
             handle.remove()
         self._handles = []
 
-    def _stacked(self, layer: LoraLayer, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`."""
+    def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`, in `dtype`."""
         if not torch.is_grad_enabled() and layer in self._cache:
             return self._cache[layer]
-        A, B = (torch.stack([own[i] for i in plan.members]).transpose(1, 2) for own in self._factors[layer])
+        A, B = (torch.stack([own[i] for i in plan.members]).to(dtype).transpose(1, 2) for own in self._factors[layer])
         if not torch.is_grad_enabled():
             self._cache[layer] = (A, B)
         return A, B
@@ -184,19 +196,22 @@ class Routing:
                 f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Layers that "
                 "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
             )
-        A, B = self._stacked(layer, plan)
-        if not torch.is_autocast_enabled(x.device.type):  # which casts for itself
-            x = x.to(A.dtype)
-        x = x if plan.order is None else x.index_select(0, plan.order)
-        scaling = layer.scaling[self._names[0]]
+        A, B = self._stacked(layer, plan, output.dtype)
+        x, scaling = x.to(output.dtype), layer.scaling[self._names[0]]
+        if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not torch.is_grad_enabled():
+            delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
+            return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(output.dtype)
+        whole = output
+        if plan.order is not None:
+            x, whole = x.index_select(0, plan.order), output.index_select(0, plan.order)
         if len(plan.groups) == 1:
-            delta = _delta(x, A, B, scaling)
+            result = _adapted(whole, x, A, B, scaling)
         else:
             rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
-            parts = zip(x.split(rows), A.split(members), B.split(members), strict=True)
-            delta = torch.cat([_delta(*part, scaling) for part in parts])
-        delta = delta if plan.inverse is None else delta.index_select(0, plan.inverse)
-        return (output + delta).to(output.dtype)
+            parts = zip(whole.split(rows), x.split(rows), A.split(members), B.split(members), strict=True)
+            result = torch.cat([_adapted(*part, scaling) for part in parts])
+        result = result if plan.inverse is None else result.index_select(0, plan.inverse)
+        return result.to(output.dtype)
 
     def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
         """Temperature of each row, `(batch, 1, 1)`; `None` if all are 1."""
@@ -212,7 +227,13 @@ class Routing:
         return output
 
 
-def _delta(x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
-    """`scaling * x A B` for rows `(members * rows, ..., d_in)` in equal blocks, one for each member of the stacks."""
-    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A) * scaling
-    return torch.bmm(inner, B).view(*x.shape[:-1], -1)
+def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
+    """`output + scaling * x A B` for rows `(members * rows, ..., d)` in equal blocks, one for each member of A and B.
+
+    Two kernels. Without gradients the sum is written into `output`.
+    """
+    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
+    flat = output.reshape(len(A), -1, output.shape[-1])
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):  # autocast leaves in-place products alone
+        return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
+    return flat.baddbmm_(inner, B, alpha=scaling).view(output.shape)

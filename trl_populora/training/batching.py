@@ -6,13 +6,12 @@ similar length need little padding, and equal blocks of rows run through all mem
 without an advantage (all of a group were right, or all wrong) teach nothing: where the loss allows, they are left out.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..population.routing import member_order
+from ..population.composition import schedule
 
 
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
@@ -33,7 +32,8 @@ def deal(
             the gradient, nor to what it is divided by.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, narrowest first.
+        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
+            shows in the first pass, and the allocator's blocks fit all later ones.
     """
     first = batches[0]
     whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}
@@ -48,7 +48,7 @@ def deal(
         size=len(rows) // len(batches),
     )
     chosen = [[rows[place] for place in batch] for batch in places]
-    chosen.sort(key=lambda rows: max(lengths[row] for row in rows))
+    chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
 
 
@@ -75,45 +75,6 @@ def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequenc
     return sorted(kept)
 
 
-def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
-    """Which rows share a micro-batch.
-
-    Each member's rows, sorted by length, are cut into hands of equally many. The hands of a role are laid out shortest
-    first, one of every member before the second of any, and every micro-batch takes the next few: as many rows of each
-    member in it, all of about the same rank in length, and roles (whose prompts differ severalfold in length) apart.
-    Hands are as small as that allows, so lengths are as similar as they can be. Our choice.
-
-    Where members have different numbers of rows, as in one rank's share of a round, the last micro-batches of a role
-    may hold more rows of some members than of others.
-
-    Args:
-        members (`Sequence[int]`): Member of each row.
-        lengths (`Sequence[int]`): Length of each row in tokens.
-        roles (`Sequence[str]`): Role of each member.
-        size (`int`): Rows of a micro-batch; divides the number of rows.
-
-    Returns:
-        `list[list[int]]`: Row indices of each micro-batch, in the order in which routing wants them.
-    """
-    own: dict[int, list[int]] = {}
-    for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):
-        own.setdefault(members[row], []).append(row)
-    hand = _hand_size([len(rows) for rows in own.values()], Counter(roles[member] for member in own), size)
-    hands = sorted(
-        (roles[member], start, member) for member, rows in own.items() for start in range(0, len(rows), hand)
-    )
-    dealt = [row for _, start, member in hands for row in own[member][start : start + hand]]
-    chosen = [dealt[start : start + size] for start in range(0, len(dealt), size)]
-    return [[rows[i] for i in member_order([members[row] for row in rows])] for rows in chosen]
-
-
-def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:
-    """Fewest rows of one member so that a micro-batch can be filled from different members of one role."""
-    smallest = min(role_sizes.values())
-    fitting = [q for q in range(1, size + 1) if size % q == 0 and all(count % q == 0 for count in counts)]
-    return next((q for q in fitting if size // q <= smallest), fitting[-1])
-
-
 def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Cut the columns that are padding in every row: prompts on the left, completions on the right."""
     prompt = max(1, int(batch["prompt_mask"].sum(1).max()))
@@ -128,3 +89,15 @@ def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return value
 
     return {key: cut(key, value) for key, value in batch.items()}
+
+
+def used_columns(mask: Tensor, completion: int) -> tuple[slice, int]:
+    """The columns that not all rows pad, and how many are cut from the completions.
+
+    Args:
+        mask (`torch.Tensor` of shape `(rows, width)`): Attention mask of prompts, padded on the left, and completions.
+        completion (`int`): Width of the completions, of which one column stays.
+    """
+    used = mask.any(0).nonzero().flatten().tolist()
+    spare = min(mask.shape[1] - 1 - used[-1], completion - 1)
+    return slice(used[0], mask.shape[1] - spare), spare

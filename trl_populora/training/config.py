@@ -12,7 +12,7 @@ from trl import GRPOConfig
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
-from .checks import check_choices, check_population, target_modules
+from .checks import MAX_PROMPT_TOKENS, check_choices, check_population, target_modules
 from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
@@ -181,6 +181,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         vllm_adapter_dir (`str`, *optional*):
             Folder through which adapters reach the engine. If unset, it is in the memory of this machine (`/dev/shm`).
             A server on another machine needs a shared folder.
+        vllm_engine_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Additional arguments of `vllm.LLM` for an engine in the trainer's process, such as `{"max_num_seqs": 512,
+            "enforce_eager": true}`. They take precedence over the other settings.
 
         > Parameters that control the executor
 
@@ -197,6 +200,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
+    > - `vllm_importance_sampling_mode`: Defaults to `"token_truncate"` instead of `"sequence_mask"` (which sums
+    >   rounding differences over a row, so that long rows would be left out).
     > - `eval_steps`: In self-play, defaults to 20 rounds instead of `logging_steps`.
     """
 
@@ -205,6 +210,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     max_steps: int = 200
     logging_steps: float = 1
     save_steps: float = 20
+    vllm_importance_sampling_mode: str = "token_truncate"
     num_teachers: int = 4
     num_students: int = 4
     shared_member: bool = False
@@ -249,6 +255,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     resize_on_resume: bool = False
     vllm_max_loras: int | None = None
     vllm_adapter_dir: str | None = None
+    vllm_engine_kwargs: dict | str | None = None
     executor_kwargs: dict | str | None = None
 
     def __post_init__(self) -> None:
@@ -295,6 +302,13 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         """Settings of a round of self-play: the fields of the same names, and how often guests play."""
         shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
         return RoundSettings(guest_probability=self.hall_of_fame_probability, **shared)
+
+    @property
+    def max_row_tokens(self) -> int | None:
+        """Most tokens of prompt and completion together in self-play; `None` on a dataset, with prompts of its own."""
+        if not self.num_teachers:
+            return None
+        return (self.max_prompt_tokens or MAX_PROMPT_TOKENS) + self.max_completion_length
 
     def settings(self) -> dict:
         """Settings for the record and the card of a run: those of the population, and the main ones of GRPO."""

@@ -129,6 +129,9 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
         init_kwargs["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type == "MULTI_GPU":
         init_kwargs["device_map"] = None
+    elif args.device.type not in ("cpu", "mps"):
+        # TRL's default, "auto", would split the layers among all visible devices: routing has one.
+        init_kwargs.setdefault("device_map", {"": args.device})
     return create_model_from_path(name, **init_kwargs)
 
 

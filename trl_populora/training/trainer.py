@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
+from torch.nn.functional import pad
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig, GRPOTrainer
@@ -24,12 +25,13 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..generation import Sampler, SamplerFactory
 from ..population import Population
+from ..population.composition import schedule
 from ..reporting.model_card import write_card
 from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
-from .batching import deal
+from .batching import deal, used_columns
 from .callbacks import RoundCallback
 from .construction import (
     EvalDatasets,
@@ -40,6 +42,7 @@ from .construction import (
     refuse_arguments,
 )
 from .guard import Guard
+from .importance import cut_shares
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
 from .packages import check_packages
@@ -276,9 +279,18 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             if advantages is not None:
                 replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
                 rows = replace(rows, advantages=advantages)
-        self.source.finish(rows, self._metrics["train" if training else "eval"])
+        metrics = self._metrics["train" if training else "eval"]
+        if "importance_sampling_ratio" in output:
+            for name, share in cut_shares(output, self.args, self.accelerator.reduce, len(names)).items():
+                metrics[f"sampling/cut/{names[name]}"].append(share)
+        self.source.finish(rows, metrics)
         self.population.routing.clear()
         return output
+
+    def _generate(self, prompts: list) -> tuple:
+        generated = super()._generate(prompts)
+        self.source.sampler.rest()
+        return generated
 
     def _calculate_rewards(
         self, inputs: list[dict[str, Any]], prompts: list, completions: list, completion_ids_list: list[list[int]]
@@ -309,17 +321,21 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> tuple:
-        parent = super()._get_per_token_logps_and_entropies
-        routing, rows, chunks = self.population.routing, len(input_ids), []
-        for start in range(0, rows, batch_size or rows):
-            part = slice(start, start + (batch_size or rows))
-            members = self.row_members[part]
-            routed = routing.base(members) if model is self.ref_model else nullcontext(routing.set(members))
-            with routed:
-                chunks.append(
-                    parent(model, input_ids[part], attention_mask[part], logits_to_keep, None, *args, **kwargs)
-                )
-        return tuple(None if parts[0] is None else torch.cat(parts) for parts in zip(*chunks, strict=True))
+        parent, routing = super()._get_per_token_logps_and_entropies, self.population.routing
+        names, roles = list(self.population), [member.role for member in self.population.values()]
+        own, scored = [names.index(name) for name in self.row_members], []
+        chunks = [list(range(len(own)))]
+        if batch_size:  # not in the update, whose batches are dealt and trimmed
+            chunks = schedule(own, attention_mask.sum(1).tolist(), roles=roles, size=batch_size)
+        for rows in chunks:
+            members = [self.row_members[row] for row in rows]
+            columns, spare = used_columns(attention_mask[rows], logits_to_keep)
+            with routing.base(members) if model is self.ref_model else nullcontext(routing.set(members)):
+                part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
+                outputs = parent(model, *part, None, *args, **kwargs)
+            scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
+        order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
+        return tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         names = list(self.population)

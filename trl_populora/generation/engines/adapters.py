@@ -10,20 +10,22 @@ import secrets
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 import xxhash
 from peft import LoraConfig
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ...population import Population
-from ...population.factors import Factors, to_tensors
+from ...population.factors import Factor, Factors, from_tensors, to_tensors
 from ...run_files.layout import ADAPTER_FILE
 
 
 MEMORY_FOLDER = "/dev/shm"
+PROBES = 4  # files of the canary's proof at the start
 
 
 class AdapterVersion(NamedTuple):
@@ -60,25 +62,43 @@ class AdapterFiles:
         dtype (`torch.dtype`): Dtype of the stored weights, which is the engine's.
         folder (`str`, *optional*):
             Folder for the files. Every engine must be able to read it under this path. Default: `/dev/shm` (memory),
-            or the folder for temporary files if that does not exist. A new sub-folder is created, and removed by
-            `close()` or when the process ends.
+            or the folder for temporary files if that does not exist or has too little space. A new sub-folder is
+            created, and removed by `close()` or when the process ends.
     """
 
     def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None) -> None:
         self.population, self.dtype = population, dtype
         self.run = secrets.token_hex(4)
-        parent = folder or (MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else tempfile.gettempdir())
+        parent = folder or (MEMORY_FOLDER if self._fits(MEMORY_FOLDER) else tempfile.gettempdir())
         try:
             os.makedirs(parent, exist_ok=True)
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
         except OSError as error:
             raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
+        if not self._fits(self.folder):
+            free = shutil.disk_usage(self.folder).free
+            os.rmdir(self.folder)
+            raise ValueError(
+                f"adapter_dir={parent!r} has {free / 1e9:.2f} GB free, and two versions of all adapters take "
+                f"{self.needed / 1e9:.2f} GB. Choose another folder (vllm_adapter_dir), or give it more space "
+                "(Docker: --shm-size)."
+            )
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
         self._digests: dict[str, bytes] = {}
         self._current: dict[str, AdapterVersion] = {}
         self._superseded: list[AdapterVersion] = []
         self._written = 0
+
+    @property
+    def needed(self) -> int:
+        """Bytes at the peak: of every adapter what is served and what takes its place; at the start the probes."""
+        names = adapter_names(self.population)
+        sizes = [sum(X.numel() for f in self.population.factors(name).values() for X in f[:2]) for name in names]
+        return self.dtype.itemsize * max(2 * sum(sizes), PROBES * max(sizes))
+
+    def _fits(self, folder: str) -> bool:
+        return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= self.needed
 
     def write_changed(self) -> list[AdapterVersion]:
         """Writes a new version of every adapter whose weights differ from the last version.
@@ -88,8 +108,7 @@ class AdapterFiles:
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
         """
-        for old in self._superseded:
-            shutil.rmtree(old.path, ignore_errors=True)
+        self.remove(self._superseded)
         self._superseded = []
         versions = []
         for name in adapter_names(self.population):
@@ -114,6 +133,10 @@ class AdapterFiles:
         config.save_pretrained(scratch)
         os.rename(scratch, version.path)
         return version
+
+    def remove(self, versions: Iterable[AdapterVersion]) -> None:
+        for version in versions:
+            shutil.rmtree(version.path, ignore_errors=True)
 
     def config_of(self, name: str) -> LoraConfig:
         """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
@@ -141,6 +164,13 @@ def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes
     digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy())
     pieces = flat.split([matrix.numel() for matrix in parts.values()])
     return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
+
+
+def read_factors(version: AdapterVersion, like: Factors) -> Factors:
+    """What a file holds: factors with the paths, scalings, types and devices of `like`."""
+    tensors = load_file(os.path.join(version.path, ADAPTER_FILE))
+    factors = from_tensors(tensors, {path: factor.scaling for path, factor in like.items()})
+    return {path: Factor(one.A.to(like[path].A), one.B.to(like[path].B), one.scaling) for path, one in factors.items()}
 
 
 def _remove(folder: str, owner: int) -> None:

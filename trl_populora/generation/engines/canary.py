@@ -11,6 +11,7 @@ Therefore a second check runs once at the start. It uses random adapters with a 
 that the engine keeps adapters and versions apart.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,15 +22,18 @@ from torch import Tensor
 
 from ...population import Population
 from ...population.factors import Factor, Factors
-from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, temperature_of
+from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
 
+
+logger = logging.getLogger(__name__)
 
 TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
 LIKELIEST = 5
 # Largest root mean square of the differences, in nats (our choice). What rounding alone makes is in docs/vllm.md:
 # 2e-5 in float32 and 0.08 in bfloat16. float16 is not measured; it has eight times the resolution of bfloat16.
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
 
 
@@ -52,6 +56,7 @@ class Canary:
         population ([`Population`]): Members and their model.
         engine ([`Engine`]): Engine under test.
         prompt_ids (`list[int]`): The prompt; longer than `engine.block_size`.
+        longer_ids (`list[int]`): Prompt of the second test, for doubtful answers; starts with the first prompt.
         dtype (`torch.dtype`): The engine's dtype, which determines the tolerance.
         temperature (`float`): The run's temperature; 0 is tested at 1.
         autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
@@ -62,12 +67,14 @@ class Canary:
         population: Population,
         engine: Engine,
         prompt_ids: list[int],
+        longer_ids: list[int],
         *,
         dtype: torch.dtype,
         temperature: float,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
-        self.population, self.engine, self.prompt_ids, self.autocast = population, engine, prompt_ids, autocast
+        self.population, self.engine, self.autocast = population, engine, autocast
+        self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
         self.dtype, self.temperature = dtype, temperature or 1.0
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
 
@@ -76,25 +83,82 @@ class Canary:
         magnifies rounding."""
         return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
 
+    def limit(self, member: str | None) -> float:
+        """The difference that rounding cannot make, in nats: `LIMIT` times the base's own, at least the tolerance."""
+        return self.tolerance(member) * max(1.0, LIMIT * self.base_error / self.tolerance(None))
+
     # Checks ----------------------------------------------------------------------------------------------------
 
-    def check_members(self, versions: Sequence[AdapterVersion]) -> dict[str, Liveness]:
+    def check_members(
+        self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion] = ()
+    ) -> dict[str, Liveness]:
         """Samples from every version in one mixed batch, and compares with the trainer's weights of its member.
+
+        Whose difference is above the tolerance and below the limit is asked again, with a longer prompt. It may be
+        the rounding of a large base, unless other weights are nearer than the member's own.
+
+        Args:
+            versions (`Sequence[AdapterVersion]`): What the engine has, one of each member.
+            outdated (`Sequence[AdapterVersion]`, *optional*): What it had before, while their files are there.
 
         Raises:
             LivenessError: With the member, the difference, and the member whose weights the answer resembles.
         """
+        seen, drawn = self._look(versions)
+        doubtful = []
+        for version, answer in zip(versions, drawn, strict=True):
+            error = seen[version.member].error
+            if not error <= self.limit(version.member):
+                raise LivenessError(self._explain(version, answer, seen[version.member]))
+            if error > self.tolerance(version.member):
+                doubtful.append(version)
+        if doubtful:
+            with self._longer_prompt():
+                self._ask_again(versions, doubtful, outdated)
+        return seen
+
+    def _ask_again(
+        self,
+        versions: Sequence[AdapterVersion],
+        doubtful: Sequence[AdapterVersion],
+        outdated: Sequence[AdapterVersion],
+    ) -> None:
+        before = {version.member: version for version in outdated}
+        seen, drawn = self._look(versions)
+        for version, answer in zip(versions, drawn, strict=True):
+            error, tolerance = seen[version.member].error, self.tolerance(version.member)
+            if version not in doubtful or error <= tolerance:
+                continue
+            others = self._others(version, answer, seen[version.member])
+            if version.member in before:
+                older = read_factors(before[version.member], self.population.factors(version.member))
+                with added(self.population.model, older):
+                    reference = self._reference([version.member], [answer], base=True)[0]
+                others["its own weights before"] = distance(answer, reference)
+            if not error <= min(self.limit(version.member), *others.values()):
+                raise LivenessError(self._explain(version, answer, seen[version.member]))
+            logger.warning(
+                "%s and the trainer differ by %.3g nats for %r (tolerance %.3g). Its own weights are the nearest, and "
+                "the base alone differs by %.3g: rounding.",
+                *(self.engine.where, error, version.member, tolerance, self.base_error),
+            )
+
+    def _look(self, versions: Sequence[AdapterVersion]) -> tuple[dict[str, Liveness], list[Drawn]]:
         members = [version.member for version in versions]
         drawn = self._draw(versions)
         own, base = self._reference(members, drawn), self._reference(members, drawn, base=True)
-        seen = {
+        return {
             member: Liveness(distance(answer, mine), distance(answer, without))
             for member, answer, mine, without in zip(members, drawn, own, base, strict=True)
-        }
-        for version, answer in zip(versions, drawn, strict=True):
-            if not seen[version.member].error <= self.tolerance(version.member):
-                raise LivenessError(self._explain(version, answer, seen[version.member]))
-        return seen
+        }, drawn
+
+    @contextmanager
+    def _longer_prompt(self) -> Iterator[None]:
+        short, self.prompt_ids = self.prompt_ids, self.longer_ids
+        try:
+            yield
+        finally:
+            self.prompt_ids = short
 
     def check_base(self) -> None:
         """Checks that the base of the engine is the trainer's, in a separate call.
@@ -110,6 +174,11 @@ class Canary:
                     f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode "
                     "processed_logprobs`."
                 )
+        self._compare_base()
+        with self._longer_prompt():
+            self._compare_base()
+
+    def _compare_base(self) -> None:
         (answer,) = self._draw([None])
         error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
         if not error <= tolerance:
@@ -118,6 +187,7 @@ class Canary:
                 f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
                 f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
             )
+        self.base_error = max(self.base_error, error)
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
         """Writes the files of the probes: two versions of each of two random adapters."""
@@ -195,11 +265,16 @@ class Canary:
 
     # Explanations ----------------------------------------------------------------------------------------------
 
+    def _others(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> dict[str, float]:
+        """How far an answer is from all weights that are not the member's own, in nats."""
+        others = {"the frozen base, without any adapter": seen.effect}
+        for name in adapter_names(self.population):
+            if name != version.member:
+                others[repr(name)] = distance(answer, self._reference([name], [answer])[0])
+        return others
+
     def _explain(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> str:
-        tolerance, candidates = self.tolerance(version.member), {"the frozen base, without any adapter": seen.effect}
-        for other in adapter_names(self.population):
-            if other != version.member:
-                candidates[repr(other)] = distance(answer, self._reference([other], [answer])[0])
+        tolerance, candidates = self.tolerance(version.member), self._others(version, answer, seen)
         nearest = min(candidates, key=candidates.__getitem__)
         if candidates[nearest] > tolerance:
             nearest = "nobody's current weights: older ones, another file, or a cached prefix of other weights"

@@ -119,10 +119,11 @@ class Engine(ABC):
         """The versions that the engine has lost, for engines that can lose any."""
         return []
 
-    def wake(self) -> None:  # noqa: B027 (most engines never sleep)
-        """Allocates the memory that `sleep` has freed."""
+    def wake(self) -> bool:
+        """Allocates the memory that `sleep` has freed. Returns whether the engine had slept."""
+        return False
 
-    def sleep(self) -> None:  # noqa: B027
+    def sleep(self) -> None:  # noqa: B027 (most engines never sleep)
         """Frees memory until the next `wake`."""
 
     def close(self) -> None:  # noqa: B027

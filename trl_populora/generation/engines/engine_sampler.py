@@ -87,7 +87,8 @@ class EngineSampler(Sampler):
         self.canary = Canary(
             population,
             self.engine,
-            self._canary_prompt(),
+            self._canary_prompt(self.engine.block_size + TOKENS),
+            self._canary_prompt(4 * self.engine.block_size + TOKENS),
             dtype=self.dtype,
             temperature=self.temperature,
             autocast=self.accelerator.autocast if self.accelerator else nullcontext,
@@ -95,6 +96,8 @@ class EngineSampler(Sampler):
         self._together(self.canary.check_base, here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+        if self.files:
+            self.files.remove(probes)
 
     @classmethod
     def from_args(
@@ -141,17 +144,17 @@ class EngineSampler(Sampler):
             EngineError: If an adapter cannot be written or loaded.
             LivenessError: If a member is not sampled from its current weights.
         """
-        self.engine.wake()
+        woken = self.engine.wake()
         changed = self._share(self._together(lambda: self.files.write_changed(), here=self._main))
         new = {version.member for version in changed}
         kept = [version for name, version in self._serving.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
-            return
+            return self._check_awake() if woken else None
         outdated = [version for name, version in self._serving.items() if name in new]
         target = self._serving | {version.member: version for version in changed}
         self._serving = {}  # nobody can be sampled until the canary has seen everybody
-        self._together(lambda: self._bring([*changed, *lost], target), here=self._feeds)
+        self._together(lambda: self._bring([*changed, *lost], target, outdated), here=self._feeds)
         self._together(lambda: self._unload(outdated), here=self._feeds)
         self._serving = target
 
@@ -165,7 +168,8 @@ class EngineSampler(Sampler):
             EngineError: If a member is not loaded, or the engine cannot be reached.
         """
         self._check_rows(prompt_ids, members)
-        self.engine.wake()
+        if self.engine.wake():
+            self._check_awake()
         rows = [
             EngineRow(
                 ids,
@@ -176,10 +180,13 @@ class EngineSampler(Sampler):
             for ids, name, seed in zip(prompt_ids, members, row_seeds, strict=True)
         ]
         drawn = self._generate(rows)
-        self.engine.sleep()
         return [
             self.completion(ids, answer.ids, answer.logprobs) for ids, answer in zip(prompt_ids, drawn, strict=True)
         ]
+
+    def rest(self) -> None:
+        """Gives the engine's memory back; the next `sync` or `draw` wakes it, and the canary with it."""
+        self.engine.sleep()
 
     def close(self) -> None:
         """Ends the engine of this process, or unloads the members from the server, and removes the files."""
@@ -191,10 +198,21 @@ class EngineSampler(Sampler):
 
     # One step of a sync or a draw ------------------------------------------------------------------------------
 
-    def _bring(self, versions: list[AdapterVersion], target: dict[str, AdapterVersion]) -> None:
+    def _bring(
+        self,
+        versions: list[AdapterVersion],
+        target: dict[str, AdapterVersion],
+        outdated: Sequence[AdapterVersion] = (),
+    ) -> None:
         for version in versions:
             self.engine.load(version)
-        self.liveness = self.canary.check_members(list(target.values()))
+        self.liveness = self.canary.check_members(list(target.values()), outdated)
+
+    def _check_awake(self) -> None:
+        """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""
+        serving, self._serving = self._serving, {}
+        self._together(lambda: self._bring([], serving), here=self._feeds)
+        self._serving = serving
 
     def _unload(self, versions: Iterable[AdapterVersion]) -> None:
         for version in versions:
@@ -229,12 +247,12 @@ class EngineSampler(Sampler):
                 "length that it serves (vllm_max_model_length, or --max-model-len of a server)."
             )
 
-    def _canary_prompt(self) -> list[int]:
+    def _canary_prompt(self, length: int) -> list[int]:
         """Ordinary tokens in a random order that never changes."""
         special = {*self.tokenizer.all_special_ids, *self.eos_ids}
         size = min(len(self.tokenizer), self.population.base_model.config.vocab_size)
         vocabulary = [token for token in range(size) if token not in special]
-        length = min(self.engine.block_size + TOKENS, self.engine.max_model_length - TOKENS)
+        length = min(length, self.engine.max_model_length - TOKENS)
         picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
         return [vocabulary[pick] for pick in picks]
 
