@@ -58,5 +58,5 @@ def _quality(member: MemberSummary) -> str:
     if member.fill_rate is not None and member.solve_rate is None:
         return f"rating {member.mu:.1f}, no task of a teacher to solve lately"
     if member.solve_rate is not None:
-        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of attempts at teachers' tasks solved in the last rounds"
+        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of attempts at teachers' tasks solved lately"
     return f"mean reward {member.mu:+.2f} over the last rounds"

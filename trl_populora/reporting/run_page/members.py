@@ -113,7 +113,7 @@ def _table(run: RunData) -> Table:
         [columns[k] for k in kept],
         [[row[k] for k in kept] for row in rows],
         title="All members after the newest round",
-        how="Click a heading to sort and a row for more. Small lines have different scales: compare only their shapes.",
+        how="Click a heading to sort, and a row for more. Small lines have different scales: compare only the shapes.",
         keys=[member.name for member in run.last.members],
     )
 

@@ -190,8 +190,8 @@ def _plots(run: RunData) -> Iterator[Plot]:
             "overview-coverage",
             curves(run, filled, x="", smoothed=False),
             "Coverage of the task space",
-            f"Cells of the task space visited so far. A flat end means that teachers repeat themselves.{MARKED if "
-            f"run.births else ''}",
+            "Cells of the task space visited so far. A flat end means that teachers repeat themselves."
+            + (MARKED if run.births else ""),
             height=SMALL,
         )
 
