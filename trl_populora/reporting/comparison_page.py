@@ -72,11 +72,11 @@ SHOWN = {
 
 METHOD = (
     "An arm is a group of runs whose settings differ only in the seed and in paths. Its curve is the mean over its "
-    "seeds, and its band is Student's {LEVEL:.0%} interval over them. Thin lines are the single seeds. A band is cut "
+    f"seeds, and its band is Student's {LEVEL:.0%} interval over them. Thin lines are the single seeds. A band is cut "
     "at the ends of the axis. Rounds are compared one by one, so a band is valid for one round and not for the whole "
     "curve.",
     "A difference is an arm's mean minus the control's. It is paired by seed if every seed of one arm is also in the "
-    "other arm, otherwise it is Welch's. Intervals are Student's at {LEVEL:.0%} (our choice). The effect size is "
+    f"other arm, otherwise it is Welch's. Intervals are Student's at {LEVEL:.0%} (our choice). The effect size is "
     "Hedges' g: the difference divided by the standard deviation (if paired, of the paired differences), corrected "
     "for few seeds. There is none for two seeds, whose correction is 0. There is no interval if an arm has one seed, "
     "or if the difference is the same in every seed. Intervals of shares are cut at 0 and 100%.",
