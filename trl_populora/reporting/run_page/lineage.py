@@ -115,7 +115,7 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
         f"Replacements of {role}s",
         "Each lane is a slot (the place of a member), and time runs to the right. The colour is the founder (first "
         "ancestor, by first parents). A line leads to a child from its first parent, and a grey line from the "
-        f"second. Few colours at the right end mean that few founders have descendants: {len(living)} of {len(slots)}.",
+        f"second. Few colours at the right end mean few founders with descendants: {len(living)} of {len(slots)}.",
         height=max(240, min(120 + 26 * len(slots), 760)),
         wide=True,
     )
