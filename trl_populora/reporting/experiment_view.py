@@ -17,12 +17,12 @@ from .tables import NOTHING, new_table
 
 
 class ExperimentView:
-    """Shows how far the runs of an experiment are: a bar; off a terminal, a line every so often.
+    """Shows the progress of the runs of an experiment: a bar on a terminal, otherwise a line every `every` seconds.
 
     Args:
         rounds (`Mapping[str, int | None]`): Job -> rounds that its run will have; `None` where its data decide.
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        every (`float`, *optional*, defaults to `60.0`): Seconds between lines off a terminal.
+        every (`float`, *optional*, defaults to `60.0`): Seconds between lines if the output is not a terminal.
         clock (`Callable`, *optional*): Seconds since some time.
     """
 

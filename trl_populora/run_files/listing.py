@@ -21,7 +21,7 @@ from .run import read_record
 
 QUIET = 600.0  # seconds without a finished round, and
 QUIET_ROUNDS = 5  # as many times the last round's, after which a run counts as stopped
-GOING_ON, FINISHED, STOPPED = "going on", "finished", "stopped"
+RUNNING, FINISHED, STOPPED = "running", "finished", "stopped"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunState:
 
     Attributes:
         folder (`str`): Folder of the run. base (`str`): Base model. members (`str`): Number of members of each role.
-        state (`str`): `"going on"`, `"finished"` or `"stopped"`. A very long round may look like a stopped run.
+        state (`str`): `"running"`, `"finished"` or `"stopped"`. A very long round may look like a stopped run.
         rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
         resume (`int` or `None`): Step of the newest complete checkpoint.
         solve_rate (`float` or `None`): Share of solved attempts at teachers' tasks in the newest round.
@@ -72,7 +72,7 @@ def read_state(folder: str) -> RunState:
     settings = record.get("settings", {})
     changed = os.path.getmtime(next(iter(there.values())))
     limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
-    state = FINISHED if POPULATION_FILE in there else GOING_ON if time.time() - changed < limit else STOPPED
+    state = FINISHED if POPULATION_FILE in there else RUNNING if time.time() - changed < limit else STOPPED
     steps, each = settings.get("max_steps", -1), settings.get("num_iterations", 1)
     whole = whole_checkpoints(folder)
     return RunState(

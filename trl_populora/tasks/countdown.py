@@ -70,7 +70,7 @@ class Countdown(TaskType):
         "not_an_expression": "something else than numbers, + - * / and parentheses, or too long or too deep",
         "number_count": "a puzzle with too few or too many numbers",
         "number_range": "a puzzle with a number that is too large, or zero",
-        "target_range": "a target that is no whole number, below 1 or too large, or a division by zero",
+        "target_range": "a target that is not a whole number, below 1 or too large, or a division by zero",
         "trivial": "a part of the solution has the target's value already, such as one of the numbers",
     }
 

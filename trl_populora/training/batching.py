@@ -1,8 +1,8 @@
-"""Micro-batches with equally many rows of each member in them, of similar length, without padding nobody needs.
+"""Micro-batches with equally many rows of each of their members, with rows of similar length, and little padding.
 
-TRL pads a whole generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round
-belong to one optimizer step, so which rows share one means nothing to the update. It does to time and memory: rows of
-similar length need little padding, and equal blocks of rows run through all members in one batched matmul.
+TRL pads a generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round belong
+to one optimizer step, so the update does not depend on which rows share a micro-batch. Time and memory do: rows of
+similar length need little padding, and equal blocks of rows run through all members in one batched matrix product.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 
 
 def deal(batches: list[dict[str, Tensor]], roles: Sequence[str]) -> list[dict[str, Tensor]]:
-    """Re-divide micro-batches as [`schedule`] says, each trimmed to its own longest row.
+    """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
 
     Args:
         batches (`list[dict[str, torch.Tensor]]`):
@@ -40,13 +40,15 @@ def deal(batches: list[dict[str, Tensor]], roles: Sequence[str]) -> list[dict[st
 def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
     """Which rows share a micro-batch.
 
-    Each member's rows, sorted by length, are cut into hands of equally many. The hands of a role are laid out shortest
-    first, one of every member before the second of any, and every micro-batch takes the next few: as many rows of each
-    member in it, all of about the same rank in length, and roles (whose prompts differ severalfold in length) apart.
-    Hands are as small as that allows, so lengths are as similar as they can be. Our choice.
+    Each member's rows are sorted by length and cut into parts of equal size. The parts of a role are arranged in this
+    order: the first (shortest) part of every member, then the second part of every member, and so on. Every
+    micro-batch takes the next parts in this order. So it has equally many rows of each of its members, and these rows
+    have a similar position in the order of length. Roles have separate micro-batches, because the lengths of their
+    prompts differ several times. Parts are as small as possible, so that lengths are as similar as possible. Our
+    choice.
 
-    Where members have different numbers of rows, as in one rank's share of a round, the last micro-batches of a role
-    may hold more rows of some members than of others.
+    If members have different numbers of rows, as in one rank's share of a round, the last micro-batches of a role may
+    have more rows of some members than of others.
 
     Args:
         members (`Sequence[int]`): Member of each row.
@@ -55,7 +57,7 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
         size (`int`): Rows of a micro-batch; divides the number of rows.
 
     Returns:
-        `list[list[int]]`: Row indices of each micro-batch, in the order in which routing wants them.
+        `list[list[int]]`: Row indices of each micro-batch, in the order in which routing moves no row.
     """
     own: dict[int, list[int]] = {}
     for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):
@@ -70,14 +72,14 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
 
 
 def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:
-    """Fewest rows of one member so that a micro-batch can be filled from different members of one role."""
+    """Smallest size of a part with which a micro-batch can be filled from different members of one role."""
     smallest = min(role_sizes.values())
     fitting = [q for q in range(1, size + 1) if size % q == 0 and all(count % q == 0 for count in counts)]
     return next((q for q in fitting if size // q <= smallest), fitting[-1])
 
 
 def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Cut the columns that are padding in every row: prompts on the left, completions on the right."""
+    """Removes columns that are padding in every row: on the left of prompts, on the right of completions."""
     prompt = max(1, int(batch["prompt_mask"].sum(1).max()))
     completion = max(1, int(batch["completion_mask"].sum(1).max()))
     width = batch["completion_ids"].shape[1]
