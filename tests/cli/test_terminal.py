@@ -147,15 +147,15 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
     os.utime(tmp_path / "runs" / "fresh" / "history.jsonl")
     (tmp_path / "runs" / "other").mkdir()
     done, fresh, stopped = find_runs(str(tmp_path / "runs"))
-    assert (done.state, fresh.state, stopped.state) == ("finished", "going on", "stopped")
+    assert (done.state, fresh.state, stopped.state) == ("finished", "running", "stopped")
     assert done.rounds == done.of == 2 and done.members == "2 teachers, 2 students" and done.size > 10_000
     assert (stopped.resume, fresh.resume) == (1, None) and fresh.probe == ("held_out", 0.75, 1)
     assert cli.main(["runs", str(tmp_path / "runs")]) == 0
     text = capsys.readouterr().out
     assert len(text.splitlines()) == 4 and "stopped, resumable from step 1" in text and "held_out 75% (step 1)" in text
-    assert "going on, 0 min ago" in text and "\x1b" not in text
+    assert "running, 0 min ago" in text and "\x1b" not in text
     assert cli.main(["runs", str(tmp_path / "runs"), "--json"]) == 0
-    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "going on", "stopped"]
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "running", "stopped"]
 
 
 REFUSED = {

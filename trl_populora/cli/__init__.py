@@ -1,7 +1,7 @@
 """The command `populora`: one small module per subcommand, each with `add_arguments(parser)` and `run(options)`.
 
-Commands read options, call the other rooms and print. Heavy imports happen inside `run`, after everything that can be
-checked without them, so that `--help` and a wrong call are answered at once.
+Commands read options, call the other subpackages and print. Slow imports happen inside `run`, after all checks that do
+not need them. So `--help` and errors in a call are answered at once.
 """
 
 import argparse
@@ -36,14 +36,14 @@ VERSIONS = ("trl", "transformers", "peft", "torch", "vllm")
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells a wrong call in the one form that all errors have."""
+    """Reports a wrong call in the same form as all errors."""
 
     def error(self, message: str) -> Never:
         self.exit(print_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
 
 
 class ShowVersions(argparse.Action):
-    """`--version`: ours, and those of what a result depends on, without importing any of it."""
+    """`--version`: our version and those of the main libraries, without importing them."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from .. import __version__
@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 2 for what the user can mend, told in one sentence, 1 for a failure."""
+    """Runs a command and returns the exit code: 2 for an error in the call, with one sentence; 1 for a failure."""
     wait_politely()
     parser = build_parser()
     try:

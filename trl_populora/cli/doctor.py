@@ -1,4 +1,4 @@
-"""`populora doctor`: what works on this machine, and with a RECIPE what its run will need.
+"""`populora doctor`: checks this machine and, with a RECIPE, estimates what its run needs.
 
 Without a recipe: versions, sandbox, models. With one, before anything is loaded: rows, tokens, memory, disk, trackers,
 login, sandbox, and by a short measurement the time of a round. Exit code 1 if something is missing or does not fit.
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def machine(options: argparse.Namespace) -> Iterator[Finding]:
-    """What works here, whatever is trained."""
+    """Checks of the machine that do not depend on a recipe."""
     yield (
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         None,

@@ -1,6 +1,6 @@
-"""`populora evaluate`: what members and the base score in exams: held-out tasks, public benchmarks, your own.
+"""`populora evaluate`: scores members and the base in exams: held-out tasks, public benchmarks, your own.
 
-An evaluation that was stopped goes on where it was. docs/evaluation.md says what the numbers mean.
+An interrupted evaluation continues where it stopped. docs/evaluation.md explains the numbers.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def open_runs(options: argparse.Namespace) -> list[Run]:
-    """The runs, all on the base that they share; a model alone is a run without members."""
+    """The runs, which must share a base. A model without a run is a run without members."""
     from ..run_files.run import Run, open_run
     from .opening import shared_base
 
@@ -156,7 +156,7 @@ def output_folder(options: argparse.Namespace, runs: Sequence[Run]) -> str:
 
 
 def chosen_members(one: Run, options: argparse.Namespace) -> list[str]:
-    """Those asked for, or all students (and teachers)."""
+    """The named members, or all students (and teachers)."""
     if options.members is None:
         return [name for name in one.members if options.teachers or not name.startswith("teacher")]
     unknown = sorted(set(options.members) - set(one.members))
@@ -183,7 +183,7 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
 
 
 def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) -> Decoding:
-    """How answers to an exam are drawn.
+    """Settings of sampling for an exam.
 
     Raises:
         ValueError: If options contradict each other, or runs differ in a limit that the exam does not have.

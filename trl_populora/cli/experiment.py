@@ -1,6 +1,6 @@
 """`populora experiment`: all runs of an experiment, from one YAML to its results.
 
-The same command goes on after a kill. docs/experiments.md has the YAML and what the results mean.
+After a kill, the same command continues. docs/experiments.md explains the YAML file and the results.
 """
 
 import argparse

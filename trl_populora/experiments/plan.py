@@ -19,7 +19,7 @@ OWN = {
     "seed": "name seeds in `seeds`",
     "output_dir": "name a folder in `output`",
     "overwrite_output_dir": "an experiment never overwrites a finished run",
-    "resume_from_checkpoint": "a run that began goes on by itself",
+    "resume_from_checkpoint": "a run that has started resumes automatically",
     "final_exams": "name exams in `exams`",
     "final_exams_limit": "an exam's name may end in [:N], for its first N questions",
 }

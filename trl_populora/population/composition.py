@@ -9,13 +9,14 @@ from .routing import member_order
 def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
     """Which rows share a batch.
 
-    Each member's rows, sorted by length, are cut into hands of equally many. The hands of a role are laid out shortest
-    first, one of every member before the second of any, and every batch takes the next few: as many rows of each
-    member in it, all of about the same rank in length, and roles (whose prompts differ severalfold in length) apart.
-    Hands are as small as that allows, so lengths are as similar as they can be. Our choice.
+    Each member's rows are sorted by length and cut into parts of equal size. The parts of a role are arranged in this
+    order: the first (shortest) part of every member, then the second part of every member, and so on. Every batch
+    takes the next parts in this order. So it has equally many rows of each of its members, and these rows have a
+    similar position in the order of length. Roles have separate batches, because the lengths of their prompts differ
+    several times. Parts are as small as possible, so that lengths are as similar as possible. Our choice.
 
-    Where members have different numbers of rows, as in one rank's share of a round, the last batches of a role
-    may hold more rows of some members than of others.
+    If members have different numbers of rows, as in one rank's share of a round, the last batches of a role may have
+    more rows of some members than of others.
 
     Args:
         members (`Sequence[int]`): Member of each row.
@@ -24,7 +25,7 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
         size (`int`): Rows of a batch; of the last one, what is left.
 
     Returns:
-        `list[list[int]]`: Row indices of each batch, in the order in which routing wants them.
+        `list[list[int]]`: Row indices of each batch, in the order in which routing moves no row.
     """
     own: dict[int, list[int]] = {}
     for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):

@@ -22,11 +22,12 @@ BASE = "base"
 
 
 class EvaluationView:
-    """Shows how far an evaluation is: the line of [`ProgressLine`]; off a terminal, a line every so often.
+    """Shows the progress of an evaluation: the line of [`ProgressLine`] on a terminal, otherwise a line every `every`
+    seconds.
 
     Args:
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        every (`float`, *optional*, defaults to `30.0`): Seconds between lines off a terminal.
+        every (`float`, *optional*, defaults to `30.0`): Seconds between lines if the output is not a terminal.
     """
 
     def __init__(self, *, file: TextIO | None = None, every: float = 30.0) -> None:

@@ -85,7 +85,7 @@ class LiveView:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def warm_start(self, step: int, total: int, loss: float | None = None) -> None:
-        """Show the progress of the supervised warm start; off a terminal, about ten lines of it."""
+        """Shows the progress of the supervised warm start: about ten lines if the output is not a terminal."""
         if not self.enabled:
             return
         told = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")

@@ -1,9 +1,11 @@
-"""Micro-batches with equally many rows of each member in them, of similar length, without padding nobody needs.
+"""Micro-batches with equally many rows of each of their members, with rows of similar length, and little padding.
 
-TRL pads a whole generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round
-belong to one optimizer step, so which rows share one means nothing to the update. It does to time and memory: rows of
-similar length need little padding, and equal blocks of rows run through all members in one batched matmul. Rows
-without an advantage (all of a group were right, or all wrong) teach nothing: where the loss allows, they are left out.
+TRL pads a generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round belong
+to one optimizer step, so the update does not depend on which rows share a micro-batch. Time and memory do: rows of
+similar length need little padding, and equal blocks of rows run through all members in one batched matrix product.
+
+A row without an advantage teaches nothing: all attempts of its group were right, or all were wrong. Such rows are left
+out where the loss allows it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 def deal(
     batches: list[dict[str, Tensor]], roles: Sequence[str], *, leave_out_idle: bool = False
 ) -> list[dict[str, Tensor]]:
-    """Re-divide micro-batches as [`schedule`] says, each trimmed to its own longest row.
+    """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
 
     Args:
         batches (`list[dict[str, torch.Tensor]]`):
@@ -28,8 +30,8 @@ def deal(
             shape `(rows,)` among them; scalars are shared.
         roles (`Sequence[str]`): Role of each member, by id.
         leave_out_idle (`bool`, *optional*, defaults to `False`):
-            Leave out rows whose `"advantages"` are 0 (see [`needed`]). For losses in which such a row adds nothing to
-            the gradient, nor to what it is divided by.
+            Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
+            changes neither the gradient nor the number that the loss is divided by.
 
     Returns:
         `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
@@ -53,10 +55,10 @@ def deal(
 
 
 def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequence[int], *, multiple: int) -> list[int]:
-    """Rows that the update needs: those with an advantage, and the shortest of the others for two purposes.
+    """Rows that the update needs: those with an advantage, and some of the others, the shortest.
 
-    Every member keeps one row, so that it has a gradient (of 0) and takes its step as with all rows: the moments of
-    Adam move weights without a gradient, too. And micro-batches must be of equal size.
+    The others are needed for two reasons. Every member keeps at least one row: with a gradient of 0 it still takes its
+    optimizer step, because the moments of Adam move its weights. And micro-batches must have equal size.
 
     Args:
         advantages (`Sequence[float]`), members (`Sequence[int]`), lengths (`Sequence[int]`): Of each row.

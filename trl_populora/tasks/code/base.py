@@ -1,4 +1,5 @@
-"""What the three Python types share: limits, rules for programs and outputs, how drafts are run, seeds and features.
+"""The parts that the three Python types share: limits, rules for programs and outputs, running drafts, seed tasks and
+features.
 
 Not here: what is proposed and how it is solved (`program_input.py`, `code_o.py`, `code_i.py`, `code_f.py`).
 """
@@ -46,7 +47,7 @@ class CodeType(TaskType):
     reasons: ClassVar[Mapping[str, str]] = HYGIENE | {
         "no_program": "no python fence",
         "no_input": "no input fence, or an empty argument list",
-        "not_literal": "an input, output or answer that is no plain Python literal",
+        "not_literal": "an input, output or answer that is not a plain Python literal",
         "too_precise": "a float in an output has too many digits",
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
