@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, tell_error
 from .extras import require
+from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable, gone_if_unused
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
     wait_politely()
+    filter_messages()
     try:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Never
 
 from ..command import FAILURE, STOPPED, WRONG_CALL, tell_error
+from ..quiet import filter_messages
 from ..train import wait_politely
 from . import (
     doctor,
@@ -73,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 2 for what the user can mend, told in one sentence, 1 for a failure."""
     wait_politely()
+    filter_messages()
     parser = build_parser()
     try:
         options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..extras import require
     from ..integrations.base_models import resolve_base
-    from ..quiet import filter_messages
+    from ..quiet import hide_loading_bars
     from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    filter_messages()
+    hide_loading_bars()
     path = resolve_base(options.model, tell=print)
 
     from peft import LoraConfig
