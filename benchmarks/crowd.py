@@ -18,10 +18,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from trl_populora.evaluation import Exam, asking
+from trl_populora.evaluation import Exam, answering
 from trl_populora.evaluation.held_out import HELD_OUT_SEED, task_exam
 from trl_populora.evaluation.results import ExamResult
-from trl_populora.recipe import hush, parse
+from trl_populora.quiet import filter_messages
+from trl_populora.recipe import parse
 from trl_populora.tasks import families_of
 
 
@@ -89,10 +90,10 @@ def ask(trainer, args, exam: Exam) -> ExamResult:
     sampler, run_many = trainer.source.sampler, trainer.source.executor.run_many
     try:
         with sampler.decoding(temperature=0.0):
-            answers = asking.ask(
+            answers = answering.collect_answers(
                 exam, trainer.population.names("student"), sampler, rows_per_call=args.generation_rows
             )
-        return ExamResult(exam, asking.grade(exam, answers, exam.grader(run_many)))
+        return ExamResult(exam, answering.grade(exam, answers, exam.grader(run_many)))
     finally:
         trainer.close()
 
@@ -137,7 +138,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=96, help="held-out tasks of each type")
     parser.add_argument("--json", metavar="FILE", help="results; runs that are in it already are kept")
     arguments = parser.parse_args()
-    hush()
+    filter_messages()
     about = {"config": arguments.config, "rounds": arguments.rounds, "tasks_per_type": arguments.tasks}
     runs = []
     if arguments.json and os.path.exists(arguments.json):

@@ -18,7 +18,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from trl_populora.evaluation import make_exam
-from trl_populora.evaluation.asking import ask
+from trl_populora.evaluation.answering import collect_answers
 from trl_populora.generation import TransformersSampler
 from trl_populora.integrations.base_models import resolve_base
 from trl_populora.population import Population
@@ -49,7 +49,7 @@ def main() -> None:
     )  # fmt: skip
     exam = make_exam(options.exam, make_task_types(), data=options.data)
     names = list(population.students)
-    answer = partial(ask, exam, sampler=sampler, base=False, rows_per_call=options.rows)
+    answer = partial(collect_answers, exam, sampler=sampler, base=False, rows_per_call=options.rows)
     ways = {
         "one": lambda: answer(names[:1]),
         "together": lambda: answer(names),

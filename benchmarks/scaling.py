@@ -47,8 +47,8 @@ def memory(base: Base, size: dict[str, float], *, rank: int, members: int, args:
     state = parts["adapters"] + parts["moments"]
     learn, draw = state + parts["gradients"] + size["activations"], state + parts["stacks"] + size["kv"]
     return parts | {
-        "whole, train": size["whole"] + learn + parts["gradients"],  # DDP's buckets
-        "whole, sample": size["whole"] + draw,
+        "complete base, train": size["whole"] + learn + parts["gradients"],  # DDP's buckets
+        "complete base, sample": size["whole"] + draw,
         "sharded, train": size["share"] + learn + one,  # the member whose gradient is being averaged
         "sharded, sample": size["share"] + draw,
         "sharded, engine, divided moments": size["share"] + learn + one - parts["moments"] * (1 - 1 / args.processes),
@@ -66,7 +66,7 @@ def times(base: Base, size: dict[str, float], *, rank: int, members: int, args: 
         "all-reduce": ring,
         "seconds": ring / HARDWARE["network"],
         "token": token[members],
-        "over one member": token[members] / token[1],
+        "relative to one member": token[members] / token[1],
         "sharded": token[members] + size["gather"],
         "files": members * base.adapter(rank) * BF16,
     }
@@ -109,12 +109,12 @@ def report(args: argparse.Namespace) -> dict:
         "Sizes without members, GB; seconds at peak figures (arithmetic)",
         [
             "base",
-            "whole",
+            "complete",
             "sharded",
             "activations",
             "KV cache",
             "update of a micro-batch, s",
-            "a gather of the base, s",
+            "gathering the base once, s",
         ],
         [
             [name, *(gb(size[k]) for k in ("whole", "share", "activations", "kv"))]
@@ -140,11 +140,18 @@ def report(args: argparse.Namespace) -> dict:
     ]
     table("Memory, GB; bold where it fits one GPU (arithmetic)", ["base", "rank", "members", *spaces[0]], rows)
     rows = [
-        [*label, gb(t["all-reduce"]), f"{t['seconds']:.2f}", f"{t['token'] * 1e3:.1f}", f"{t['over one member']:.2f}"]
+        [
+            *label,
+            gb(t["all-reduce"]),
+            f"{t['seconds']:.2f}",
+            f"{t['token'] * 1e3:.1f}",
+            f"{t['relative to one member']:.2f}",
+        ]
         + [f"{t['sharded'] * 1e3:.0f}", gb(t["files"])]
         for label, t in zip(labels, clocks, strict=True)
     ]
-    head = ["all-reduce, GB", "s", "a token, ms", "over one member", "a token, sharded, ms", "files to an engine, GB"]
+    head = ["all-reduce, GB", "all-reduce, s", "per token, ms", "relative to one member", "per token, sharded, ms"]
+    head.append("files to an engine, GB")
     table("Traffic and time (arithmetic)", ["base", "rank", "members", *head], rows)
     return {"cells": [dict(zip(("base", "rank", "members"), c)) | m | t for c, m, t in zip(cells, spaces, clocks)]}
 

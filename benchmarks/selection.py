@@ -22,7 +22,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from trl_populora.evolution import Candidate, EvolutionSettings, select
 from trl_populora.self_play import Outcome, Ratings
-from trl_populora.self_play.pairing import deal, pair, scheduled_type
+from trl_populora.self_play.pairing import assign_prompts, pair, scheduled_type
 from trl_populora.self_play.ratings import BETA
 
 
@@ -131,7 +131,9 @@ def play(population: Population, seed: int, *, prompts: int = PROMPTS, rotate: b
     for round in range(ROUNDS):
         pairs = pair(ratings, rng=rng)
         outcomes = []
-        for pairing in deal(pairs, ratings.teachers, prompts=prompts, completions=G, crossing=0.0, rng=chance):
+        for pairing in assign_prompts(
+            pairs, ratings.teachers, prompts=prompts, completions=G, crossing=0.0, rng=chance
+        ):
             t, s = ratings.teachers.index(pairing.teacher), ratings.students.index(pairing.student)
             gap = population.students[s] - population.teachers[t]
             for group in sorted({slot // G for slot in pairing.slots}):

@@ -1,5 +1,6 @@
 """What every test relies on: no network, one polite thread per process, and a base model made on the spot."""
 
+import gc
 import os
 
 
@@ -10,6 +11,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
+
+from tests.examples import load_profile
+
+
+load_profile()
+
+
+def pytest_collection_finish() -> None:
+    """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

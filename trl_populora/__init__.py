@@ -1,7 +1,6 @@
 """TRL PopuLoRA: populations of teacher and student LoRA adapters that train each other by self-play.
 
-The public names below are imported on first use, so that `import trl_populora` costs nothing and needs no torch.
-Nothing else belongs here: each room of the package documents what it holds.
+The public names below are imported on first use, so that `import trl_populora` is fast and needs no torch.
 """
 
 from importlib import import_module

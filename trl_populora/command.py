@@ -1,4 +1,4 @@
-"""What the command `populora` is called here, and the one form in which it and `trl_populora.train` tell errors."""
+"""The name of the command `populora` on this machine, and the common form of error messages."""
 
 import os
 import shlex
@@ -7,11 +7,11 @@ import sys
 
 
 WRONG_CALL, FAILURE, STOPPED = 2, 1, 130
-"""Exit codes: what the user can mend in the call or a recipe; what went wrong while it ran; Ctrl-C."""
+"""Exit codes: an error in the call or the recipe; a failure during the work; Ctrl-C."""
 
 
 def populora() -> str:
-    """The command as it can be typed in this folder: `populora`, or with its path where it is not on PATH."""
+    """The command as it can be typed in this folder: `populora`, or with its path if it is not on PATH."""
     script = os.path.join(os.path.dirname(sys.executable), "populora")
     found = shutil.which("populora")
     if found is not None and os.path.realpath(found) == os.path.realpath(script):
@@ -21,7 +21,7 @@ def populora() -> str:
     return found and "populora" or f"{shlex.quote(_short(sys.executable))} -m trl_populora.cli"
 
 
-def tell_error(problem: object, code: int) -> int:
+def print_error(problem: object, code: int) -> int:
     """Writes `populora: error: ...` to standard error, once for all ranks; returns the exit code."""
     if os.environ.get("RANK", "0") == "0":
         sys.stderr.write(f"populora: error: {problem}\n")

@@ -73,7 +73,7 @@ class Progress:
         return self._done if count is None else count()
 
     def seconds_left(self) -> float | None:
-        """Seconds until the phase ends if it goes on as it went; `None` as long as that is not known."""
+        """Seconds until the end of the phase at its present speed; `None` if that is not known."""
         done, elapsed = self.done, time.monotonic() - self.started
         if done <= self.first or self.total <= 0:
             return None

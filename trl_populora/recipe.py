@@ -1,6 +1,6 @@
-"""A recipe and a command line to settings: those of a run, and those of its trainer.
+"""Reads a recipe and a command line into settings: those of a run, and those of its trainer.
 
-Mistakes are told in one sentence that names the setting. What makes sense is decided by the settings themselves.
+An error is one sentence that names the setting. The settings classes themselves check the values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @documented
 @dataclass
 class RunArguments:
-    """Settings of a run that are not the trainer's.
+    """Settings of a run that are not settings of the trainer.
 
     Args:
         model_name_or_path (`str`):
@@ -28,31 +28,36 @@ class RunArguments:
         dataset_name (`str`, *optional*):
             Prompts to train the students on, with `num_teachers=0`: a Hub id, a file or a saved dataset.
         dataset_config (`str`, *optional*):
-            Configuration of a Hub dataset.
+            Configuration of the dataset on the Hub.
         dataset_split (`str`, *optional*, defaults to `"train"`):
-            Split of it.
+            Split of the dataset.
         reward_funcs (`list[str]`, *optional*):
-            Reward functions: `module.function`, or names from `trl.rewards`. In self-play, added to the round's own.
+            Reward functions: `module.function`, or names from `trl.rewards`. In self-play, they are added to
+            the rewards of the game.
         sampler (`str`, *optional*):
-            Who draws completions, in place of `use_vllm`: `module:Name` of a class or function (docs/samplers.md).
+            Your own sampler for completions, instead of `use_vllm`: `module:Name` of a class or function
+            (docs/samplers.md).
         sampler_kwargs (`dict`, *optional*):
-            Further arguments of it.
+            Additional arguments of the sampler.
         warm_start_steps (`int`, *optional*, defaults to `0`):
-            Supervised steps before self-play, on seed tasks in the wanted formats. 0 starts from fresh adapters. Not
-            with `beta > 0`, whose reference is the base without them.
+            Number of supervised steps before self-play, on seed tasks in the required formats. 0 starts self-play from
+            fresh adapters. Cannot be used with `beta > 0`, because the reference model is the base without these
+            steps.
         warm_start_rows (`int`, *optional*, defaults to `8`):
-            Rows of a warm start step per role.
+            Rows per role in one step of the warm start.
         warm_start_learning_rate (`float`, *optional*, defaults to `1e-3`):
             Peak learning rate of the warm start.
         final_exams (`list[str]`, *optional*):
-            What students and the base are asked once training has ended, such as `[held_out, gsm8k]`; as `populora
-            evaluate --exams`. Files of benchmarks are in `probe_kwargs.data`. A single process only.
+            Exams for the students and the base after training, such as `[held_out, gsm8k]`, with the names of
+            `populora evaluate --exams`. The files of benchmarks are in `probe_kwargs.data`. Works only with a single
+            process.
         final_exams_limit (`int`, *optional*):
-            First questions of each to take; all if unset.
+            Use only the first questions of each exam, up to this number; all if unset.
         plots (`bool`, *optional*, defaults to `True`):
-            Save plots at the end, where matplotlib is installed.
+            Whether to save plots at the end, if matplotlib is installed.
         table_every (`int`, *optional*, defaults to `1`):
-            Off a terminal, write each member's row every so many rounds; a line a round is written in any case.
+            If the output is not a terminal (a file or a pipe), write the table of members every so many rounds. One
+            line per round is always written.
     """
 
     model_name_or_path: str = ""
@@ -85,12 +90,12 @@ class RunArguments:
 
 
 def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, PopulationSelfPlayConfig]":
-    """Recipe and command line to (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
+    """Reads recipe and command line into (`RunArguments`, `PopulationSelfPlayConfig`); the command line wins.
 
     Args:
         argv (`list[str]`): The command line.
-        base_here (`bool`, *optional*, defaults to `False`): Refuse a base that is a folder which is not there, at
-            once.
+        base_here (`bool`, *optional*, defaults to `False`): Whether to refuse at once a base that is a missing
+            folder.
 
     Raises:
         ValueError: For anything that cannot be used, in one sentence.

@@ -36,9 +36,9 @@ class RetentionCurve:
     Attributes:
         operator (`str`): Operator that made the child.
         seed (`int`): Seed of the parents, of the child and of its training.
-        parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
+        parent_take_exam (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
         rounds (`list[int]`): Training rounds since birth at which the child was asked.
-        pass_at_1 (`list[float]`): Its greedy pass@1 there.
+        take_exam (`list[float]`): Its greedy pass@1 there.
         difference (`list[float]`): That minus the clone's of the same seed and round, the mean over tasks.
         standard_error (`list[float]`): Of the difference, over tasks.
         spared (`list[int]`): Tasks left out there, because the executor failed to judge the child's answer or the
@@ -47,9 +47,9 @@ class RetentionCurve:
 
     operator: str
     seed: int
-    parent_pass_at_1: float
+    parent_take_exam: float
     rounds: list[int] = field(default_factory=list)
-    pass_at_1: list[float] = field(default_factory=list)
+    take_exam: list[float] = field(default_factory=list)
     difference: list[float] = field(default_factory=list)
     standard_error: list[float] = field(default_factory=list)
     spared: list[int] = field(default_factory=list)
@@ -76,7 +76,7 @@ class RetentionCurve:
         self.spared.append(int((~judged).sum()))
         child, difference = child[judged], (child - clone)[judged]
         self.rounds.append(step)
-        self.pass_at_1.append(float(child.mean()))
+        self.take_exam.append(float(child.mean()))
         self.difference.append(float(difference.mean()))
         self.standard_error.append(float(difference.std(ddof=1) / math.sqrt(len(difference))))
 
@@ -132,7 +132,7 @@ def measure_retention(
         parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed)
         exam = parents.exam(tasks)
         parents.train()
-        solved = np.nanmean(parents.ask(exam), axis=1)
+        solved = np.nanmean(parents.take_exam(exam), axis=1)
         order = np.argsort(-solved, kind="stable")  # operators take the best parent first
         report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
         children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
@@ -152,10 +152,10 @@ def _train_and_ask(
     def examine(step: int) -> None:
         if step % every and step != children.args.rounds:
             return
-        answers = children.ask(exam)
+        answers = children.take_exam(exam)
         for curve, child in zip(curves, answers, strict=True):
             curve.add(step, child, answers[clone])
-        solved = mean(curve.pass_at_1[-1] for curve in curves)
+        solved = mean(curve.take_exam[-1] for curve in curves)
         report(f"seed {curves[0].seed}: round {step}, mean over children {solved:.3f}")
 
     examine(0)
@@ -180,7 +180,8 @@ class _Phase:
         _, args = parse(list(recipe))
         if args.beta:
             raise ValueError(
-                f"beta={args.beta}: children do not start at the base, towards which it pulls. Set it to 0.0."
+                f"beta={args.beta}: its penalty pulls members towards the base, where the children do not start. Set "
+                f"it to 0.0."
             )
         size = args.num_generations
         forced = {
@@ -240,14 +241,14 @@ class _Phase:
             tasks += [task for task in drawn if task.id not in known][:count]
         return task_exam("retention", tasks, source.task_types)
 
-    def ask(self, exam: "Exam") -> np.ndarray:
+    def take_exam(self, exam: "Exam") -> np.ndarray:
         """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""
-        from .evaluation.asking import ask, grade
+        from .evaluation.answering import collect_answers, grade
         from .evaluation.results import ExamResult
 
         source = self.trainer.source
         with source.sampler.decoding(temperature=0.0):
             rows = self.args.generation_rows
-            answers = ask(exam, self.students, source.sampler, base=False, rows_per_call=rows)
+            answers = collect_answers(exam, self.students, source.sampler, base=False, rows_per_call=rows)
         result = ExamResult(exam, grade(exam, answers, exam.grader(source.executor.run_many)))
         return np.stack([result.scores(name)[:, 0] for name in self.students])

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .command import FAILURE, STOPPED, WRONG_CALL, populora, tell_error
+from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .extras import require
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
@@ -36,9 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:
-        return tell_error(error, WRONG_CALL)
+        return print_error(error, WRONG_CALL)
     except KeyboardInterrupt:
-        return tell_error("stopped before it began", STOPPED)
+        return print_error("stopped before it began", STOPPED)
     with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
         return start(run, args)
 
@@ -51,9 +51,9 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
     except (ValueError, OSError, ImportError) as error:
-        return tell_error(" ".join(str(error).split()), WRONG_CALL)
+        return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
-        return tell_error("stopped before it began", STOPPED)
+        return print_error("stopped before it began", STOPPED)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
@@ -66,8 +66,10 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         return finish(run, args, trainer, view, exams)
     except OSError as error:
         kept = find_checkpoint("auto", args.output_dir)
-        where = f"The newest checkpoint, {kept}, holds them as they were then." if kept else "There is no checkpoint."
-        return tell_error(
+        where = (
+            f"The newest checkpoint, {kept}, holds the adapters of that step." if kept else "There is no checkpoint."
+        )
+        return print_error(
             f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", FAILURE
         )
 
@@ -96,9 +98,9 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     finished = os.path.join(folder, POPULATION_FILE) in used
     if used and not args.overwrite_output_dir and (finished or not auto):
         raise ValueError(
-            f"output_dir={folder!r} holds a {'finished ' if finished else ''}run already. "
-            f"{'Set' if auto else 'Set resume_from_checkpoint: auto to go on with it,'} overwrite_output_dir: true to "
-            "start afresh, or choose another folder."
+            f"output_dir={folder!r} already holds a {'finished ' if finished else ''}run. "
+            f"{'Set' if auto else 'Set resume_from_checkpoint: auto to continue it,'} overwrite_output_dir: true to "
+            f"start from the beginning, or choose another folder."
         )
     if os.environ.get("RANK", "0") == "0":
         for path in used:
@@ -118,11 +120,11 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     from .training.packages import check_packages
 
     if run.warm_start_steps and args.num_teachers == 0:
-        raise ValueError("warm_start_steps needs self-play: its rows are proposals and answers. Set it to 0.")
+        raise ValueError("warm_start_steps needs self-play, because its rows are proposals and answers. Set it to 0.")
     if run.warm_start_steps and args.beta:
         raise ValueError(
-            f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls towards the base as it "
-            "was before the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
+            f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls members towards the "
+            f"base without the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
         )
     if run.sampler_kwargs and not run.sampler:
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
@@ -161,7 +163,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         f"{run.model_name_or_path}: {len(trainer.population)} members "
         f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
         f"{args.completions_per_round} completions"
-        + (f", {args.rows_per_round} of them to learn from" if args.balance_rows else "")
+        + (f", {args.rows_per_round} of which are learned from" if args.balance_rows else "")
     )
     return view, trainer
 
@@ -214,7 +216,7 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: Popu
 
     if trainer.accelerator.num_processes > 1:
         raise ValueError(
-            "final_exams are taken by a single process. Leave them out, and use `populora evaluate` after the run."
+            "final_exams work only with a single process. Leave them out, and use `populora evaluate` after the run."
         )
     try:
         return make_exams(
@@ -251,7 +253,7 @@ def finish(
             take_final_exams(exams, args, trainer)
         except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
             told = " ".join(f"{type(error).__name__}: {error}".split())
-            view.note(f"The final exams ended early ({told}). `{populora()} evaluate` goes on with them.")
+            view.note(f"The final exams ended early ({told}). `{populora()} evaluate` continues them.")
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
@@ -268,10 +270,10 @@ def finish(
             if address:
                 view.note(f"Pushed: {address}")
         except HubError as error:
-            problem = f"training ended and is saved, but not shared: {error}"
+            problem = f"training has ended and is saved, but the push failed: {error}"
     trainer.close()
     trainer.accelerator.end_training()
-    return 0 if problem is None else tell_error(problem, FAILURE)
+    return 0 if problem is None else print_error(problem, FAILURE)
 
 
 def take_final_exams(

@@ -12,7 +12,7 @@ them to lm-evaluation-harness, and `compare.py` compares the two graders.
 import argparse
 from pathlib import Path
 
-from trl_populora.evaluation.asking import Sample, grade
+from trl_populora.evaluation.answering import Sample, grade
 from trl_populora.evaluation.benchmarks import benchmark
 from trl_populora.evaluation.results import COLUMNS, ExamResult
 from trl_populora.run_files.files import write_table

@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 from recipes.chains.exams import chains, chains_held_out
 from trl_populora.diagnostics.summary import RoundSummary
 from trl_populora.evaluation import Exam
-from trl_populora.evaluation.asking import BASE, ask, grade
+from trl_populora.evaluation.answering import BASE, collect_answers, grade
 from trl_populora.evaluation.results import ExamResult, per_question
 from trl_populora.generation import TransformersSampler
 from trl_populora.recipe import parse
@@ -96,7 +96,7 @@ def answers(trainer: PopulationSelfPlayTrainer, exam: Exam, samples: int, *, bas
         batch_size=256,
     )
     members = [] if base else trainer.population.students
-    written = ask(exam, members, sampler, base=base, samples=samples, seed=EXAM_SEED, rows_per_call=256)
+    written = collect_answers(exam, members, sampler, base=base, samples=samples, seed=EXAM_SEED, rows_per_call=256)
     return ExamResult(exam, grade(exam, written, exam.grader(trainer.source.executor.run_many)))
 
 

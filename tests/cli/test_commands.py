@@ -145,7 +145,7 @@ def test_evolve_clone_is_exact(run_folder, tmp_path):
         (["student_0", "--operator", "dare"], "dare takes 2 parents, got 1"),
         (["student_0", "--operator", "gaussian", "--set", "epz=1"], "eps"),
         (["student_0", "--operator", "gaussian", "--set", "eps=much"], "must be NAME=NUMBER"),
-        (["rounds", "--operator", "gaussian"], "is no PEFT folder"),
+        (["rounds", "--operator", "gaussian"], "is not a PEFT folder"),
     ],
 )
 def test_evolve_names_mistakes(run_folder, tmp_path, capsys, options, words):

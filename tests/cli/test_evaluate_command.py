@@ -84,7 +84,7 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     assert "## Evaluation" in text and "| base |" in text
     shutil.copy(run / "student_0" / "adapter_model.safetensors", run / "student_1" / "adapter_model.safetensors")
     (run / "student_0" / "adapter_model.safetensors").unlink()
-    assert read_evaluation(str(run)) is None and "is of other weights" in caplog.text
+    assert read_evaluation(str(run)) is None and "is about weights other than those in" in caplog.text
 
 
 def test_a_base_without_a_run(tiny_model, data, tmp_path, capsys):
@@ -266,7 +266,7 @@ def test_a_stopped_evaluation_goes_on(run_folder, data, tmp_path, capsys, monkey
     monkeypatch.setattr(evaluation_view.EvaluationView, "progress", stop)
     output = tmp_path / "stopped"
     assert evaluate(*argv, "--output", str(output)) == 130
-    assert "the same command goes on from there" in capsys.readouterr().out
+    assert "the same command continues from there" in capsys.readouterr().out
     assert [name.endswith(".partial.jsonl") for name in os.listdir(output)] == [True]
     monkeypatch.setattr(evaluation_view.EvaluationView, "progress", real)
     assert evaluate(*argv, "--output", str(output)) == 0

@@ -17,48 +17,64 @@ from trl_populora.run_files.listing import find_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "evaluate"}
+WRONG = [
+    (["trian"], "invalid choice: 'trian'"),
+    (["report", "/no/such"], "/no/such has no history.jsonl"),
+    (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
+    (["runs", "/no/such"], "'/no/such' is not a folder"),
+    (["evaluate", "/no/such"], "holds no population.json"),
+    (["evaluate"], "name a run to evaluate"),
+    (["play", "/no/such"], "holds no population.json"),
+    (["push", "/no/such"], "holds no population.json"),
+    (["export", "/no/such", "--member", "x", "--output", "/no/other"], "holds no population.json"),
+    (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is not a PEFT folder"),
+    (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
+    (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
+    (["retention", "--config", "/no/such.yaml"], "cannot be read"),
+    (["train", "--config", "/no/such.yaml"], "cannot be read"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown; choose"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
+    (["doctor", "/no/such.yaml"], "cannot be read"),
+    (["doctor", "recipes/tiny/4t4s.yaml", "--max_stepz", "2"], "Unknown option '--max_stepz'"),
+]
 SCRIPT = """
-import sys
+import contextlib, io, json, sys
 from trl_populora.cli import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as stop:
-    code = stop.code
-print(code, *sorted({name.split(".")[0] for name in sys.modules}))
+told = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as stop:
+            code = stop.code
+    told.append([code, out.getvalue(), err.getvalue(), sorted({name.split(".")[0] for name in sys.modules})])
+print(json.dumps(told))
 """
 
 
-@pytest.mark.parametrize(
-    "words, told",
-    [
-        (["trian"], "invalid choice: 'trian'"),
-        (["report", "/no/such"], "/no/such has no history.jsonl"),
-        (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
-        (["runs", "/no/such"], "'/no/such' is no folder"),
-        (["evaluate", "/no/such"], "holds no population.json"),
-        (["evaluate"], "name a run to evaluate"),
-        (["play", "/no/such"], "holds no population.json"),
-        (["push", "/no/such"], "holds no population.json"),
-        (["export", "/no/such", "--member", "x", "--output", "/no/other"], "holds no population.json"),
-        (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is no PEFT folder"),
-        (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
-        (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
-        (["retention", "--config", "/no/such.yaml"], "cannot be read"),
-        (["train", "--config", "/no/such.yaml"], "cannot be read"),
-        (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
-        (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),
-        (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown; choose"),
-        (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
-        (["doctor", "/no/such.yaml"], "cannot be read"),
-        (["doctor", "recipes/tiny/4t4s.yaml", "--max_stepz", "2"], "Unknown option '--max_stepz'"),
-    ],
-)
-def test_a_wrong_call_is_answered_before_anything_heavy_is_imported(words, told):
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, cwd=ROOT)
-    code, *modules = done.stdout.split()
-    assert code == "2", done.stderr
-    assert done.stderr.startswith("populora: error: ") and told in done.stderr and done.stderr.count("\n") == 1
+@pytest.fixture(scope="module")
+def told() -> list:
+    """Exit code, output, errors, and the modules loaded until then, of each call in one fresh interpreter."""
+    calls = json.dumps([["--version"], *(words for words, _ in WRONG)])
+    done = subprocess.run([sys.executable, "-c", SCRIPT, calls], capture_output=True, text=True, cwd=ROOT, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=lambda number: " ".join(WRONG[number][0]))
+def test_a_wrong_call_is_answered_before_anything_heavy_is_imported(told, number):
+    code, _, err, modules = told[1 + number]
+    assert code == 2, err
+    assert err.startswith("populora: error: ") and WRONG[number][1] in err and err.count("\n") == 1
     assert not HEAVY & set(modules)
+
+
+def test_a_wrong_call_in_a_process_of_its_own():
+    command = [sys.executable, "-m", "trl_populora.cli", "report", "/no/such"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.startswith("populora: error: /no/such has no history.jsonl")
 
 
 def test_the_operators_of_the_command_are_those_of_evolution():
@@ -67,11 +83,12 @@ def test_the_operators_of_the_command_are_those_of_evolution():
     assert list(evolve.OPERATORS) == list(OPERATORS)
 
 
-def test_versions_are_told_without_imports():
-    done = subprocess.run([sys.executable, "-c", SCRIPT, "--version"], capture_output=True, text=True, cwd=ROOT)
-    *lines, modules = done.stdout.splitlines()
-    assert lines[0].startswith("populora ") and {line.split()[0] for line in lines} >= {"trl", "peft", "torch"}
-    assert not HEAVY & set(modules.split())
+def test_versions_are_told_without_imports(told):
+    code, out, _, modules = told[0]
+    lines = out.splitlines()
+    assert code == 0 and lines[0].startswith("populora ")
+    assert {line.split()[0] for line in lines} >= {"trl", "peft", "torch"}
+    assert not HEAVY & set(modules)
 
 
 def test_a_failure_is_told_in_the_same_form_with_another_code(run_folder, monkeypatch, capsys):
@@ -130,15 +147,15 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
     os.utime(tmp_path / "runs" / "fresh" / "history.jsonl")
     (tmp_path / "runs" / "other").mkdir()
     done, fresh, stopped = find_runs(str(tmp_path / "runs"))
-    assert (done.state, fresh.state, stopped.state) == ("finished", "going on", "stopped")
+    assert (done.state, fresh.state, stopped.state) == ("finished", "running", "stopped")
     assert done.rounds == done.of == 2 and done.members == "2 teachers, 2 students" and done.size > 10_000
     assert (stopped.resume, fresh.resume) == (1, None) and fresh.probe == ("held_out", 0.75, 1)
     assert cli.main(["runs", str(tmp_path / "runs")]) == 0
     text = capsys.readouterr().out
     assert len(text.splitlines()) == 4 and "stopped, resumable from step 1" in text and "held_out 75% (step 1)" in text
-    assert "going on, 0 min ago" in text and "\x1b" not in text
+    assert "running, 0 min ago" in text and "\x1b" not in text
     assert cli.main(["runs", str(tmp_path / "runs"), "--json"]) == 0
-    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "going on", "stopped"]
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "running", "stopped"]
 
 
 REFUSED = {

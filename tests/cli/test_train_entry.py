@@ -10,7 +10,7 @@ from trl_populora import cli, train
 
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_RECIPES = ("accelerate_configs", "experiments")
+NO_RECIPES = ("accelerate_configs", "experiments", "dataset")  # the last: tests/examples
 RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name not in NO_RECIPES)
 
 
@@ -36,7 +36,11 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
         assert round_in_words(args) in path.read_text()
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem in ("4t4s", "demo") else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
     small = ["--model_name_or_path", tiny_model, "--output_dir", str(tmp_path), "--use_cpu", "true", "--bf16", "false"]
     run, args = train.parse(["--config", str(path), *small])
@@ -148,7 +152,7 @@ def test_accelerate_configs_are_those_of_accelerate():
             "beta=0.1 with warm_start_steps=2",
         ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
-        ({"resume_from_checkpoint": "/no/such"}, "is no whole checkpoint of a population"),
+        ({"resume_from_checkpoint": "/no/such"}, "is not a complete checkpoint of a population"),
     ],
 )
 def test_a_mistake_ends_in_one_sentence_and_exit_code_2(recipe, capfd, changes, words):

@@ -1,6 +1,5 @@
 """Models in folders, as users name them, and the pair of runs that every test here is about."""
 
-import gc
 from types import SimpleNamespace
 
 import pytest
@@ -11,15 +10,6 @@ from tests.tiny import tiny_model, tiny_tokenizer
 
 
 pytest.register_assert_rewrite("tests.drop_in.pairs")
-
-
-@pytest.fixture(scope="package", autouse=True)
-def cheap_collections():
-    """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -26,6 +27,11 @@ def letters(completions, **kwargs) -> list[float]:
     """Reward of a completion, text or messages: how many different characters it has, and how many vowels."""
     texts = [c if isinstance(c, str) else c[-1]["content"] or "" for c in completions]
     return [len(set(text)) / 7 + sum(text.count(v) for v in "aeiou") for text in texts]
+
+
+def slow_but(*names: str, of) -> list:
+    """All names of cases; those that are not listed are slow. The fast ones are one of each kind."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in of]
 
 
 def prompts(**columns) -> Dataset:

@@ -16,7 +16,7 @@ from transformers import (
 from trl import GRPOTrainer
 
 from tests.drop_in.multi_turn import bonuses, rollout
-from tests.drop_in.pairs import CLASSES, PROMPTS, chats, letters, load, plain, prompts, settings
+from tests.drop_in.pairs import CLASSES, PROMPTS, chats, letters, load, plain, prompts, settings, slow_but
 from tests.tiny import lora, tiny_tokenizer
 
 
@@ -120,8 +120,12 @@ CASES = {
 }
 
 
+FAST = ("model-peft", "reward-mixed", "reward-model-chat", "reward-columns", "dataset-stream", "eval-dict")
+FAST += ("callbacks", "optimizer-schedule", "lora", "rollout")
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(*FAST, of=CASES))
 def test_argument(case, pair, folders):
     ours, theirs = pair(lambda: plain(folders) | CASES[case](folders))
     assert recorded(ours) == recorded(theirs) and bool(recorded(ours)) == case.startswith("callback")

@@ -11,6 +11,9 @@ from tests.drop_in.pairs import CLASSES, assert_equal, plain, prompts, run, sett
 from tests.tiny import lora
 
 
+OURS, THEIRS = CLASSES
+
+
 class Stop(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         control.should_training_stop = state.global_step == 2
@@ -24,8 +27,14 @@ def arguments(folders, *, peft: bool = False, **chosen) -> dict:
 SAVING = dict(save_strategy="steps", save_steps=2, max_steps=4, gradient_accumulation_steps=2, beta=0.05)
 
 
-@pytest.mark.parametrize("peft", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("maker", CLASSES)
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "maker, peft",
+    [(OURS, True), pytest.param(OURS, False, marks=slow), (THEIRS, False), pytest.param(THEIRS, True, marks=slow)],
+    ids=["ours-lora", "ours-full", "theirs-full", "theirs-lora"],
+)
 def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):
     """A checkpoint of either class is resumed by both to the same end."""
     (tmp_path / "whole").mkdir()
@@ -40,7 +49,7 @@ def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):
     assert [log.get("step") for log in ours.logs] == [1, 2, 3, 4, 4]  # the first two from the checkpoint
 
 
-@pytest.mark.parametrize("peft", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("peft", [False, pytest.param(True, marks=slow)], ids=["full", "lora"])
 def test_best_model(peft, pair, folders):
     chosen = dict(eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, save_total_limit=1)
     chosen |= dict(load_best_model_at_end=True, metric_for_best_model="eval_reward", greater_is_better=True)

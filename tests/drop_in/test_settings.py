@@ -1,4 +1,4 @@
-"""Every setting of a plain `GRPOConfig`, full fine-tuning and LoRA: the same run to the bit."""
+"""Every setting of a plain `GRPOConfig`, full fine-tuning and LoRA: the same run to the bit. Most of them are slow."""
 
 import random
 from dataclasses import fields
@@ -8,7 +8,7 @@ import torch
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainingArguments
 from trl import GRPOConfig
 
-from tests.drop_in.pairs import chats, letters, prompts, settings
+from tests.drop_in.pairs import chats, letters, prompts, settings, slow_but
 from tests.tiny import lora, tiny_tokenizer
 
 
@@ -84,27 +84,24 @@ def arguments(folders, chosen: dict, peft: bool) -> dict:
     return given | (dict(peft_config=lora()) if peft else {})
 
 
-def rare_but(*names: str, of: dict) -> list:
-    """All names; those not listed are slow: full fine-tuning has shown what they do, and LoRA how it differs."""
-    return [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in of]
-
-
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", slow_but("dapo", "vespo", "gspo", of=LOSSES))
 def test_loss(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], False))
 
 
-@pytest.mark.parametrize("name", rare_but("dapo", "gspo", "vespo", of=LOSSES))
+@pytest.mark.parametrize("name", slow_but("dapo", of=LOSSES))
 def test_loss_lora(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], True))
 
 
-@pytest.mark.parametrize("name", SETTINGS | FULL_ONLY)
+@pytest.mark.parametrize(
+    "name", slow_but("beta-loss", "sampling", "evaluation", "epochs", "sync-reference", of=SETTINGS | FULL_ONLY)
+)
 def test_full(name, pair, folders):
     pair(lambda: arguments(folders, (SETTINGS | FULL_ONLY)[name], False))
 
 
-@pytest.mark.parametrize("name", rare_but("beta", "accumulation", "mask-truncated", "entropy-bonus", of=SETTINGS))
+@pytest.mark.parametrize("name", slow_but("beta", "accumulation", of=SETTINGS))
 def test_lora(name, pair, folders):
     pair(lambda: arguments(folders, SETTINGS[name], True))
 
@@ -167,7 +164,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("name", slow_but("sequence-mask", "uncorrected", of=ENGINES))
 def test_vllm(name, pair, folders, monkeypatch):
     """The engine itself needs a GPU; what TRL asks of it and does with its answers does not."""
     monkeypatch.setattr("trl.trainer.grpo_trainer.VLLMGeneration", ScriptedEngine)
@@ -177,7 +174,9 @@ def test_vllm(name, pair, folders, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("name", ["use_transformers_continuous_batching", "use_transformers_paged"])
+@pytest.mark.parametrize(
+    "name", ["use_transformers_continuous_batching", pytest.param("use_transformers_paged", marks=pytest.mark.slow)]
+)
 def test_continuous_batching(name, pair, folders):
     chosen = {name: True, "transformers_continuous_batching_config": {"num_blocks": 16, "max_batch_tokens": 64}}
     pair(lambda: arguments(folders, chosen, False))

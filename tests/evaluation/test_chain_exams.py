@@ -9,7 +9,7 @@ import pytest
 from recipes.chains.exams import EXAM_DEPTHS, chains, chains_held_out
 from recipes.chains.trial import compare
 from trl_populora.evaluation import Exam, Question, make_exam
-from trl_populora.evaluation.asking import Sample
+from trl_populora.evaluation.answering import Sample
 from trl_populora.evaluation.grading import Grade
 from trl_populora.evaluation.results import ExamResult
 from trl_populora.tasks import make_task_types

@@ -5,7 +5,7 @@ import pytest
 
 from tests.code_tasks import code_seeds, code_types
 from trl_populora.evaluation import make_exam, make_exams
-from trl_populora.evaluation.asking import grade
+from trl_populora.evaluation.answering import grade
 from trl_populora.evaluation.graders.task_accuracy import TaskAccuracy
 from trl_populora.evaluation.held_out import task_exam
 from trl_populora.executor import Execution, Executor, Status
@@ -69,7 +69,7 @@ def test_metric_of_the_evaluate_library(executor, tasks):
 
 
 def test_equal_answers_to_a_question_are_judged_once(tasks):
-    from trl_populora.evaluation.asking import Sample
+    from trl_populora.evaluation.answering import Sample
 
     exam, seen = task_exam("exam", tasks[:2], TYPES), []
 

@@ -4,10 +4,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.examples import examples
 from trl_populora.evaluation.results import per_question
 from trl_populora.evaluation.statistics import chosen_elsewhere, difference, mean_rates, pass_at_k, share
 
@@ -95,7 +96,7 @@ def test_intervals_of_differences_cover_the_truth():
     assert 0.9 < covered / runs < 0.99
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(rates_strategy(min_size=12, max_size=12), rates_strategy(min_size=12, max_size=12), st.integers(1, 60))
 def test_a_difference_is_paired_ordered_and_never_silent(ours, theirs, comparisons):
     found, back = difference(ours, theirs, comparisons=comparisons), difference(theirs, ours, comparisons=comparisons)

@@ -9,7 +9,7 @@ import pytest
 from tests import tiny
 from tests.evaluation import letters
 from trl_populora.evaluation import Exam
-from trl_populora.evaluation.asking import ask
+from trl_populora.evaluation.answering import collect_answers
 from trl_populora.evaluation.evaluating import Decoding, GradingError, base_fingerprint, file_stem, merged, take_exam
 from trl_populora.evaluation.grading import Grade, Grader
 from trl_populora.evaluation.records import save_evaluation
@@ -76,7 +76,7 @@ def test_answers_are_those_of_a_member_asked_alone(exam, sampler, tmp_path):
     together = take(exam, sampler, tmp_path).result
     for name in STUDENTS:
         with sampler.decoding(temperature=0.0, max_completion_length=6):
-            alone = ask(exam, [name], sampler, base=False)
+            alone = collect_answers(exam, [name], sampler, base=False)
         assert [one.text for one in alone] == [one.text for one in together.samples if one.player == name]
 
 

@@ -85,7 +85,7 @@ def test_what_operators_cannot_keep_is_refused(options, words, tmp_path):
 
 
 def test_folders_without_a_lora_adapter_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="is no PEFT folder"):
+    with pytest.raises(ValueError, match="is not a PEFT folder"):
         read_adapter(tmp_path)
     saved(tmp_path, 0)
     config = tmp_path / "adapter_config.json"

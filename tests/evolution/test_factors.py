@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import SVD, delta, factor_svd, make_factors, regauge
 
+from tests.examples import examples
 from trl_populora.evolution.factors import (
     cayley,
     cosine,
@@ -31,7 +32,6 @@ def thin(B: torch.Tensor, A: torch.Tensor, scaling: float = 1.0) -> SVD:
     return factor_svd(Factor(A, B, scaling))
 
 
-@settings(deadline=None)
 @given(seed=seeds, d_out=st.integers(1, 9), d_in=st.integers(1, 9), rank=st.integers(1, 6))
 def test_svd_against_the_dense_one(seed, d_out, d_in, rank):
     rng = torch.Generator().manual_seed(seed)
@@ -103,7 +103,7 @@ def oriented(factor: Factor) -> SVD:
     return SVD(U * sign, s, V * sign)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(seed=seeds)
 def test_svd_does_not_see_the_gauge(seed):
     factors = make_factors(seed, dtype=torch.float64)
@@ -148,7 +148,6 @@ def test_extreme_scales(scale):
     assert cosine(factors, factors) == pytest.approx(1)
 
 
-@settings(deadline=None)
 @given(seed=seeds, a=st.floats(-2, 2), b=st.floats(-2, 2), rank=st.integers(1, 5))
 def test_weighted_sum_is_the_best_approximation(seed, a, b, rank):
     first = make_factors(seed, rank=3, scaling=0.5, dtype=torch.float64)["model.layers.2.q_proj"]
@@ -163,7 +162,6 @@ def test_weighted_sum_is_the_best_approximation(seed, a, b, rank):
         torch.testing.assert_close(delta(cut), best, rtol=0, atol=1e-6 * scale)
 
 
-@settings(deadline=None)
 @given(seed=seeds, n=st.integers(1, 6), scale=st.floats(0, 100))
 def test_cayley_is_a_rotation(seed, n, scale):
     G = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import assert_same_delta, delta, make_factors, regauge
 
+from tests.examples import examples
 from trl_populora.evolution.factors import spectra
 from trl_populora.evolution.gauge import align, compose
 from trl_populora.evolution.operators import breed
@@ -65,7 +66,7 @@ def test_a_child_with_unchanged_delta_takes_its_parents_first_adam_step(name, pa
     assert float((own * like).sum() / (own.norm() * like.norm())) > 0.999
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 6), lost=st.integers(0, 6))
 def test_unchanged_delta_gives_the_first_parents_factors_back(seed, rank, lost):
     """Also where B has fewer components than columns; in float64, down to rounding."""
@@ -103,7 +104,7 @@ def test_a_frame_of_zeros_falls_back_to_loras_init():
         torch.testing.assert_close(factor.A.norm(dim=1), torch.full((2,), 1 / math.sqrt(3)))
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 10))
 def test_composed_updates_against_the_dense_ones(seed, rank):
     first = make_factors(seed, rank=rank, dtype=torch.float64)
@@ -118,7 +119,7 @@ def test_composed_updates_against_the_dense_ones(seed, rank):
             torch.testing.assert_close(delta(out), best, rtol=1e-7, atol=1e-7 * float(s[0]))
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 5))
 def test_alignment_is_the_best_rotation(seed, rank):
     like, factor = (make_factors(s, rank=rank, dtype=torch.float64)["head"] for s in (seed, seed + 1))

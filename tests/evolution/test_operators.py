@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, factor_svd, make_factors, regauge
 
+from tests.examples import examples
 from trl_populora.evolution.factors import cosine, delta_norm
 from trl_populora.evolution.gauge import align
 from trl_populora.evolution.inheritance import layer_of
@@ -28,7 +29,7 @@ def svds(factors: Factors) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=12)
+@examples(12)
 @given(
     seed=seeds,
     rank=st.integers(1, 10),
@@ -75,7 +76,7 @@ def test_seeds_matter(name):
 
 
 @pytest.mark.parametrize("name", ["svd_structured", "component_masking", "svd_subspace", "extrapolative", "average"])
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=seeds, rank=st.integers(1, 4))
 def test_delta_space_operators_do_not_see_the_gauge(name, seed, rank):
     parents = parents_of(name, seed, rank=rank, dtype=torch.float64)
@@ -116,7 +117,7 @@ def test_extrapolative_at_eta_0_is_the_worse_parent():
 
 
 @pytest.mark.parametrize("name", ["layerwise", "svd_subspace", "extrapolative", "average"])
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(seed=seeds, rank=st.integers(1, 8))
 def test_crossing_a_parent_with_itself_gives_it_back(name, seed, rank):
     parent = make_factors(seed, rank=rank)
@@ -136,7 +137,7 @@ def test_clone_is_exact():
     assert_same_bits(breed("clone", [parent], seed=0), parent)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=seeds, eps=st.floats(0.01, 0.5))
 def test_m1_stretches_singular_values_and_keeps_the_spaces(seed, eps):
     parent = make_factors(seed, dtype=torch.float64)
@@ -170,7 +171,7 @@ def test_m1_turns_by_about_eps_at_any_rank(rank):
     assert float(torch.cat(angles).square().mean().sqrt()) == pytest.approx(0.1, rel=0.15)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=seeds, rho=st.floats(0, 1))
 def test_m3_drops_whole_components_and_frees_their_directions(seed, rho):
     parent = make_factors(seed, dtype=torch.float64)
@@ -246,7 +247,7 @@ def test_m5_noise_is_bounded_and_on_A_only(parameters, bound):
     assert torch.equal(child.B, parent["layers.0"].B)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(seed=seeds, rank=st.integers(2, 16))
 def test_mutations_stay_mutations(seed, rank):
     rng = torch.Generator().manual_seed(seed)
@@ -290,7 +291,7 @@ def test_expectation_of_dare_in_factors_is_the_mean_of_aligned_parents():
     assert float((kept == 0).double().mean()) == pytest.approx(0.49, abs=0.02)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=seeds)
 def test_x2_takes_whole_blocks(seed):
     parents = parents_of("layerwise", seed)
@@ -303,7 +304,7 @@ def test_x2_takes_whole_blocks(seed):
     assert len(donors) == 4 and all(len(donor) == 1 for donor in donors.values())
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(seed=seeds, rank=st.integers(2, 4))
 def test_x3_keeps_the_chosen_components(seed, rank):
     parents = parents_of("svd_subspace", seed, rank=rank, dtype=torch.float64)

@@ -4,9 +4,10 @@ import math
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trl_populora.executor import canonical
 
 
@@ -82,7 +83,7 @@ def test_order_of_insertion_does_not_show(pairs, random):
 
 
 @given(st.binary(max_size=40) | st.text("iscfbNTF[](){}<|>0123456789-:;ae", max_size=40).map(str.encode))
-@settings(max_examples=500)
+@examples(500)
 def test_only_canonical_bytes_are_decoded(data):
     try:
         value = canonical.decode(data)

@@ -5,10 +5,11 @@ import warnings
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, values
 
+from tests.examples import examples
 from trl_populora.executor import canonical, literals
 
 
@@ -47,7 +48,7 @@ def test_ordinary_values_have_a_text(value):
 
 
 @given(st.text(max_size=30) | st.text("()[]{},:'\"\\+-.01eEjxbrfTNone \n", max_size=30))
-@settings(max_examples=500)
+@examples(500)
 def test_any_text_is_a_literal_or_refused(text):
     try:
         value = literals.parse_literal(text)

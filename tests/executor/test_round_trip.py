@@ -4,10 +4,11 @@ import ast
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, same, values
 
+from tests.examples import examples
 from trl_populora.executor import Executor, Job, Status, canonical, literals
 
 
@@ -29,7 +30,7 @@ def identity(executor, batch):
 
 
 @given(batches)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_values_come_back_as_they_went(executor, batch):
     for value, returned in zip(batch, identity(executor, batch), strict=True):
         assert returned.data == canonical.encode(value)
@@ -37,14 +38,14 @@ def test_values_come_back_as_they_went(executor, batch):
 
 
 @given(batches)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_values_are_equal_exactly_if_their_bytes_are(executor, batch):
     for (a, first), (b, second) in combinations(zip(batch, identity(executor, batch), strict=True), 2):
         assert (first.data == second.data) == same(a, b)
 
 
 @given(st.lists(st.lists(plain, max_size=5).map(tuple), min_size=1, max_size=20))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_arguments_arrive_as_they_were(executor, calls):
     execution = executor.run("def f(*arguments):\n    return arguments", tuple(calls))
     assert execution.status is Status.OK
@@ -52,7 +53,7 @@ def test_arguments_arrive_as_they_were(executor, calls):
 
 
 @given(batches)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_literal_means_the_same_in_a_program(executor, batch):
     texts = []
     for value in batch:
@@ -69,7 +70,7 @@ def test_a_literal_means_the_same_in_a_program(executor, batch):
 
 
 @given(st.lists(plain, min_size=2, max_size=12))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_a_deterministic_job_returns_the_same(executor, batch):
     (execution,) = executor.run_many([Job(IDENTITY, tuple((value,) for value in batch), deterministic=True)])
     assert execution.status is Status.OK
@@ -77,7 +78,7 @@ def test_a_deterministic_job_returns_the_same(executor, batch):
 
 
 @given(st.lists(plain, max_size=4) | st.dictionaries(st.text(max_size=3), plain, max_size=4) | st.sets(st.integers()))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_call_cannot_change_the_arguments_of_the_next(executor, value):
     program = "def f(x, spoil):\n    if spoil:\n        x.clear()\n    return x"
     first, second = executor.run(program, ((value, True), (value, False))).values
@@ -86,7 +87,7 @@ def test_a_call_cannot_change_the_arguments_of_the_next(executor, value):
 
 
 @given(st.sets(st.integers(-1000, 1000), max_size=8))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_set_is_the_set_that_its_text_builds(executor, value):
     """Whoever runs a program on the text of its input sees the order that the executor saw."""
     execution = executor.run("def f(s):\n    return list(s)", ((value,),))

@@ -3,9 +3,10 @@
 import signal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trl_populora.executor import Limits, Status, Value, frames, verdict
 from trl_populora.executor.server import End
 
@@ -123,7 +124,7 @@ ends = st.sampled_from([0, 256, frames.CONFINEMENT_FAILED << 8, signal.SIGKILL, 
 
 
 @given(st.lists(pieces | st.binary(max_size=8), max_size=6).map(b"".join), st.integers(0, 3), ends)
-@settings(max_examples=400)
+@examples(400)
 def test_any_bytes_give_a_verdict(data, count, status):
     execution = judge(data, count, status=status)
     assert len(execution.values) in (0, count)

@@ -40,7 +40,7 @@ def test_one_job_alone(populora, plan, capsys):
     assert not (plan.folder / "out/one").exists() and not (plan.folder / "out/results.json").exists()
     with open_log(str(plan.folder / "out/one/seed_0/job.log")):
         assert populora("--only", "one/0") == 1
-    assert "other processes run it" not in capsys.readouterr().err
+    assert "other processes already run it" not in capsys.readouterr().err
     assert populora("--only", "two/7") == 2
 
 

@@ -55,7 +55,7 @@ def test_what_other_processes_run_is_waited_for(plan, view, stub):
     words = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log)
     log.close()
-    assert run_jobs([job], EXAMS, stub(), view, wait=False) == {"one/0": "other processes run it"}
+    assert run_jobs([job], EXAMS, stub(), view, wait=False) == {"one/0": "other processes already run it"}
 
     def end_the_other(text):
         view.notes.append(text)
@@ -64,7 +64,9 @@ def test_what_other_processes_run_is_waited_for(plan, view, stub):
 
     view.note = end_the_other
     assert run_jobs([job], EXAMS, stub(), view) == {}
-    assert view.notes[0] == "one/0: other processes run it; waiting for them" and view.notes[-1] == "one/0: done"
+    assert (
+        view.notes[0] == "one/0: other processes already run it; waiting for them" and view.notes[-1] == "one/0: done"
+    )
 
 
 def test_stopping_ends_all_that_was_started(plan, view):

@@ -40,6 +40,8 @@ class EngineDouble(Engine):
         swapped (`dict[str, str]`): Members that are answered by others.
         deaf (`bool`): Adapters are loaded and never used.
         raw (`bool`): Reports log-probabilities before temperature and filters.
+        rounding (`tuple[float, float]`): Nats by which reported log-probabilities are off, of the base and of members.
+        forgetful (`bool`): Once it has slept, it is deaf.
     """
 
     where, block_size, max_model_length, everywhere = "the double", 16, 256, True
@@ -49,17 +51,18 @@ class EngineDouble(Engine):
         self.adapters = {}
         self.loaded, self.history, self.calls, self.asleep = {}, [], [], False
         self.lost = []
-        faults = {"stale": False, "swapped": {}, "deaf": False, "raw": False} | faults
-        self.stale, self.swapped, self.deaf, self.raw = (faults[k] for k in ("stale", "swapped", "deaf", "raw"))
+        right = {"stale": False, "swapped": {}, "deaf": False, "raw": False, "rounding": (0, 0), "forgetful": False}
+        vars(self).update(right | faults)
 
     def start(self, spec):
         self.spec = spec
 
     def wake(self):
-        self.asleep = False
+        woken, self.asleep = self.asleep, False
+        return woken
 
     def sleep(self):
-        self.asleep = True
+        self.asleep, self.deaf = True, self.deaf or self.forgetful
 
     def missing(self, versions):
         return [version for version in versions if version.name in self.lost]
@@ -106,7 +109,8 @@ class EngineDouble(Engine):
                 told = torch.log_softmax(logits, dim=-1) if self.raw else policy
                 ids.append(int(pick))
                 tokens = {int(pick), *told.topk(sampling["logprobs"]).indices.tolist()}
-                likeliest.append({token: told[token].item() for token in tokens})
+                off = self.rounding[row.adapter is not None]
+                likeliest.append({token: told[token].item() + off * (-1) ** token for token in tokens})
                 if int(pick) in sampling.get("stop_token_ids", ()):
                     break
         return Drawn(ids, [row[token] for row, token in zip(likeliest, ids, strict=True)], likeliest)

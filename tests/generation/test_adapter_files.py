@@ -2,6 +2,7 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from peft import PeftModel
 
 from tests.tiny import lora, perturb, tiny_model, tiny_population
+from trl_populora.generation.engines import adapters
 from trl_populora.generation.engines.adapters import AdapterFiles, adapter_names, pack
 from trl_populora.generation.engines.vllm_engine import LORA_RANKS, round_up_rank
 from trl_populora.population import Population
@@ -55,6 +57,26 @@ def test_weights_are_stored_in_the_engines_type(tmp_path):
         assert torch.equal(stored[f"{path}.lora_A.weight"], factor.A.to(torch.bfloat16))
         assert torch.equal(stored[f"{path}.lora_B.weight"], factor.B.to(torch.bfloat16))
     files.close()
+
+
+def test_a_folder_in_memory_that_is_too_small_is_not_taken(tmp_path, monkeypatch):
+    """Docker gives /dev/shm 64 MB."""
+    population, sizes = tiny_population(1, 1), {"/dev/shm": 10, str(tmp_path): 10**12}
+    parameters = sum(p.numel() for p in population.parameters("student_0"))
+
+    def disk_usage(folder):
+        return SimpleNamespace(free=next(free for start, free in sizes.items() if folder.startswith(start)))
+
+    monkeypatch.setattr(adapters.shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr(adapters.tempfile, "gettempdir", lambda: str(tmp_path))
+    files = AdapterFiles(population, dtype=torch.bfloat16)
+    assert files.folder.startswith(str(tmp_path))
+    assert files.needed == 2 * 4 * parameters  # two versions of two members, as much as four probes
+    files.close()
+    sizes[str(tmp_path)] = files.needed - 1
+    with pytest.raises(ValueError, match="0.00 GB free, and two versions .*vllm_adapter_dir.*--shm-size"):
+        AdapterFiles(population, dtype=torch.bfloat16)
+    assert not list(tmp_path.iterdir())
 
 
 FACTORS = tiny_population(1, 1, noise=0.3).factors("student_0")

@@ -14,6 +14,7 @@ from tests.generation.engine_double import EngineDouble, base_model
 from tests.tiny import lora, perturb, tiny_tokenizer
 from trl_populora.generation import EngineSampler, TransformersSampler, vllm_sampler
 from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, ServerLost, VLLMEngine
+from trl_populora.generation.engines.vllm_engine import log_version
 from trl_populora.population import Population
 
 
@@ -185,6 +186,62 @@ def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch)
         sampler.sync()
 
 
+def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
+    """The base shows how much this machine rounds. More than the tolerance is no proof while the own are nearest."""
+    sampler = make(faults={"rounding": (1e-3, 3e-3)})
+    assert sampler.canary.base_error == pytest.approx(1e-3, rel=0.01)
+    sampler.sync()
+    assert all(2e-3 < seen.error < 8e-3 for seen in sampler.liveness.values())
+    assert len(caplog.messages) == 4 and "'student_1' (tolerance 0.002). Its own weights are the neare" in caplog.text
+    first, again = sampler.engine.calls[-2:]
+    assert len(first) == len(again) == 4
+    short, long = (rows[0].prompt_ids for rows in (first, again))
+    assert len(long) > 2 * len(short) and long[: len(short)] == short, "a wrongly cached prefix is under both"
+    with pytest.raises(LivenessError, match="differ from the trainer's by 0.009"):
+        make(faults={"rounding": (1e-3, 9e-3)}).sync()
+
+
+def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(make):
+    """Between tolerance and limit the member's weights of the sync before are nearer than its own."""
+    sampler, by = make(faults={"rounding": (1e-3, 1e-3)}), 1e-5
+    sampler.sync()
+    sampler.engine.stale = True
+    with pytest.raises(LivenessError, match="does not sample 'student_1'") as caught:
+        while by < 1:
+            shift(sampler.population, "student_1", by)
+            sampler.sync()
+            by *= 1.5
+    error = float(str(caught.value).split("trainer's by ")[1].split()[0])
+    assert 2e-3 < error < sampler.canary.limit("student_1") == pytest.approx(8e-3, rel=0.01)
+
+
+def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
+    sampler = make()
+    sampler.sync()
+    calls = sampler.engine.calls
+    for _ in range(2):  # two draws of a round, one after the other
+        sampler(PROMPTS, NAMES, seed=0)
+        assert not sampler.engine.asleep
+    sampler.rest()
+    assert sampler.engine.asleep
+    before = len(calls)
+    sampler.sync()  # nothing has changed
+    assert len(calls) == before + 1 and not sampler.engine.asleep
+    sampler.rest()
+    sampler(PROMPTS, NAMES, seed=0)
+    assert len(calls) == before + 3
+
+
+def test_an_engine_that_wakes_without_its_adapters_is_found_out(make):
+    sampler = make(faults={"forgetful": True})
+    sampler.sync()
+    sampler.rest()
+    with pytest.raises(LivenessError, match="looks like the frozen base"):
+        sampler(PROMPTS, NAMES, seed=0)
+    with pytest.raises(EngineError, match=r"Call sync\(\) first"):
+        sampler(PROMPTS, NAMES, seed=0)
+
+
 def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
     with pytest.raises(LivenessError, match="frozen base.*Serve the same model"):
         make(population_of(1, 1, seed=1))
@@ -194,7 +251,7 @@ def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
 
 def test_members_draw_at_their_own_temperature(make):
     sampler = make(temperature=0.8)
-    sampler.population.routing.temper("teacher_1", 0.5)
+    sampler.population.routing.set_temperature("teacher_1", 0.5)
     sampler.sync()
     sampler(PROMPTS, NAMES, seed=0)
     assert [row.temperature for row in sampler.engine.calls[-1]] == pytest.approx([0.8, 0.4, 0.8, 0.8])
@@ -224,8 +281,10 @@ def test_a_restarted_server_gets_its_adapters_back(make):
 
 def test_files_end_with_the_sampler(make, tmp_path):
     sampler = make()
+    (folder,) = (tmp_path / "here").iterdir()
+    assert not list(folder.iterdir())  # the probes have done their part
     sampler.sync()
-    assert len(os.listdir(tmp_path / "here")) == 1
+    assert len(list(folder.iterdir())) == len(NAMES)
     sampler.close()
     assert os.listdir(tmp_path / "here") == []
 
@@ -239,6 +298,8 @@ def test_files_end_with_the_sampler(make, tmp_path):
         ({"vllm_max_loras": 0}, "vllm_max_loras=0 must be at least 1"),
         ({"vllm_adapter_dir": "/proc/nowhere"}, "adapter_dir='/proc/nowhere' cannot be written"),
         ({"vllm_mode": "server", "shard_base": True}, "shard_base=true with a server"),
+        ({"vllm_engine_kwargs": {"seed": 1, "dtype": "half"}}, "vllm_engine_kwargs must leave dtype, seed out"),
+        ({"vllm_mode": "server", "vllm_engine_kwargs": {"max_num_seqs": 1}}, "the server's command"),
     ],
 )
 def test_bad_settings_are_refused(settings, said):
@@ -252,9 +313,39 @@ def settings_of(**settings):
         completions_per_round=8, trust_remote_code=False, shard_base=False, vllm_mode="colocate", vllm_max_loras=None,
         vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_timeout=0.1,
         vllm_tensor_parallel_size=1, vllm_gpu_memory_utilization=0.3, vllm_max_model_length=None,
-        vllm_enable_sleep_mode=False, vllm_model_impl="auto",
+        vllm_enable_sleep_mode=False, vllm_model_impl="auto", vllm_engine_kwargs=None, max_row_tokens=100,
     )  # fmt: skip
     return SimpleNamespace(**(common | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"max_num_seqs": 8, "max_model_len": 100, "gpu_memory_utilization": 0.3}),
+        ({"completions_per_round": 1728}, {"max_num_seqs": 256}),
+        ({"max_row_tokens": 10**6}, {"max_model_len": base_model().config.max_position_embeddings}),
+        ({"max_row_tokens": None}, {"max_model_len": None}),
+        ({"vllm_max_model_length": 77}, {"max_model_len": 77}),
+        ({"vllm_engine_kwargs": {"max_num_seqs": 3, "swap_space": 1}}, {"max_num_seqs": 3, "swap_space": 1}),
+    ],
+)
+def test_an_engine_is_as_large_as_the_rows_and_can_be_tuned(monkeypatch, settings, expected):
+    monkeypatch.setattr(EngineSampler, "from_args", lambda *_, engine, **__: engine)
+    engine = vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(**settings))
+    assert engine.engine_kwargs.items() >= expected.items()
+
+
+@pytest.mark.parametrize(
+    ("version", "second_runner", "level"),
+    [("0.31.0+cpu", False, "INFO"), ("0.31.0", True, "WARNING"), ("0.30.0", False, "WARNING")],
+)
+def test_which_vllm_answers_is_told(caplog, version, second_runner, level):
+    with caplog.at_level("INFO"):
+        log_version(version, second_runner=second_runner)
+    (record,) = caplog.records
+    assert record.levelname == level
+    told = f"vLLM {version} by model runner V{1 + second_runner}; tested: 0.31.0 by model runner V1."
+    assert record.getMessage() == told
 
 
 def test_filters_are_refused_where_the_engine_reports_before_them(make, tmp_path):
@@ -285,6 +376,7 @@ def test_the_engine_is_told_what_to_serve(make):
     assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)
 
 
+@pytest.mark.slow
 def test_two_ranks_share_files_and_failures(tmp_path):
     """Rank 0 writes, both load; rank 1 draws nothing once; its broken engine stops both."""
     root = Path(__file__).parents[2]

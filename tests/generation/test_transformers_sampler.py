@@ -3,6 +3,7 @@ import torch
 
 from tests.tiny import tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
+from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -32,15 +33,33 @@ def test_same_seed_same_completions(population):
 
 
 def test_greedy_equals_generate_of_each_member_alone(population):
-    draw = sampler(population, temperature=0.0)
+    """Over several cuts of the batch, and where the last one is short."""
+    limit = 2 * TOKENS_AT_ONCE + 3
+    draw = sampler(population, temperature=0.0, max_completion_length=limit)
     together = draw(PROMPTS, ROWS, seed=0)
     for name, got in zip(ROWS, together, strict=True):
         ids = torch.tensor([got.prompt_ids])
         with population.route([name]):
             want = population.base_model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False
             )
-        assert want[0, ids.shape[1] :].tolist()[: len(got.ids)] == list(got.ids)
+        assert want[0, ids.shape[1] :].tolist() == list(got.ids)
+    assert max(len(one.ids) for one in together) == limit
+
+
+def test_rows_that_have_ended_leave_the_batch(population):
+    """No forward is made for them, and what the others draw is what they draw without any cut."""
+    sizes, draw = [], sampler(population, max_completion_length=96)
+    handle = population.base_model.register_forward_pre_hook(
+        lambda _model, _args, kwargs: sizes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    lengths = [len(one.ids) for one in draw(PROMPTS, ROWS, seed=0)]
+    handle.remove()
+    assert TOKENS_AT_ONCE < min(lengths) < max(lengths) - TOKENS_AT_ONCE
+    alive = [sum(length > start for length in lengths) for start in range(0, max(lengths), TOKENS_AT_ONCE)]
+    steps = [min(TOKENS_AT_ONCE, max(lengths) - start) for start in range(0, max(lengths), TOKENS_AT_ONCE)]
+    assert [rows for rows, _ in sizes] == [rows for rows, n in zip(alive, steps, strict=True) for _ in range(n)]
+    assert {tokens for _, tokens in sizes[1:]} == {1}  # the prompt runs once: the cache goes on
 
 
 def test_a_member_does_not_depend_on_the_others(population):
@@ -84,6 +103,22 @@ def test_no_row_is_moved_while_decoding(population):
     sampler(population, batch_size=4)(PROMPTS, ROWS, seed=0)
     handle.remove()
     assert plans and all(plan.order is None for plan in plans)
+
+
+def test_batches_hold_as_many_rows_of_each_member(population):
+    """Also where some members' prompts are all shorter than the others': sorted by length alone they would not."""
+    plans = []
+
+    def see(_model, _args, kwargs):
+        if kwargs["input_ids"].shape[1] > 1:  # prompts, not single tokens
+            plans.append(population.routing._plan)
+
+    handle = population.base_model.register_forward_pre_hook(see, with_kwargs=True)
+    members = [name for name in NAMES for _ in range(4)]
+    prompts = [ask("long " * (1 + i + 6 * (name > "t"))) for i, name in enumerate(members)]
+    sampler(population, batch_size=8)(prompts, members, seed=0)
+    handle.remove()
+    assert [plan.groups for plan in plans] == [((4, 2),)] * 2
 
 
 def test_small_batches_draw_the_same(population):

@@ -140,7 +140,7 @@ def test_levels(without, level):
     executor._without = without
     with executor:
         if level == "L1":
-            with pytest.warns(UserWarning, match="seccomp alone"):
+            with pytest.warns(UserWarning, match="only by seccomp"):
                 assert executor.isolation == level
         assert executor.isolation == level
         assert executor.run_many([ONE])[0].values[0].value == 2

@@ -42,10 +42,10 @@ def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
 
 
 @pytest.mark.parametrize("strategy, folders", [
-    ("end", set()),
-    ("every_save", set()),
+    pytest.param("end", set(), marks=pytest.mark.slow),
+    pytest.param("every_save", set(), marks=pytest.mark.slow),
     ("checkpoint", {"last-checkpoint"}),
-    ("all_checkpoints", {"checkpoint-1", "checkpoint-2"}),
+    pytest.param("all_checkpoints", {"checkpoint-1", "checkpoint-2"}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_checkpoints_are_pushed_when_the_strategy_says_so(client, hub, tmp_path, strategy, folders):
     settings = PUSHED | {"hub_strategy": strategy, "hub_always_push": True, "plots": False}

@@ -22,7 +22,7 @@ def test_who_may_push(client, hub, run):
     assert "Log in with" in refused(client, run, "--to", "user/repo", token="hf_wrong")
     assert "you may not write there" in refused(client, run, "--to", "other/repo")
     hub.put("other/repo", {"README.md": b"theirs"})
-    assert "Name a repository of yours" in refused(client, run, "--to", "other/repo")
+    assert "Name your own repository" in refused(client, run, "--to", "other/repo")
     hub.put("other/hidden", {"README.md": b"theirs"}, private=True)
     assert "you may not write there" in refused(client, run, "--to", "other/hidden")
     assert hub.repos["model", "other/repo"].files.keys() == {"README.md"}
@@ -61,7 +61,7 @@ def test_what_is_no_population(client, hub, run, tmp_path):
     assert "holds no tables of rounds" in refused(client, run, "--dataset")
     for folder in run.glob("checkpoint-*"):
         shutil.rmtree(folder)
-    assert "holds no whole checkpoint" in refused(client, run, "--checkpoint")
+    assert "holds no complete checkpoint" in refused(client, run, "--checkpoint")
     assert [id for _, id in hub.repos] == ["user/base"]
 
 

@@ -4,12 +4,13 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.chains.make.base import Settings, Training, build_tokenizer
 from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
 from recipes.chains.make.worked import slip, trace, worked_input, worked_output
+from tests.examples import examples
 from trl_populora.executor import Executor, Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES
@@ -94,7 +95,7 @@ def test_a_worked_answer_to_read():
 
 
 @given(st.integers(0, 2**32), st.sampled_from([[1, 9, 0], "abcd", {"a": 9, "b": 0}, [4], "d"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_slip_changes_one_place_only(seed, state):
     before = repr(state)
     wrong = slip(state, random.Random(seed))

@@ -12,7 +12,7 @@ import pytest
 
 from recipes.tiny.make.tiny_rows import TRAINED_FAMILIES
 from tests.code_tasks import code_draw, code_types
-from trl_populora.evaluation.asking import ask, grade
+from trl_populora.evaluation.answering import collect_answers, grade
 from trl_populora.evaluation.held_out import task_exam
 from trl_populora.evaluation.results import ExamResult
 from trl_populora.executor import Executor
@@ -86,7 +86,7 @@ def solved_held_out(trainer):
     exam = task_exam("learning", {task.id: task for task in drawn}.values(), types)
     students = list(trainer.population.students)
     with Executor(1) as executor:
-        answers = ask(exam, students, sampler, base=False, rows_per_call=256)
+        answers = collect_answers(exam, students, sampler, base=False, rows_per_call=256)
         result = ExamResult(exam, grade(exam, answers, exam.grader(executor.run_many)))
     return np.mean([result.scores(student)[:, 0] for student in students], axis=0)
 

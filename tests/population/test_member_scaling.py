@@ -5,10 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+@pytest.mark.slow
 def test_quick_run_writes_every_number(tmp_path):
     target = tmp_path / "scaling.json"
     command = [sys.executable, os.path.join(ROOT, "benchmarks", "member_scaling.py"), "--quick", "--model", "tiny"]

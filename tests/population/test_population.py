@@ -205,7 +205,7 @@ def test_write_refuses_foreign_and_broken_factors():
         ({**factors, path: Factor(A[:2], B[:, :2], scaling)}, "shapes"),
         ({**factors, path: Factor(A, B, 1.0)}, "scaling"),
         ({**factors, path: Factor(A * torch.nan, B, scaling)}, "not finite"),
-        ({k: v for k, v in factors.items() if k != path}, "other modules"),
+        ({k: v for k, v in factors.items() if k != path}, "different modules"),
     ]:
         with pytest.raises(ValueError, match=text):
             population.write("student_0", broken)

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tiny import lora, perturb, tiny_model, tiny_population
 from trl_populora.population import Population
 from trl_populora.population.routing import make_plan, member_order
@@ -194,7 +195,48 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
     assert counts[24]["stack"] == counts[1]["stack"] == 2 * len(population.routing.layers)
 
 
-@settings(max_examples=200, deadline=None)
+UNEQUAL = ["student_1", *["teacher_0"] * 3, "student_0", "student_1", "student_1", "teacher_1", "teacher_1"]
+
+
+@pytest.mark.parametrize("rows", [BATCHES["equal-in-order"], UNEQUAL], ids=["equal", "unequal"])
+def test_decoding_adds_few_kernels_to_each_linear(rows):
+    """Counted by the profiler in bfloat16: two products, and for unequal members two gathers and a sum, not 2 each."""
+    population = tiny_population()
+    population.model.to(torch.bfloat16)
+    for name in population:  # as in training: the base in bfloat16, the adapters in float32
+        for parameter in population.parameters(name):
+            parameter.data = parameter.data.float()
+    counts, ids = {}, tokens(len(rows), width=1)
+    for key, members in (("routed", rows), ("base", None)):
+        with torch.no_grad(), population.route(members) if members else population.routing.base():
+            population.model(ids)  # stacks once
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                population.model(ids)
+        counts[key] = Counter(event.name for event in profile.events() if event.cpu_parent is None)
+    layers = len(population.routing.layers)
+    added = {name: n / layers for name, n in (counts["routed"] - counts["base"]).items() if name in KERNELS}
+    if rows is UNEQUAL:
+        assert added == {"aten::bmm": 2, "aten::index": 2, "aten::add": 1}
+    else:
+        assert added == {"aten::bmm": 1, "aten::baddbmm_": 1}
+
+
+KERNELS = {f"aten::{name}" for name in "add add_ mul mul_ copy_ bmm baddbmm baddbmm_ cat index index_select".split()}
+
+
+@pytest.mark.parametrize("rows", [BATCHES["equal"], BATCHES["unequal"], UNEQUAL, [*UNEQUAL, *["teacher_0"] * 20]])
+def test_a_token_at_a_time_is_the_whole_pass(rows):
+    """Decoding has short cuts of its own; a pass over the whole text, with gradients, has none of them."""
+    population, ids = tiny_population(), tokens(len(rows))
+    with population.route(rows):
+        whole = population.model(ids).logits.detach()
+        with torch.no_grad():
+            start = population.model(ids[:, :-1], use_cache=True)
+            last = population.model(ids[:, -1:], past_key_values=start.past_key_values).logits
+    torch.testing.assert_close(torch.cat([start.logits, last], dim=1), whole, rtol=1e-4, atol=1e-5)
+
+
+@examples(200)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
 def test_a_plan_puts_every_row_into_its_members_block(members):
     plan = make_plan(members, torch.device("cpu"))
@@ -205,6 +247,9 @@ def test_a_plan_puts_every_row_into_its_members_block(members):
     sizes = [rows for n, rows in plan.groups for _ in range(n)]
     assert sizes == [members.count(member) for member in plan.members]
     assert len(plan.groups) == len(set(sizes)) and len(plan.groups) ** 2 <= 2 * len(members)
+    if plan.padded is not None:
+        assert torch.equal(plan.padded.flatten()[plan.places], torch.arange(len(members)))
+        assert [{members[row] for row in rows} for rows in plan.padded.tolist()] == [{one} for one in plan.members]
     if plan.order is not None:
         assert torch.equal(plan.order[plan.inverse], torch.arange(len(members)))
     sorted_rows = [members[row] for row in member_order(members)]

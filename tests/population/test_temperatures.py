@@ -20,7 +20,7 @@ def make_population(*, warm=True):
     population = tiny_population(num_guests=1)
     population.write("guest_0", population.factors("teacher_1"))
     for name, temperature in HEAT.items() if warm else ():
-        population.routing.temper(name, temperature)
+        population.routing.set_temperature(name, temperature)
     population.model.eval()
     return population
 
@@ -69,9 +69,9 @@ def test_the_base_runs_at_the_temperatures_of_those_it_is_compared_with(ids):
 def test_a_temperature_of_one_leaves_every_bit(ids):
     population = make_population(warm=False)
     before = logits(population, ids, ROWS)
-    population.routing.temper("student_1", 0.5)
+    population.routing.set_temperature("student_1", 0.5)
     assert not torch.equal(logits(population, ids, ROWS), before)
-    population.routing.temper("student_1", 1.0)
+    population.routing.set_temperature("student_1", 1.0)
     assert torch.equal(logits(population, ids, ROWS), before)
 
 
@@ -93,10 +93,10 @@ def test_heads_that_are_more_than_a_matrix_are_refused():
     population = make_population(warm=False)
     population.base_model.config.final_logit_softcapping = 30.0
     with pytest.raises(ValueError, match="LlamaForCausalLM does more between hidden states and logits"):
-        population.routing.temper("student_0", 0.8)
-    population.routing.temper("student_0", 1.0)
+        population.routing.set_temperature("student_0", 0.8)
+    population.routing.set_temperature("student_0", 1.0)
     with pytest.raises(ValueError, match="positive and finite, got 0"):
-        population.routing.temper("student_0", 0.0)
+        population.routing.set_temperature("student_0", 0.0)
 
 
 def test_guests_are_routed_frozen_and_nowhere_else(ids, tmp_path):

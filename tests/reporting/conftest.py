@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import shutil
@@ -70,6 +71,29 @@ def rounds() -> list[RoundSummary]:
         "parents": [["student_0", 0], ["student_1", 0]],
     }
     return [make_round(k, events=(event,) if k == 3 else ()) for k in range(6)]
+
+
+EVENT = {
+    "step": 4,
+    "slot": "student_1",
+    "role": "student",
+    "operator": "svd_subspace",
+    "parameters": {"seed": 1},
+    "parents": [["student_0", 0], ["student_1", 0]],
+    "version": 1,
+    "fitness": {"student_0": 1.0, "student_1": 0.0},
+    "rating_before": [24.0, 3.0],
+    "rating_after": [25.0, 4.2],
+}
+
+
+@pytest.fixture
+def run(tmp_path, rounds):
+    """Folder of a run of six rounds with a replacement."""
+    lines = [json.dumps(summary.to_json()) for summary in rounds]
+    (tmp_path / "history.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "lineage.jsonl").write_text(json.dumps(EVENT) + "\n")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

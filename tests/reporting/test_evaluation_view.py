@@ -109,7 +109,7 @@ def test_progress_is_lines_in_a_file_and_a_bar_on_a_terminal(monkeypatch):
             if view._live is not None:
                 view._live.refresh()
         text = file.getvalue()
-        assert "gsm8k: 8 of 20 answers are there already; going on" in text
+        assert "gsm8k: 8 of 20 answers exist already; continuing" in text
         if file.isatty():
             assert "\x1b" in text and "3/4 answers, 0:00 left" in text
         else:

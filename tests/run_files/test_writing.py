@@ -6,7 +6,7 @@ import os
 import pyarrow.parquet
 import pytest
 
-from trl_populora.run_files.checkpoint import flaw, write_checkpoint
+from trl_populora.run_files.checkpoint import find_defect, write_checkpoint
 from trl_populora.run_files.files import (
     append_lines,
     read_json,
@@ -114,7 +114,7 @@ def test_a_checkpoint_is_flushed_before_it_is_moved_into_place(tmp_path, story):
         write_files(folder, lambda aside: write_file(os.path.join(aside, "member", "weights"), b"1"))
 
     about = dict(output_dir=str(tmp_path), is_main=True, problems=lambda own: [own] if own else [], about={})
-    assert write_checkpoint(write, step=2, **about) and flaw(str(tmp_path / "checkpoint-2")) is None
+    assert write_checkpoint(write, step=2, **about) and find_defect(str(tmp_path / "checkpoint-2")) is None
     moved = story.index(("rename", "checkpoint-2"))
     expected = {"state", "weights", "manifest.json", "member", "checkpoint-2"}
     flushes = [name for what, name in story[:moved] if what == "flush"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.self_play.script import G, scripted, self_play
 from trl_populora.self_play import Crossing, Guest, Guests, RoundSettings
-from trl_populora.self_play.pairing import deal
+from trl_populora.self_play.pairing import assign_prompts
 
 
 GUESTS = Guests(teacher=Guest("guest_0", "teacher_1@3"), student=Guest("guest_1", "student_0@2"))
@@ -128,7 +128,7 @@ def test_every_prompt_is_dealt_once_and_whole(T, S, multiple, seed):
     teachers = [f"teacher_{t}" for t in range(T)]
     pairs = sorted((k % T, k % S) for k in range(length))
     prompts = multiple * length // T
-    dealt = deal(
+    dealt = assign_prompts(
         [(teachers[t], f"student_{s}") for t, s in pairs],
         teachers,
         prompts=prompts,
@@ -150,7 +150,7 @@ def test_every_prompt_is_dealt_once_and_whole(T, S, multiple, seed):
 def test_prompts_do_not_stick_to_students():
     pairs = [("t", "s0"), ("t", "s1")]
     firsts = Counter(
-        deal(pairs, ["t"], prompts=2, completions=1, crossing=0.0, rng=random.Random(seed))[0].slots
+        assign_prompts(pairs, ["t"], prompts=2, completions=1, crossing=0.0, rng=random.Random(seed))[0].slots
         for seed in range(200)
     )
     assert set(firsts) == {(0,), (1,)} and min(firsts.values()) > 60

@@ -3,9 +3,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trl_populora.self_play.pairing import PAIRINGS, pair
 from trl_populora.self_play.ratings import Outcome, Ratings
 
@@ -32,7 +33,7 @@ def shares(ratings: Ratings, *, draws: int = 4000, **options) -> dict[tuple[str,
     return {key: count / draws for key, count in counts.items()}
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(num_teachers=st.integers(1, 6), num_students=st.integers(1, 6), method=st.sampled_from(METHODS))
 def test_every_member_plays_equally_much(num_teachers, num_students, method):
     ratings = sides(num_teachers, num_students)

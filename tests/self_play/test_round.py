@@ -10,7 +10,7 @@ from tests.code_tasks import code_buffer, code_seeds
 from tests.self_play.script import TYPES, G, scripted, self_play
 from trl_populora.evolution import Candidate, EvolutionSettings, select
 from trl_populora.self_play import Completion, RoundSettings
-from trl_populora.self_play.asks import proposal_asks
+from trl_populora.self_play.requests import proposal_requests
 
 
 def test_one_round(executor):
@@ -173,16 +173,16 @@ def test_refuses_a_sampler_that_loses_rows(executor):
         game.play(lambda prompts, members, *, seed: [Completion("")], round=0, step=0)
 
 
-def asks_of(game, round):
-    """One ask of each prompt of a round."""
+def requests_of(game, round):
+    """One request of each prompt of a round."""
     shape = {"round": round, "settings": game.settings, "lengths": game.lengths}
-    return list(proposal_asks(game.ratings.teachers, game.task_types, game.buffer, **shape))[::G]
+    return list(proposal_requests(game.ratings.teachers, game.task_types, game.buffer, **shape))[::G]
 
 
 def test_induction_is_shown_a_program_even_where_no_references_are_wanted(executor):
     settings = RoundSettings(num_generations=G, num_references=0)
     game = self_play(executor, types=TYPES, settings=settings)
-    shown = [(ask.type.id, len(ask.references)) for round in range(3) for ask in asks_of(game, round)]
+    shown = [(request.type.id, len(request.references)) for round in range(3) for request in requests_of(game, round)]
     assert set(shown) == {("code_o", 0), ("code_i", 0), ("code_f", 1)}
 
 
@@ -193,8 +193,8 @@ def test_in_every_round_all_teachers_face_the_same_types(executor, prompts):
     total = Counter()
     for round in range(3):
         asked = {}
-        for ask in asks_of(game, round):
-            asked.setdefault(ask.player, []).append(ask.type.id)
+        for request in requests_of(game, round):
+            asked.setdefault(request.player, []).append(request.type.id)
         assert len(asked) == 3 and len({tuple(types) for types in asked.values()}) == 1
         total.update(asked["teacher_0"])
     assert set(total.values()) == {prompts}, "over time every type has an equal share"

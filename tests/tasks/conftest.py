@@ -4,7 +4,7 @@ import pytest
 
 from tests.code_tasks import code_types
 from trl_populora.executor import Executor, Limits
-from trl_populora.tasks import Referee, Refusal, Task
+from trl_populora.tasks import REASONS, Referee, Refusal, Task
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +38,8 @@ class Play:
         texts, references = zip(*proposals)
         types = [type] * len(texts)
         verified = self.referee.verify(types, self.referee.parse(types, texts, references))
+        reasons = {one.reason for one in verified if isinstance(one, Refusal)}
+        assert reasons <= {*REASONS, *self.types[type].reasons}, "a reason that no table explains"
         return [
             one if isinstance(one, Refusal) else Task.create(type, one, author="teacher", step=3) for one in verified
         ]

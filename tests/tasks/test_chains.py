@@ -5,10 +5,11 @@ import random
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_draw, code_seeds
+from tests.examples import examples
 from trl_populora.executor import Job, literals
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, FAMILIES
 from trl_populora.tasks.code.families.chains import CHAINS, DEPTHS, DIGITS, KINDS, LETTERS, TABLE, chain, depth
@@ -53,7 +54,7 @@ def test_outputs_are_those_of_the_executor(type, executor):
 
 
 @given(SEEDS, st.sampled_from(KINDS), st.integers(1, 16), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_depth_that_is_asked_for_is_read_back(seed, kind, wanted, blocks, held_out):
     program, supply, _ = chain(random.Random(seed), kind, wanted, blocks=blocks, held_out=held_out)
     assert depth(program) == wanted
@@ -62,7 +63,7 @@ def test_the_depth_that_is_asked_for_is_read_back(seed, kind, wanted, blocks, he
 
 
 @given(SEEDS, st.sampled_from([family for family in CHAINS if not family.__name__.endswith("held_out")]))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_held_out_statements_are_in_no_other_family(seed, family):
     program, _, _ = family(random.Random(seed))
     kind = next(kind for kind in KINDS if family.__name__.startswith(kind.name))
@@ -70,7 +71,7 @@ def test_held_out_statements_are_in_no_other_family(seed, family):
 
 
 @given(SEEDS, st.sampled_from(KINDS), st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_half_of_a_held_out_chain_is_held_out(seed, kind, wanted):
     program, _, _ = chain(random.Random(seed), kind, wanted, held_out=True)
     found = sum(line.strip() in HELD_OUT[kind.name] for line in program.splitlines())

@@ -1,10 +1,11 @@
 import ast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_task, code_types
+from tests.examples import examples
 from trl_populora.tasks.code.complexity import program_complexity
 
 
@@ -63,7 +64,7 @@ def test_a_program_of_another_author_is_not_measured():
     assert code_types()["code_f"].features(task) is None
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 30))
 def test_every_branch_adds_one_decision(branches):
     program = "def f(x):\n" + "    if x:\n        x -= 1\n" * branches + "    return x"

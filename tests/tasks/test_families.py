@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.code_tasks import TYPES, code_draw, code_seeds, code_types
+from tests.examples import FULL
 from trl_populora.tasks import Draft, Refusal, Task, base
 from trl_populora.tasks.code import CodeO
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
@@ -59,11 +60,12 @@ def test_easy_families_are_really_small(family):
         assert len(task.payload.input) <= 24 and len(task.payload.output) <= 40
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("type", TYPES)
 def test_executor_agrees_and_every_task_survives_its_own_completions(type, play):
     """propose_completion -> parse -> run -> the same task; solve_completion -> right. Every family, real executor."""
     rng = random.Random(type)
-    tasks = [code_draw(type, rng, families=[family]) for family in FAMILIES for _ in range(3)]
+    tasks = [code_draw(type, rng, families=[family]) for family in FAMILIES for _ in range(3 if FULL else 1)]
     task_type = play.types[type]
     proposals = [
         (f"A plan.\n{task_type.propose_completion(t)}\nDone.", [t] if type == "code_f" else []) for t in tasks

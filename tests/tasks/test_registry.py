@@ -1,10 +1,8 @@
 """Names of task types, and that nothing else in the package knows one."""
 
 import json
-import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 
@@ -104,23 +102,3 @@ def test_families_belong_to_the_types_that_have_them():
     for wrong in (["nope"], []):
         with pytest.raises(ValueError, match="no seed families"):
             families_of(types, wrong)
-
-
-def test_nothing_but_the_registry_knows_a_type_by_name():
-    """Docstrings may name types as examples, and a command line or a config may have them as a default."""
-    room = Path(trl_populora.__file__).parent
-    modules = {value.split(":")[0].split(".")[2] for value in registry.BUILT_IN.values()}
-    types = ("registry.py", "*/*.py", *(f"{name}.py" for name in modules))
-    own = [path for pattern in types for path in (room / "tasks").glob(pattern)]
-    names = "|".join(registry.BUILT_IN)
-    found = []
-    others = (
-        path for path in room.rglob("*.py") if "executor" not in path.parts
-    )  # which lists modules, such as "math"
-    for path in sorted({*others} - {*own}):
-        text = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text())
-        named = re.compile(rf"""["']({names})["']|code_[oif]\b""")
-        found += [f"{path.name}: {line.strip()}" for line in text.splitlines() if named.search(line)]
-    assert found == [
-        'warmup.py: FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given'
-    ]

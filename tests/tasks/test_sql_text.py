@@ -3,9 +3,10 @@
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.query import is_ordered, measure, read_query
 from trl_populora.tasks.sql.tables import (
@@ -61,7 +62,7 @@ def test_the_text_of_a_row_is_right_for_that_row(some):
             assert len(texts) == len(row) and all(map(same_cell, row, texts))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(max_size=200) | st.text(alphabet="ab1 '|(),\n;-/*_.INTEGERx", max_size=200))
 def test_any_text_is_read_or_refused(text):
     for read in (read_tables, read_query):

@@ -1,15 +1,12 @@
 import json
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import trl_populora.self_play
-import trl_populora.tasks
 from tests.code_tasks import code_task, code_types
-from trl_populora.tasks import REASONS, Task
+from trl_populora.tasks import Task
 from trl_populora.tasks.code.pairs import hidden, visible
 
 
@@ -71,21 +68,3 @@ def test_where_an_input_stands_does_not_say_whether_it_is_shown():
         for text, _ in visible(task):
             shown[int(text)] += 1
     assert sum(shown) == 2000 and all(150 < count < 250 for count in shown)  # 200 expected, sigma 10
-
-
-def test_every_reason_in_the_source_is_documented():
-    room = Path(trl_populora.tasks.__file__).parent
-    neutral = [path for path in room.glob("*.py") if path.name != "countdown.py"]
-    shared = used_in(*neutral, *Path(trl_populora.self_play.__file__).parent.glob("*.py"))
-    assert shared and shared <= set(REASONS)
-    code = used_in(*(room / "code").glob("*.py"))
-    assert len(code) > 15 and code <= {*REASONS, *(reason for one in TYPES.values() for reason in one.reasons)}
-    own = {"code_o": "code_o program_input", "code_i": "code_i program_input", "code_f": "code_f"}
-    for name, files in own.items():
-        asked = used_in(*(room / "code" / f"{file}.py" for file in ("base", "hygiene", "source", *files.split())))
-        assert asked <= {*REASONS, *TYPES[name].reasons}, name
-        assert all(TYPES[name].reasons.values())
-
-
-def used_in(*files: Path) -> set[str]:
-    return {reason for file in files for reason in re.findall(r'Refusal\(\s*"(\w+)"', file.read_text())}

@@ -30,66 +30,68 @@ class Altered:
         return getattr(self.sampler, name)
 
 
+def make_config(folder, **overrides) -> PopulationSelfPlayConfig:
+    settings = dict(
+        output_dir=str(folder / "run"),
+        num_teachers=2,
+        num_students=2,
+        num_generations=2,
+        prompts_per_teacher=1,
+        per_device_train_batch_size=4,
+        max_completion_length=8,
+        prompt_style="compact",
+        num_references=1,
+        task_kwargs={"code_f": {"num_inputs": 4}},
+        seed_tasks=8,
+        max_steps=2,
+        learning_rate=1e-2,
+        evolution_interval=0,
+        executor_kwargs={"workers": 1},
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        overwrite_output_dir=True,
+    )
+    return PopulationSelfPlayConfig(**(settings | overrides))
+
+
+def build_trainer(
+    config, *, noise=0.1, rewards=hash_reward, model=None, peft_config=None, **arguments
+) -> PopulationSelfPlayTrainer:
+    trainer = PopulationSelfPlayTrainer(
+        model or tiny_model(),
+        reward_funcs=rewards,
+        args=config,
+        processing_class=tiny_tokenizer(),
+        peft_config=peft_config or lora(),
+        **arguments,
+    )
+    if noise:
+        perturb(trainer.population, noise)
+    return trainer
+
+
+ARGUMENTS = ("noise", "rewards", "on_round", "callbacks", "model", "peft_config", "sampler")
+
+
 @pytest.fixture
 def config(tmp_path):
-    def make(**overrides):
-        settings = dict(
-            output_dir=str(tmp_path / "run"),
-            num_teachers=2,
-            num_students=2,
-            num_generations=2,
-            prompts_per_teacher=1,
-            per_device_train_batch_size=4,
-            max_completion_length=8,
-            prompt_style="compact",
-            num_references=1,
-            task_kwargs={"code_f": {"num_inputs": 4}},
-            seed_tasks=8,
-            max_steps=2,
-            learning_rate=1e-2,
-            evolution_interval=0,
-            executor_kwargs={"workers": 1},
-            use_cpu=True,
-            bf16=False,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            overwrite_output_dir=True,
-        )
-        return PopulationSelfPlayConfig(**(settings | overrides))
-
-    return make
+    """`config(**settings)`: a small configuration in a folder of this test."""
+    return lambda **overrides: make_config(tmp_path, **overrides)
 
 
 @pytest.fixture
 def make_trainer(config):
+    """`make_trainer(**arguments, **settings)`: a trainer that is closed after the test."""
     trainers = []
 
-    def make(
-        *,
-        noise=0.1,
-        rewards=hash_reward,
-        on_round=None,
-        callbacks=None,
-        model=None,
-        peft_config=None,
-        sampler=None,
-        **overrides,
-    ):
-        trainer = PopulationSelfPlayTrainer(
-            model or tiny_model(),
-            reward_funcs=rewards,
-            args=config(**overrides),
-            processing_class=tiny_tokenizer(),
-            peft_config=peft_config or lora(),
-            on_round=on_round,
-            callbacks=callbacks,
-            sampler=sampler,
-        )
-        trainers.append(trainer)
-        if noise:
-            perturb(trainer.population, noise)
-        return trainer
+    def make(**given):
+        arguments = {name: given.pop(name) for name in ARGUMENTS if name in given}
+        trainers.append(build_trainer(config(**given), **arguments))
+        return trainers[-1]
 
     yield make
     for trainer in trainers:

@@ -3,10 +3,12 @@
 from collections import Counter
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from trl_populora.training.batching import deal, schedule
+from tests.examples import examples
+from trl_populora.population.composition import schedule
+from trl_populora.training.batching import deal, needed
 
 
 @st.composite
@@ -25,7 +27,7 @@ def rounds(draw):
     return [members[i] for i in order], [lengths[i] for i in order], roles, size
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rounds())
 def test_every_row_is_dealt_once_and_the_sizes_are_kept(round):
     members, lengths, roles, size = round
@@ -96,7 +98,7 @@ def test_other_lengths_of_one_member_leave_the_rows_of_the_others_where_they_wer
     assert others[0] == others[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 4), min_size=12, max_size=12), st.sampled_from([1, 2, 3, 4, 6, 12]))
 def test_unequal_shares_are_dealt_too(members, size):
     """One rank's share of a round may hold any rows."""
@@ -136,3 +138,22 @@ def test_deal_keeps_each_rows_tensors_together_and_cuts_padding_only():
             width = batch["completion_ids"].shape[1]
             assert torch.equal(batch["old_per_token_logps"][i], whole["old_per_token_logps"][row][:width])
     assert sorted(seen) == list(range(rows))
+    longest = [int((batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).max()) for batch in dealt]
+    assert longest == sorted(longest, reverse=True) and longest[0] > longest[-1]  # what needs most memory comes first
+
+
+@examples(150)
+@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.0, 0.5]), st.integers(0, 3), st.integers(1, 9)), min_size=1))
+def test_the_update_needs_rows_with_an_advantage_and_one_of_every_member(rows):
+    rows = rows * 3
+    advantages, members, lengths = zip(*rows, strict=True)
+    kept = needed(advantages, members, lengths, multiple=3)
+    assert kept == sorted(set(kept)) and len(kept) % 3 == 0
+    wanted = {row for row, advantage in enumerate(advantages) if advantage}
+    assert wanted <= set(kept) and {members[row] for row in kept} == set(members)
+    without = set(members) - {members[row] for row in wanted}
+    assert len(kept) < len(wanted) + len(without) + 3
+    for member in without:  # the shortest stays
+        assert min(lengths[row] for row in kept if members[row] == member) == min(
+            length for one, length in zip(members, lengths, strict=True) if one == member
+        )

@@ -13,7 +13,7 @@ from tests.tiny import tiny_model
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
-from trl_populora.run_files.checkpoint import find_checkpoint, flaw, whole_checkpoints
+from trl_populora.run_files.checkpoint import find_checkpoint, find_defect, whole_checkpoints
 from trl_populora.run_files.layout import MANIFEST_FILE
 
 
@@ -63,11 +63,11 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "another base model" in refusal(folder, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "trainer_state.json").write_text("{}")
-    assert flaw(str(tmp_path / "other")).startswith(MANIFEST_FILE)
+    assert find_defect(str(tmp_path / "other")).startswith(MANIFEST_FILE)
     (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 99, "files": {}}')
-    assert "format 99" in flaw(str(tmp_path / "other"))
+    assert "format 99" in find_defect(str(tmp_path / "other"))
     (tmp_path / "other" / MANIFEST_FILE).write_text("[")
-    assert "cannot be read" in flaw(str(tmp_path / "other"))
+    assert "cannot be read" in find_defect(str(tmp_path / "other"))
 
 
 def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(make_trainer, caplog):
@@ -102,7 +102,7 @@ def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
 
 
 def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
-    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+    with pytest.raises(ValueError, match="holds no complete checkpoint"):
         make_trainer().train(resume_from_checkpoint=True)
     make_trainer(max_steps=1).train(resume_from_checkpoint="auto")
 
@@ -162,7 +162,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(make_trainer, monkeypat
     assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-4"]
     assert outcome(trainer) == wanted and files(folder) == wanted_files, "what could not be written came later"
     text = caplog.text
-    assert "Step 2 was not saved" in text and "record of the run" in text and "tried again" in text
+    assert "Step 2 was not saved" in text and "record of the run" in text and "the next round tries again" in text
     assert sorted(os.listdir(os.path.join(folder, "checkpoint-4"))) == sorted(os.listdir(kept))
 
 

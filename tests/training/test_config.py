@@ -64,7 +64,10 @@ def test_the_dial_sets_the_batch(config):
         ({"top_entropy_quantile": 0.5}, "top_entropy_quantile=0.5"),
         ({"max_grad_norm": 0.0}, "max_grad_norm=0.0.*1e9"),
         ({"use_vllm": True, "vllm_structured_outputs_regex": "a+"}, "vllm_structured_outputs_regex"),
-        ({"use_vllm": True, "loss_type": "vespo"}, "vllm_importance_sampling_mode='sequence_mask'"),
+        (
+            {"use_vllm": True, "loss_type": "vespo", "vllm_importance_sampling_mode": "sequence_mask"},
+            "vllm_importance_sampling_mode='sequence_mask'",
+        ),
         ({"vllm_max_loras": 0}, "vllm_max_loras=0"),
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint"),
         ({"save_strategy": "epoch"}, "save_strategy"),

@@ -107,7 +107,7 @@ def test_founders_stay_as_they_were(make_trainer):
 def test_prompts_are_a_function_of_the_seed(make_trainer):
     def prompts(**settings):
         source = make_trainer(**PROBED | settings).source
-        return [ask.prompt for ask in Founders(source, prompts=3).asks]
+        return [request.prompt for request in Founders(source, prompts=3).requests]
 
     assert prompts() == prompts() and len(prompts()) == 3
     assert prompts() != prompts(seed=1)

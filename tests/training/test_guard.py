@@ -54,7 +54,7 @@ def test_others_go_on_bit_for_bit(make_trainer):
     assert same == {"teacher_0", "teacher_1", "student_0"}
     assert all(torch.isfinite(p).all() for p in sick.population.parameters("student_1"))
     (alarm,) = [alarm for summary in rounds for alarm in summary.alarms if "student_1" in alarm]
-    assert "set back" in alarm and alarm in rounds[1].alarms
+    assert "reset to" in alarm and alarm in rounds[1].alarms
     summary = {m.name: m for m in rounds[1].members}["student_1"]
     assert summary.grad_norm is None and {m.name: m for m in rounds[0].members}["student_1"].grad_norm is not None
 

@@ -18,7 +18,7 @@ def test_update_equals_a_trainer_of_that_temperature(make_trainer, tmp_path, set
     trainer = make_trainer(num_generations=4, per_device_train_batch_size=8, noise=noise, temperature=0.9, **settings)
     trainer.source.sampler = shorten(trainer.source.sampler)
     for name, temperature in HEAT.items():
-        trainer.population.routing.temper(name, temperature)
+        trainer.population.routing.set_temperature(name, temperature)
     trainer.population.save(tmp_path / "founders")
     trainer.train()
     for name in HEAT if not settings.get("beta") else ("teacher_0", "student_1"):
@@ -44,9 +44,9 @@ def test_members_are_sampled_at_their_own_temperature(make_trainer):
     prompts = [[5, 6, 7, 8]] * 8
     members, seeds = ["student_0"] * 8, list(range(8))
     plain = [c.ids for c in sampler.draw(prompts, members, seeds)]
-    population.routing.temper("student_0", 0.5)
+    population.routing.set_temperature("student_0", 0.5)
     warm = [c.ids for c in sampler.draw(prompts, members, seeds)]
-    population.routing.temper("student_0", 1.0)
+    population.routing.set_temperature("student_0", 1.0)
     from trl_populora.generation import TransformersSampler
 
     half = TransformersSampler(population, sampler.tokenizer, max_completion_length=8, temperature=0.5)

@@ -1,5 +1,6 @@
 """Invariant 2: every member's update is what a GRPOTrainer with one adapter computes on that member's rows alone."""
 
+import zlib
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.training.conftest import Altered, hash_reward, text_of
+from trl_populora.training.batching import deal
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -74,18 +76,22 @@ def train_alone(folder, rows, G, settings):
     return [p for p in model.parameters() if p.requires_grad]
 
 
+def slow(**settings):
+    return pytest.param(settings, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss_type": "dapo"},
-        {"loss_type": "dapo", "optim": "sgd", "gradient_checkpointing": False},
-        {"loss_type": "grpo", "optim": "sgd", "beta": 0.2},
+        {"loss_type": "dapo", "gradient_checkpointing": True},
+        slow(loss_type="dapo", optim="sgd"),
+        slow(loss_type="grpo", optim="sgd", beta=0.2),
         {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},
-        {"loss_type": "dr_grpo", "optim": "sgd", "num_iterations": 2, "max_grad_norm": 1e9},
-        {"loss_type": "cispo", "optim": "sgd"},
-        {"loss_type": "sapo", "optim": "sgd", "scale_rewards": "none"},
+        slow(loss_type="dr_grpo", optim="sgd", num_iterations=2, max_grad_norm=1e9),
+        slow(loss_type="cispo", optim="sgd"),
+        slow(loss_type="sapo", optim="sgd", scale_rewards="none"),
         {"loss_type": "vespo", "optim": "sgd", "mask_truncated_completions": True, "beta": 0.1},
-        {"loss_type": "luspo", "optim": "sgd", "importance_sampling_level": "sequence"},
+        slow(loss_type="luspo", optim="sgd", importance_sampling_level="sequence"),
     ],
     ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()),
 )
@@ -112,7 +118,9 @@ def _lora(state):
     return [value for key, value in state.items() if "lora_A" in key or "lora_B" in key]
 
 
-@pytest.mark.parametrize("settings", [{}, {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"])
+@pytest.mark.parametrize(
+    "settings", [slow(), {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"]
+)
 def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
     """Fewer rows than members, whole roles, the whole round: one update, to the rounding of float32."""
     updates = []
@@ -200,3 +208,30 @@ def test_a_penalty_towards_where_members_do_not_start_is_told(make_trainer, monk
             factor.B.data.fill_(0.01 if moved and name == "student_1" else 0.0)
     trainer.train()
     assert [text for text in said if "beta=0.1" in text and "student_1 does not start" in text] == said[:moved]
+
+
+def unanimous_or_not(completions, **kwargs):
+    """Half of the groups get the same reward for all rows, so that these have no advantage."""
+    group = [zlib.crc32(text_of(c).encode()) for c in completions]
+    return [float(one % 3) if i // 2 % 2 else 1.0 for i, one in enumerate(group)]
+
+
+def test_rows_without_an_advantage_are_left_out_and_change_no_update(make_trainer, monkeypatch):
+    def run(leave_out):
+        if not leave_out:
+            monkeypatch.setattr("trl_populora.training.trainer.deal", lambda batches, roles, **_: deal(batches, roles))
+        trainer = make_trainer(rewards=unanimous_or_not, num_generations=2, max_steps=3)
+        rows, loss = [], trainer._compute_loss
+        monkeypatch.setattr(
+            trainer,
+            "_compute_loss",
+            lambda model, inputs: rows.append(len(inputs["advantages"])) or loss(model, inputs),
+        )
+        trainer.train()
+        return sum(rows), {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in NAMES}
+
+    fewer, got = run(True)
+    every_row, want = run(False)
+    assert fewer < every_row
+    for name in NAMES:
+        torch.testing.assert_close(got[name], want[name], rtol=0, atol=2e-5)

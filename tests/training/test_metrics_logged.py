@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
-from tests.training.conftest import hash_reward
+from tests.training.conftest import build_trainer, hash_reward, make_config
 from tests.training.test_probes import play_plausibly
 from trl_populora.diagnostics import round_metrics
 from trl_populora.diagnostics.metrics import METRICS, matching
@@ -21,60 +21,76 @@ ELSEWHERE = {
 MIXED = ("reward", "reward_std", "frac_reward_zero_std", "rewards/self_play_reward/mean", "rewards/hash_reward/mean")
 
 
-@pytest.fixture(scope="module")
-def seen():
-    return {}
-
-
-def keep(seen, trainer):
-    own = {name for log in trainer.state.log_history for name in log}
-    seen.update(dict.fromkeys(own))
-    return own
-
-
-@pytest.fixture
-def on_a_dataset(config):
-    def train(**settings):
-        trainer = PopulationSelfPlayTrainer(
-            tiny_model(),
-            hash_reward,
-            config(num_teachers=0, num_students=2, max_steps=1, weight_metrics_interval=1, **settings),
-            train_dataset=PROMPTS,
-            eval_dataset=PROMPTS.select(range(2)) if "eval_strategy" in settings else None,
-            processing_class=tiny_tokenizer(),
-            peft_config=lora(),
-        )
-        trainer.train()
-        return trainer
-
-    return train
-
-
-def test_self_play_with_everything(make_trainer, seen):
+def self_play(folder) -> tuple:
+    """Trainer and summaries of a run with everything."""
     summaries = []
-    trainer = play_plausibly(
-        make_trainer(
-            max_steps=4,
-            logging_steps=2,
-            evolution_interval=1,
-            weight_metrics_interval=1,
-            hall_of_fame_probability=0.7,
-            beta=0.05,
-            teacher_reward="solvable",
-            task_types=["code_o", "code_i"],
-            eval_strategy="steps",
-            eval_steps=4,
-            probe_kwargs={"exams": ["held_out[:4]"], "founders": 1},
-            include_num_input_tokens_seen="all",
-            on_round=summaries.append,
-        )
+    config = make_config(
+        folder,
+        max_steps=4,
+        logging_steps=2,
+        evolution_interval=1,
+        weight_metrics_interval=1,
+        hall_of_fame_probability=0.7,
+        beta=0.05,
+        teacher_reward="solvable",
+        task_types=["code_o", "code_i"],
+        eval_strategy="steps",
+        eval_steps=4,
+        probe_kwargs={"exams": ["held_out[:4]"], "founders": 1},
+        include_num_input_tokens_seen="all",
     )
+    return play_plausibly(build_trainer(config, on_round=summaries.append)), summaries
+
+
+def one_agent(folder):
+    shape = dict(shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3)
+    return play_plausibly(build_trainer(make_config(folder, **shape, max_steps=1), rewards=None))
+
+
+def on_a_dataset(folder, **settings):
+    return PopulationSelfPlayTrainer(
+        tiny_model(),
+        hash_reward,
+        make_config(folder, num_teachers=0, num_students=2, max_steps=1, weight_metrics_interval=1, **settings),
+        train_dataset=PROMPTS,
+        eval_dataset=PROMPTS.select(range(2)) if "eval_strategy" in settings else None,
+        processing_class=tiny_tokenizer(),
+        peft_config=lora(),
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What five runs logged, by name, and the summaries of the first."""
+    folder = tmp_path_factory.mktemp("logged")
+    trainer, summaries = self_play(folder / "self-play")
+    evaluated = dict(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=4)
+    logged = {
+        "self-play": trained(trainer),
+        "one agent": trained(one_agent(folder / "one agent")),
+        "dataset": trained(on_a_dataset(folder / "dataset", **evaluated)),
+    }
+    logged |= {name: trained(on_a_dataset(folder / name, loss_type=name)) for name in ("cispo", "vespo")}
+    return logged, summaries
+
+
+def trained(trainer) -> list[dict]:
     trainer.train()
-    own = keep(seen, trainer)
+    trainer.close()
+    return trainer.state.log_history
+
+
+def names(logs) -> set[str]:
+    return {name for log in logs for name in log}
+
+
+def test_self_play_with_everything(runs):
+    logged, summaries = runs
+    own = names(logged["self-play"])
     assert not own & set(MIXED)  # nothing averages both sides of a zero-sum game
     assert {"reward/teacher_0", "teachers/rewards/hash_reward/mean", "pairs/solve_rate/teacher_0/student_0"} <= own
     # every number of an interval is what the registry says of the rounds in it
-    logs = [log for log in trainer.state.log_history if "loss" in log]
+    logs = [log for log in logged["self-play"] if "loss" in log]
     for log, pair in zip(logs, (summaries[:2], summaries[2:]), strict=True):
         rounds = [round_metrics(summary) for summary in pair]
         for name in rounds[0] | rounds[1]:
@@ -85,28 +101,24 @@ def test_self_play_with_everything(make_trainer, seen):
     assert logs[0]["round"] == 1 and logs[0]["evolution/replaced"] == 4  # two of each role, twice
 
 
-def test_one_agent_in_both_roles(make_trainer, seen):
-    one = dict(shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3)
-    trainer = make_trainer(**one, max_steps=1, rewards=None)
-    play_plausibly(trainer).train()
-    own = keep(seen, trainer)
+def test_one_agent_in_both_roles(runs):
+    own = names(runs[0]["one agent"])
     assert {"reward/agent_0", "validity/agent_0", "teachers/validity"} <= own and "students/validity" not in own
 
 
-def test_a_dataset(on_a_dataset, seen):
-    own = keep(seen, on_a_dataset(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=4))
+def test_a_dataset(runs):
+    own = names(runs[0]["dataset"])
     assert {"reward", "rewards/hash_reward/mean", "reward/student_0", "eval_reward/student_0"} <= own
     assert not [name for name in own if name.startswith(("teachers/", "matches/", "pairs/", "tasks/"))]
 
 
-@pytest.mark.parametrize("loss_type", ["cispo", "vespo"])
-def test_losses_with_numbers_of_their_own(on_a_dataset, seen, loss_type):
-    keep(seen, on_a_dataset(loss_type=loss_type))
+@pytest.mark.parametrize("loss_type, metric", [("cispo", "cispo_clip_ratio"), ("vespo", "vespo/phi_seq_mean")])
+def test_losses_with_numbers_of_their_own(runs, loss_type, metric):
+    assert [name for name, logs in runs[0].items() if metric in names(logs)] == [loss_type]
 
 
-def test_the_registry_is_complete(seen):
-    """After the tests above, in one process."""
-    assert len(seen) > 200, "run the whole file"
+def test_the_registry_is_complete(runs):
+    seen = set().union(*map(names, runs[0].values()))
     found = {name: matching(name) for name in seen}
     assert not {name: entries for name, entries in found.items() if len(entries) != 1}
     logged = {entries[0].name for entries in found.values()}

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.ways_in import ALWAYS, NAMES, by_command_line, by_recipe, construct, everything, typed, values_for
+from tests.training.ways_in import (
+    ALWAYS,
+    NAMES,
+    by_command_line,
+    by_recipe,
+    construct,
+    everything,
+    first_of_each_kind,
+    typed,
+    values_for,
+)
 from trl_populora import train
 from trl_populora.settings import from_mapping
 from trl_populora.tasks import DEFAULT_TYPES, task_type_class
@@ -52,7 +62,9 @@ def value_at(args, path):
     return value
 
 
-@pytest.mark.parametrize("prefix, record, key", INSIDE, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    "prefix, record, key", first_of_each_kind(INSIDE), ids=lambda one: one if isinstance(one, str) else ""
+)
 def test_every_key_inside_a_setting_comes_through(prefix, record, key, tmp_path):
     """And only it: the other keys keep their defaults."""
     path = f"{prefix}.{key}"

@@ -106,7 +106,10 @@ def engine(folder):
     "extra",
     [
         dict(max_steps=3, eval_steps=1, evolution_interval=1, hall_of_fame_probability=0.7, logging_steps=3),
-        dict(max_steps=4, num_iterations=2, beta=0.05, evolution_kwargs={"mutate_temperature": True}),
+        pytest.param(
+            dict(max_steps=4, num_iterations=2, beta=0.05, evolution_kwargs={"mutate_temperature": True}),
+            marks=pytest.mark.slow,
+        ),
         dict(max_steps=2, shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3, top_k=9),
     ],
     ids=["champions", "iterations", "single agent"],
@@ -344,7 +347,7 @@ def test_a_probe_is_not_taken_every_round_unless_that_is_asked(config):
         ({"exams": ["held_in"]}, "probe_kwargs.exams: exam 'held_in' is unknown"),
         ({"exams": ["gsm8k"], "data": "/nowhere"}, "probe_kwargs.exams: gsm8k: /nowhere/gsm8k.jsonl cannot be read"),
         ({"exams": ["tasks:/nowhere"]}, "probe_kwargs.exams: the tasks in /nowhere cannot be read"),
-        ({"exams": [], "founders": 0}, "there is nothing to evaluate by"),
+        ({"exams": [], "founders": 0}, "there is nothing to evaluate with"),
     ],
 )
 def test_exams_that_cannot_be_asked(make_trainer, probes, message):

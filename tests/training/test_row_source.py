@@ -31,7 +31,7 @@ class Sums(RowSource):
         for i in range(start, start + len(inputs)):
             a, b = (random.Random(f"{self.args.seed}:{round}:{i // group}:{k}").randrange(10 + round) for k in "ab")
             rows.append({"prompt": f"{a} + {b} =", "wanted": str(a + b), "player": None})
-        members = self.deal(len(inputs))
+        members = self.assign_members(len(inputs))
         return [row | {"player": name} for row, name in zip(rows, members, strict=True)], members
 
 
@@ -112,7 +112,7 @@ def test_advantages_and_spared_rows_are_the_sources(make):
     values = torch.cat(taken)
     assert values[values.isnan()].numel() == 1 and sorted(values[~values.isnan()].tolist()) == list(range(1, 12))
     rows = trainer.source.rows_seen
-    assert rows.training and rows.members == trainer.source.deal(12) and len(rows.tokens) == 12
+    assert rows.training and rows.members == trainer.source.assign_members(12) and len(rows.tokens) == 12
     assert list(rows.by_function) == ["right_digits"] and rows.rewards[1:].min() > 0
 
 

@@ -81,7 +81,7 @@ class Unwritten(Sampler):
     "sampler, said",
     [
         ("my_sampler:OneByOne", "'my_sampler:OneByOne' is neither a class nor a function"),
-        (dict, "dict.*is no subclass of trl_populora.Sampler"),
+        (dict, "dict.*is not a subclass of trl_populora.Sampler"),
         (Unwritten, "Unwritten.*lacks draw: write it"),
         (lambda prompts: [], "cannot be called with four arguments: too many positional"),
         (lambda population, tokenizer, accelerator, args: None, "made None, which is no trl_populora.Sampler"),
@@ -98,7 +98,7 @@ def test_what_is_no_sampler_is_refused(config, sampler, said):
 def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trainer, tmp_path):
     with pytest.raises(ValueError, match="with use_vllm=true: both say who draws"):
         refused(TransformersSampler, config, use_vllm=True)
-    with pytest.raises(ValueError, match="has a population already.*Pass the class TransformersSampler"):
+    with pytest.raises(ValueError, match="already has a population.*Pass the class TransformersSampler"):
         refused(make_trainer().source.sampler, config)
     with pytest.raises(ValueError, match="sampler needs a population"):
         plain = GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")

@@ -211,6 +211,7 @@ def test_the_table_of_completions_on_a_dataset(config):
     assert not {"role", "type", "verdict"} & set(table)
 
 
+@pytest.mark.slow
 def test_the_dashboard_of_trackio(tracked):
     folder, _ = tracked
     code = """

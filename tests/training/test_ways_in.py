@@ -19,6 +19,7 @@ from tests.training.ways_in import (
     by_recipe,
     construct,
     everything,
+    first_of_each_kind,
     spell,
     typed,
     values_for,
@@ -68,7 +69,9 @@ def test_defaults_agree(tmp_path):
     assert construct({})[1].lora_target_modules == "all-linear"
 
 
-@pytest.mark.parametrize("cls, name", [one for one in FIELDS if one[1] not in UPSTREAM], ids=lambda one: str(one))
+@pytest.mark.parametrize(
+    "cls, name", first_of_each_kind(one for one in FIELDS if one[1] not in UPSTREAM), ids=lambda one: str(one)
+)
 def test_every_setting_comes_through(cls, name, unchecked, tmp_path):
     for value in values_for(cls, name):
         changes = {name: value}

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import NoneType
 from typing import get_origin, get_type_hints
 
+import pytest
 import yaml
 
 from trl_populora import train
@@ -96,6 +97,17 @@ def typed(value):
 
 def everything(pair):
     return {f.name: typed(getattr(part, f.name)) for part in pair for f in fields(part)}
+
+
+def first_of_each_kind(cases):
+    """Cases that end with a dataclass and its field: those whose type has come before are slow."""
+    seen, marked = set(), []
+    for case in cases:
+        *_, cls, name = case
+        kind = repr(get_type_hints(cls)[name])
+        marked.append(pytest.param(*case, marks=pytest.mark.slow) if kind in seen else case)
+        seen.add(kind)
+    return marked
 
 
 def values_for(cls, name):

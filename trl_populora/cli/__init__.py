@@ -1,7 +1,7 @@
 """The command `populora`: one small module per subcommand, each with `add_arguments(parser)` and `run(options)`.
 
-Commands read options, call the other rooms and print. Heavy imports happen inside `run`, after everything that can be
-checked without them, so that `--help` and a wrong call are answered at once.
+Commands read options, call the other subpackages and print. Slow imports happen inside `run`, after all checks that do
+not need them. So `--help` and errors in a call are answered at once.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Never
 
-from ..command import FAILURE, STOPPED, WRONG_CALL, tell_error
+from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
 from ..quiet import filter_messages
 from ..train import wait_politely
 from . import (
@@ -37,14 +37,14 @@ VERSIONS = ("trl", "transformers", "peft", "torch", "vllm")
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells a wrong call in the one form that all errors have."""
+    """Reports a wrong call in the same form as all errors."""
 
     def error(self, message: str) -> Never:
-        self.exit(tell_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
+        self.exit(print_error(f"{message} (see {self.prog} --help)", WRONG_CALL))
 
 
 class ShowVersions(argparse.Action):
-    """`--version`: ours, and those of what a result depends on, without importing any of it."""
+    """`--version`: our version and those of the main libraries, without importing them."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from .. import __version__
@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=ShowVersions, nargs=0, help="versions of populora and its main libraries")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        summary = module.__doc__.splitlines()[0].split(": ", 1)[1]
+        summary = str(module.__doc__).splitlines()[0].split(": ", 1)[1]
         # What `train` takes is known to the trainer's own parser; even --help is passed on.
         own = commands.add_parser(name, help=summary, description=summary, add_help=name != "train")
         module.add_arguments(own)
@@ -72,7 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 2 for what the user can mend, told in one sentence, 1 for a failure."""
+    """Runs a command and returns the exit code: 2 for an error in the call, with one sentence; 1 for a failure."""
     wait_politely()
     filter_messages()
     parser = build_parser()
@@ -84,11 +84,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
     except ValueError as error:
-        return tell_error(error, WRONG_CALL)
+        return print_error(error, WRONG_CALL)
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        return tell_error(error, FAILURE)
+        return print_error(error, FAILURE)
     except KeyboardInterrupt:
-        return tell_error("stopped", STOPPED)
+        return print_error("stopped", STOPPED)

@@ -1,4 +1,4 @@
-"""`populora doctor`: what works on this machine, and with a RECIPE what its run will need.
+"""`populora doctor`: checks this machine and, with a RECIPE, estimates what its run needs.
 
 Without a recipe: versions, sandbox, models. With one, before anything is loaded: rows, tokens, memory, disk, trackers,
 login, sandbox, and by a short measurement the time of a round. Exit code 1 if something is missing or does not fit.
@@ -15,7 +15,7 @@ from importlib import metadata
 
 
 Finding = tuple[str, str | None]
-"""A line to show, and the problem in it, if there is one."""
+"""A line to show, and its problem, if there is one."""
 RECIPE_OPTIONS = True  # what this parser does not know is for the recipe's
 
 
@@ -36,10 +36,12 @@ OPTIONAL = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help="recipe of a run; settings may follow: --key value"
+        "recipe", nargs="?", metavar="RECIPE", help="recipe of a run; settings may follow as --key value"
     )
     parser.add_argument("--no-sandbox", action="store_true", help="do not start the executor")
-    parser.add_argument("--no-measure", action="store_true", help="load no model: memory and disk, but not the time")
+    parser.add_argument(
+        "--no-measure", action="store_true", help="load no model: estimate memory and disk, but not the time"
+    )
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="processes of the run (default: 1)")
 
 
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def machine(options: argparse.Namespace) -> Iterator[Finding]:
-    """What works here, whatever is trained."""
+    """Checks of the machine that do not depend on a recipe."""
     yield (
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         None,

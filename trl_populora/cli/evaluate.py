@@ -1,6 +1,6 @@
-"""`populora evaluate`: what members and the base score in exams: held-out tasks, public benchmarks, your own.
+"""`populora evaluate`: scores members and the base in exams: held-out tasks, public benchmarks, your own.
 
-An evaluation that was stopped goes on where it was. docs/evaluation.md says what the numbers mean.
+An interrupted evaluation continues where it stopped. docs/evaluation.md explains the numbers.
 """
 
 from __future__ import annotations
@@ -33,25 +33,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="held_out, held_out_easy, tasks:PATH, a benchmark such as gsm8k, or module:Name (default: held_out)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N questions of each exam; all if unset")
-    parser.add_argument("--data", metavar="FOLDER", help="folder with the files of benchmarks; the Hub if unset")
-    parser.add_argument("--members", nargs="+", metavar="NAME", help="members to evaluate; all students if unset")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="use only the first N questions of each exam (default: all)"
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="folder with the files of benchmarks (default: the Hub)")
+    parser.add_argument("--members", nargs="+", metavar="NAME", help="members to evaluate (default: all students)")
     parser.add_argument("--teachers", action="store_true", help="the teachers too")
     parser.add_argument("--base", metavar="MODEL", help="base model; the recorded one if unset")
     parser.add_argument("--no-base", action="store_true", help="do not evaluate the base")
     parser.add_argument("--samples", metavar="K", default="1", help="answers per question, or 'auto' (default: 1)")
-    parser.add_argument("--temperature", type=float, help="0 writes the likeliest answer (default: 0)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise, where the temperature is not 0")
+    parser.add_argument("--temperature", type=float, help="sampling temperature; 0 is greedy decoding (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of sampling, if the temperature is not 0")
     parser.add_argument(
-        "--max-completion-length", type=int, metavar="N", help="tokens of an answer; the exam's or run's if unset"
+        "--max-completion-length",
+        type=int,
+        metavar="N",
+        help="maximum tokens of an answer (default: the exam's or the run's)",
     )
-    parser.add_argument("--template", choices=("chat", "base", "plain"), help="of the prompts; the run's if unset")
-    parser.add_argument("--style", choices=("full", "compact"), help="of prompts of tasks; the run's if unset")
-    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types of held-out tasks; the run's if unset")
     parser.add_argument(
-        "--dtype", choices=("float32", "bfloat16"), help="of the base; bfloat16 on a GPU, float32 on a CPU if unset"
+        "--template", choices=("chat", "base", "plain"), help="template of the prompts (default: the run's)"
     )
-    parser.add_argument("--batch-size", type=int, metavar="N", help="answers written at once; the run's if unset")
+    parser.add_argument(
+        "--style", choices=("full", "compact"), help="style of the prompts of tasks (default: the run's)"
+    )
+    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types of held-out tasks (default: the run's)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16"),
+        help="dtype of the base (default: bfloat16 on a GPU, float32 on a CPU)",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="number of answers that are generated at once (default: the run's)"
+    )
     parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
 
@@ -64,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
-    from ..evaluation.asking import BASE
+    from ..evaluation.answering import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
     from ..progress import watched_jobs
@@ -110,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
                         view.note(str(error))
                 del sampler  # one model at a time
         except KeyboardInterrupt:
-            view.note(f"Stopped. The answers so far are in {output}; the same command goes on from there.")
+            view.note(f"Stopped. The answers so far are in {output}; the same command continues from there.")
             return 130
         about |= {"weights": weights, "versions": versions()}
         complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
@@ -121,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def open_runs(options: argparse.Namespace) -> list[Run]:
-    """The runs, all on the base that they share; a model alone is a run without members."""
+    """The runs, which must share a base. A model without a run is a run without members."""
     from ..run_files.run import Run, open_run
     from .opening import shared_base
 
@@ -138,12 +151,12 @@ def open_runs(options: argparse.Namespace) -> list[Run]:
 
 def output_folder(options: argparse.Namespace, runs: Sequence[Run]) -> str:
     if options.output is None and (len(runs) > 1 or not runs[0].folder):
-        raise ValueError("say with --output FOLDER where the results go: they are not those of one run.")
+        raise ValueError("set --output FOLDER: the results do not belong to one run.")
     return options.output or os.path.join(runs[0].folder, EVALUATION_FOLDER)
 
 
 def chosen_members(one: Run, options: argparse.Namespace) -> list[str]:
-    """Those asked for, or all students (and teachers)."""
+    """The named members, or all students (and teachers)."""
     if options.members is None:
         return [name for name in one.members if options.teachers or not name.startswith("teacher")]
     unknown = sorted(set(options.members) - set(one.members))
@@ -170,7 +183,7 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
 
 
 def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) -> Decoding:
-    """How answers to an exam are drawn.
+    """Settings of sampling for an exam.
 
     Raises:
         ValueError: If options contradict each other, or runs differ in a limit that the exam does not have.
@@ -181,7 +194,7 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
     samples, temperature = options.samples, options.temperature
     if samples == "auto":
         if temperature is not None:
-            raise ValueError("--samples auto takes the temperature of each exam; leave --temperature out.")
+            raise ValueError("--samples auto uses the temperature of each exam; leave --temperature out.")
         samples, temperature = exam.samples, exam.temperature
     elif not samples.isdecimal():
         raise ValueError(f"--samples {samples} must be a whole number, or auto.")
@@ -202,7 +215,7 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
     model, tokenizer = load_base(one.base, dtype=options.dtype)
     if template == "chat" and tokenizer.chat_template is None:
-        raise ValueError(f"the tokenizer of {one.base} has no chat template: name another with --template base.")
+        raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
     if one.members:
         population = Population.from_pretrained(one.folder, model)
     else:  # a sampler needs a population; nobody asks these two
@@ -220,8 +233,8 @@ def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> st
     if not count:
         return None
     return (
-        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base is made for "
-        f"{places}: what it writes beyond may be worse. --max-completion-length lowers the limit."
+        f"{exam.name}: {count} prompts and answers may have up to {max(lengths)} tokens, and the base "
+        f"supports {places}: later tokens may be worse. Lower the limit with --max-completion-length."
     )
 
 

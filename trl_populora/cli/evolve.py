@@ -14,7 +14,7 @@ OPERATORS = (
     *("svd_structured", "layer_gaussian", "component_masking", "gaussian", "neftune"),
     *("dare", "layerwise", "svd_subspace", "extrapolative", "average", "clone"),
 )
-"""Names of the operators, which themselves need PyTorch."""
+"""Names of the operators, listed here because importing them needs PyTorch."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--operator {options.operator!r} is unknown; {meant}Choose from {list(OPERATORS)}.")
     for folder in options.parents:
         if not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG_FILE)):
-            raise ValueError(f"{folder} is no PEFT folder: it has no {ADAPTER_CONFIG_FILE}.")
+            raise ValueError(f"{folder} is not a PEFT folder: it has no {ADAPTER_CONFIG_FILE}.")
 
     from .. import evolution
     from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter

@@ -1,6 +1,6 @@
 """`populora experiment`: all runs of an experiment, from one YAML to its results.
 
-The same command goes on after a kill. docs/experiments.md has the YAML and what the results mean.
+After a kill, the same command continues. docs/experiments.md explains the YAML file and the results.
 """
 
 import argparse
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.yaml", help="the experiment")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once; the experiment's if unset")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="number of runs at the same time (default: the experiment's)"
+    )
     parser.add_argument(
         "--launcher",
         choices=("local", "slurm", "print"),
         default="local",
-        help="local: processes of this machine; slurm: hand jobs to SLURM and return; print: a command for each job",
+        help="local: processes on this machine; slurm: submit jobs and return; print: print a command for each job",
     )
-    parser.add_argument("--only", metavar="ARM/SEED", help="run this one; no results are written")
-    parser.add_argument("--results", action="store_true", help="run nothing, write the results of what is there")
-    parser.add_argument("--dry-run", action="store_true", help="list the runs and their sizes, run nothing")
+    parser.add_argument("--only", metavar="ARM/SEED", help="run only this one, and write no results")
+    parser.add_argument("--results", action="store_true", help="run nothing, and write the results of existing runs")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs and their sizes, and run nothing")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             return hand_over(experiment, options, list(checked.exam_names.values()), view)
         problems = run_here(experiment, base, jobs, list(checked.exam_names.values()), options, view)
         if problems is None:
-            view.note("Stopped. The same command goes on from there.")
+            view.note("Stopped. The same command continues from there.")
             return 130
         if options.only:
             return 1 if problems else 0

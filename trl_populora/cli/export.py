@@ -8,7 +8,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
     parser.add_argument("--member", required=True, metavar="NAME", help="member to export")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--merge", action="store_true", help="write a whole model instead of an adapter")
+    parser.add_argument("--merge", action="store_true", help="write a complete model instead of an adapter")
     parser.add_argument("--base", help="base model; the recorded one if unset")
 
 

@@ -36,7 +36,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     run, args = parse(["--config", options.recipe, *rest])
     if args.rows_per_round % (args.per_device_train_batch_size * options.processes):
         raise ValueError(
-            f"--processes {options.processes}: {args.rows_per_round} rows a round do not divide into passes of "
+            f"--processes {options.processes}: {args.rows_per_round} rows per round cannot be divided into passes of "
             f"per_device_train_batch_size={args.per_device_train_batch_size} on each."
         )
     from transformers import AutoConfig, AutoTokenizer
@@ -53,7 +53,10 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
         shapes = Shapes.of(AutoConfig.from_pretrained(folder, **how), args.lora_target_modules)
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", **how)
     except (ValueError, OSError) as error:
-        yield f"Base: {' '.join(str(error).split())}", "the base is not here: tokens, memory and time are not known"
+        yield (
+            f"Base: {' '.join(str(error).split())}",
+            "the base is not on this machine: tokens, memory and time are not known",
+        )
     plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
     yield from rows_and_tokens(args, plan)
     if shapes is not None:
@@ -95,10 +98,10 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
         )
     yield f"  tokens   {total:>7,.0f} expected, at most {most:,.0f}", None
     if args.num_teachers == 0:
-        yield "  The prompts of the dataset are not read: they come on top.", None
+        yield "  The prompts of the dataset are not read; their tokens must be added.", None
     if args.num_teachers and args.round_settings.extra_attempts:
         extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
-        yield f"  at most {extra:,} extra attempts come on top (teacher_reward solvable)", None
+        yield f"  at most {extra:,} extra attempts in addition (teacher_reward solvable)", None
 
 
 def memory_lines(
@@ -134,7 +137,7 @@ def _short(peak: float, free: float, total: float, args: PopulationSelfPlayConfi
         return None
     advice = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r (docs/scaling.md)."
     if peak <= total:
-        return f"{peak / 1e9:.1f} GB are needed and {free / 1e9:.1f} are free: end what else holds memory. {advice}"
+        return f"{peak / 1e9:.1f} GB are needed and {free / 1e9:.1f} are free: end other programs. {advice}"
     return f"{peak / 1e9:.1f} GB do not fit into {total / 1e9:.1f}. {advice}"
 
 
@@ -155,7 +158,7 @@ def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> I
     line = f"Disk, GB: {told}, at most; {free / 1e9:.1f} free for {args.output_dir}"
     yield (
         line,
-        None if total <= free else f"the run may leave {total / 1e9:.1f} GB. Set save_total_limit, or free space",
+        None if total <= free else f"the run may write {total / 1e9:.1f} GB. Set save_total_limit, or free space",
     )
 
 
@@ -171,7 +174,7 @@ def accounts(args: PopulationSelfPlayConfig) -> Iterator[Finding]:
 
         token = args.hub_token or get_token()
         yield (
-            f"Hub: push_to_hub, {'a token is there (not tried)' if token else 'no token'}",
+            f"Hub: push_to_hub, {'a token is set (not tested)' if token else 'no token'}",
             (None if token else "push_to_hub needs a login: `hf auth login`, or set HF_TOKEN"),
         )
 
@@ -188,13 +191,13 @@ def time_lines(
     from ..training.stopwatch import round_seconds
 
     if args.num_teachers == 0 or run.sampler or args.use_vllm:
-        yield "Time: not measured for a dataset, an engine or a sampler of your own.", None
+        yield "Time: not measured for a dataset, an engine or your own sampler.", None
         return
     if hub_weights_missing(run.model_name_or_path):
-        yield f"Time: not measured, the weights of {run.model_name_or_path} are not here.", None
+        yield f"Time: not measured, the weights of {run.model_name_or_path} are not on this machine.", None
         return
     means, most = round_seconds(resolve_base(run.model_name_or_path), args, tokenizer, plan, processes=processes)
     whole, limit = sum(means.values()), sum(most.values())
     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in means.items())
     yield f"Time of a round here, by a short measurement: {whole:.1f} s ({told}); {limit:.1f} s at the limit", None
-    yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, warm start, probes and saving not in it", None
+    yield f"  {args.rounds} rounds: {args.rounds * whole / 60:,.0f} min, without warm start, probes and saving", None

@@ -99,7 +99,7 @@ def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = 
         return given
     for run in runs:
         if name not in run.settings:
-            raise ValueError(f"{run.folder or run.base} does not record its {name}; say it with {option}.")
+            raise ValueError(f"{run.folder or run.base} does not record its {name}; set it with {option}.")
     for run in runs[1:]:
         if run.settings[name] != runs[0].settings[name]:
             raise ValueError(

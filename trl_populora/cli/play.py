@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
-    parser.add_argument("--teacher", help="who proposes; the first teacher if unset")
-    parser.add_argument("--student", help="who solves; the first student if unset")
-    parser.add_argument("--type", help="task type; one of the run's types, drawn by the seed, if unset")
+    parser.add_argument("--teacher", help="the teacher that proposes (default: the first)")
+    parser.add_argument("--student", help="the student that solves (default: the first)")
+    parser.add_argument("--type", help="task type (default: one of the run's types, drawn with the seed)")
     parser.add_argument("--proposals", type=int, default=8, metavar="N", help="proposals to draw (default: 8)")
     parser.add_argument("--attempts", type=int, default=4, metavar="K", help="attempts at the task (default: 4)")
     parser.add_argument("--base", help="base model; the recorded one if unset")
@@ -60,7 +60,7 @@ def choose(wanted: str | None, members: Sequence[str], role: str) -> str:
     if wanted is None and own:
         return own[0]
     if wanted is None:
-        raise ValueError(f"the run has no {role}: a task needs one to propose and one to solve it")
+        raise ValueError(f"the run has no {role}: `play` needs one that proposes and one that solves")
     if wanted not in members:
         raise ValueError(f"--{role} {wanted!r} is not a member; choose from {list(members)}")
     return wanted
@@ -85,7 +85,7 @@ def propose(
     drawn = families_of(types, families)[shown]
     references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=drawn)
     prompt = task_type.propose_prompt(references, rng)
-    show(f"{teacher} is asked for a task of type {task_type.id}", prompt[-1]["content"])
+    show(f"{teacher} gets a prompt for a task of type {task_type.id}", prompt[-1]["content"])
     written = sampler([prompt] * options.proposals, [teacher] * options.proposals, seed=options.seed)
     chosen = None
     referee, of_type = Referee(types, run_many), [name] * len(written)

@@ -11,7 +11,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source", metavar="USER/REPO[@REVISION][/FOLDER]", help="repository, or a member's folder in it"
     )
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--checkpoint", action="store_true", help="bring checkpoints as well; they hold pickles")
+    parser.add_argument(
+        "--checkpoint", action="store_true", help="also download checkpoints, which contain pickle files"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

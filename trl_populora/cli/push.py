@@ -8,16 +8,14 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="output_dir of a run, or a checkpoint in it")
-    parser.add_argument(
-        "--to", metavar="USER/REPO", help="repository; named like the run, in your namespace, if unset"
-    )
+    parser.add_argument("--to", metavar="USER/REPO", help="repository (default: the run's name in your namespace)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--member", metavar="NAME", help="only this member, its adapter at the root")
+    what.add_argument("--member", metavar="NAME", help="only this member, with its adapter at the root")
     what.add_argument("--dataset", action="store_true", help="the tables of the rounds, as a dataset repository")
-    what.add_argument("--checkpoint", action="store_true", help="the newest checkpoint as well, to resume from")
+    what.add_argument("--checkpoint", action="store_true", help="also the newest checkpoint, to resume from")
     parser.add_argument("--private", action="store_true", default=None, help="make the repository private")
     parser.add_argument("--revision", metavar="BRANCH", help="branch to push to")
-    parser.add_argument("--base", help="Hub id of the base model; the recorded one if unset")
+    parser.add_argument("--base", help="Hub id of the base model (default: the recorded one)")
 
 
 def run(options: argparse.Namespace) -> int:

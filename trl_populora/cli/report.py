@@ -13,7 +13,10 @@ from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folders", nargs="+", metavar="RUN", help="output_dir of a run, which may still go on; several are compared"
+        "folders",
+        nargs="+",
+        metavar="RUN",
+        help="output_dir of a run, which may still be running; several runs are compared",
     )
     parser.add_argument(
         "--output",
@@ -60,7 +63,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"--output {options.output} is a folder; name a file in it")
     for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
         if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
-            raise ValueError(f"{one} and {other} exclude each other")
+            raise ValueError(f"{one} and {other} cannot be used together")
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--operators",
         nargs="+",
         metavar="NAME",
-        help="operators to test (default: all; clone is always there); dare:p=0.5 sets a parameter",
+        help="operators to test (default: all; clone is always included); dare:p=0.5 sets a parameter",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="default: 0 1 2")
     parser.add_argument("--parent-rounds", type=int, default=40, metavar="N", help="the parents' rounds (default: 40)")

@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def state(one: RunState) -> str:
-    """In words: of a run that goes on, how long ago it showed; of one that stopped, where it can go on."""
-    from ..run_files.listing import GOING_ON, STOPPED
+    """The state in words: the minutes since the last round of a running run, or the checkpoint of a stopped run."""
+    from ..run_files.listing import RUNNING, STOPPED
 
-    if one.state == GOING_ON:
-        return f"going on, {max(time.time() - one.time, 0) / 60:.0f} min ago"
+    if one.state == RUNNING:
+        return f"running, {max(time.time() - one.time, 0) / 60:.0f} min ago"
     if one.state == STOPPED:
         return "stopped, no checkpoint" if one.resume is None else f"stopped, resumable from step {one.resume}"
     return one.state

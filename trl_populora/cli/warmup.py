@@ -16,12 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--teachers", type=int, default=2)
     parser.add_argument("--students", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=8, help="rows of a step per role (default: 8)")
+    parser.add_argument("--rows", type=int, default=8, help="rows per role in one step (default: 8)")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--rank", type=int, default=16, help="LoRA rank; alpha is twice that (default: 16)")
     parser.add_argument("--style", choices=("full", "compact"), default="compact")
     parser.add_argument("--template", choices=("chat", "base"), default="chat")
-    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types; the three Python types if unset")
+    parser.add_argument("--types", nargs="+", metavar="NAME", help="task types (default: the three Python types)")
     parser.add_argument("--task-kwargs", type=json.loads, default={}, metavar="JSON", help="their settings, by id")
     parser.add_argument("--seed", type=int, default=0)
 
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    hide_loading_bars()
     path = resolve_base(options.model, tell=print)
+    hide_loading_bars()
 
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,6 +1,6 @@
 """Numbers about a run: complexity and coverage of tasks, dynamics of members. Nothing is drawn or printed here.
 
-Import what you need from its modules; the names below are those that other rooms use.
+Other subpackages use the names below. Import everything else from the modules.
 """
 
 from .coverage import CoverageArchive

@@ -1,7 +1,7 @@
-"""Coverage of the problem space: a CVT archive that fills as tasks of new kinds appear.
+"""Coverage of the task space: a CVT archive that records which kinds of tasks have appeared.
 
-A centroidal Voronoi tessellation cuts the space of four normalised features into 1,024 cells whose centres never
-change, so that counts can be compared between runs. What a task is worth, or who wins, is not looked at here.
+A centroidal Voronoi tessellation divides the space of four normalised features into 1,024 cells. Their centres never
+change, so counts can be compared between runs. Rewards and wins are not used here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ DIMENSIONS = 4
 
 
 class CoverageArchive:
-    """Which cells of the task space have been visited, by whom, and when (method, diagnostics; cells are our choice).
+    """Records which cells of the task space have been visited, by which author, and when. (The cells are our choice.)
 
     Args:
         cells (`int`, *optional*, defaults to 1,024): Number of centroids.
@@ -45,11 +45,11 @@ class CoverageArchive:
 
     @property
     def filled_by_author(self) -> dict[str, int]:
-        """Author -> cells that this author has visited, first or not."""
+        """Author -> number of cells that this author has visited."""
         return {author: len(cells) for author, cells in sorted(self._by_author.items())}
 
     def add(self, point: Sequence[float], *, author: str, step: int) -> bool:
-        """File one task under its place in the unit cube, of shape `(4,)`; True if it opened a new cell."""
+        """Adds one task by its position in the unit cube, of shape `(4,)`; returns True if its cell is new."""
         cell = int(np.argmin(((centroids(self.cells, self.seed) - np.asarray(point)) ** 2).sum(axis=1)))
         self._by_author.setdefault(author, set()).add(cell)
         if cell in self._first_visit:
@@ -58,7 +58,7 @@ class CoverageArchive:
         return True
 
     def state_dict(self) -> dict:
-        """What has been visited, as JSON-able data."""
+        """The visited cells, as data for JSON."""
         return {
             "cells": self.cells,
             "seed": self.seed,
@@ -70,7 +70,7 @@ class CoverageArchive:
         """Take over a `state_dict`.
 
         Raises:
-            ValueError: If it comes from another tessellation.
+            ValueError: If it belongs to another tessellation.
         """
         if (state["cells"], state["seed"]) != (self.cells, self.seed):
             raise ValueError(

@@ -1,6 +1,6 @@
-"""What happened in a round, as numbers: per member, per role, per pairing, and the alarms that call a collapse.
+"""Numbers about a round: per member, per role and per pair, and the alarms about a collapse.
 
-Pure functions from records to numbers. Where they are written or drawn is decided elsewhere (`training`, `reporting`).
+Pure functions from records to numbers. `training` writes them, and `reporting` shows them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 RESIDUAL_GAMES = 32
-"""Games that a pair must have played for its part in the residual of the rating model. Our choice."""
+"""Games that a pair must have played to count in the residual of the rating model. Our choice."""
 
 
 def summarize_round(
@@ -43,12 +43,12 @@ def summarize_round(
     Args:
         record ([`RoundRecord`]): What happened.
         ratings ([`Ratings`]): Ratings after the round.
-        members (`Iterable[Member]`): The population's table as it played.
+        members (`Iterable[Member]`): The members as they played.
         adapter_of (`Callable[[str], str]`, *optional*): Player -> member that acts for it; the player itself if unset.
         coverage_history (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
         matched ([`MatchedGames`], *optional*): Games of the last rounds, to which this one is added.
         grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm.
-        facts (`Any`): Further fields of [`RoundSummary`], as they are.
+        facts (`Any`): Additional fields of [`RoundSummary`].
     """
     members, players = tuple(members), (*ratings.teachers, *ratings.students)
     versions = {member.id: member.version for member in members}
@@ -162,7 +162,7 @@ def _rates(tallies: Mapping[str, Tally]) -> dict[str, float]:
 
 
 def _filled(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """Share of attempts at tasks filled in from the buffer, and share of those that solved them, spared ones aside."""
+    """Share of attempts at fill-ins, and share of those that solved their task, without spared attempts."""
     own = [attempt for attempt in attempts if attempt.opponent is None]
     return {
         "fill_rate": len(own) / len(attempts) if attempts else None,
@@ -171,18 +171,18 @@ def _filled(attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def rating_residual(ratings: Ratings, *, min_games: int = RESIDUAL_GAMES) -> float | None:
-    """Root mean square of what ratings miss: observed minus predicted win rate of the teacher, over pairs.
+    """Root mean square, over pairs, of the error of the ratings: observed minus predicted win rate of the teacher.
 
-    Near 0 where one number per member orders everybody. Chance alone gives up to `0.5 / sqrt(games)` per pair, more
-    where the attempts at one task resemble each other. Pairs with fewer than `min_games` games have no part in it;
-    `None` if no pair has as many.
+    It is near 0 if one number per member describes all results. Chance alone gives up to `0.5 / sqrt(games)` per pair,
+    and more if attempts at one task are correlated. Pairs with fewer than `min_games` games are not used; `None` if no
+    pair has enough.
     """
     played = ratings.residual[ratings.games >= min_games]
     return math.sqrt(float((played**2).mean())) if played.size else None
 
 
 def dispersion(values: Iterable[float | None]) -> float | None:
-    """Standard deviation (divided by N) of the values that exist; `None` of fewer than two."""
+    """Standard deviation (with divisor N) of the values that exist; `None` for fewer than two."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return None
@@ -205,7 +205,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 def round_metrics(summary: RoundSummary) -> dict[str, float]:
     """The summary as flat metrics for a logger, under the names of the registry ([`diagnostics.metrics`]).
 
-    Values that do not exist (a student's validity) have no key.
+    Values that do not exist, such as a student's validity, have no key.
     """
     metrics: dict[str, float | None] = {"round": summary.round, "alarms": len(summary.alarms)}
     roles = {"teachers": ("teacher", "shared"), "students": ("student", "shared")}
@@ -246,7 +246,7 @@ def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _pair_metrics(summary: RoundSummary) -> dict[str, float]:
-    """Matched solve rate of every pair that met: this round's, and over the last rounds in which it met."""
+    """Matched solve rate of every pair that met: in this round, and over the last rounds in which it met."""
     metrics = {}
     for i, teacher in enumerate(summary.teachers):
         for j, student in enumerate(summary.students):
@@ -264,18 +264,18 @@ def collapse_alarms(
     coverage: Sequence[int] = (),
     patience: int = 20,
 ) -> tuple[str, ...]:
-    """Signs that the game has stopped teaching anybody anything, beside disengagement ([`MatchedGames.alarms`]).
+    """Alarms: signs that members no longer learn. ([`MatchedGames.alarms`] has the alarms about disengagement.)
 
     Thresholds are our choice.
 
     Args:
         members (`Sequence[MemberSummary]`): The round's members.
-        games (`Sequence[Sequence[int]]` of shape `(T, S)`): Games between the present occupants.
+        games (`Sequence[Sequence[int]]` of shape `(T, S)`): Games between the current members.
         coverage (`Sequence[int]`, *optional*): Filled cells after each round so far, this one last.
         patience (`int`, *optional*, defaults to 20): Rounds without a new cell before coverage counts as stalled.
 
     Returns:
-        `tuple[str, ...]`: One sentence per alarm; empty when all is well.
+        `tuple[str, ...]`: One sentence per alarm; empty if there is none.
     """
     alarms = []
     silent = [member.name for member in members if member.validity == 0]
@@ -290,7 +290,7 @@ def collapse_alarms(
 
 
 def connected_groups(games: Sequence[Sequence[int]]) -> int:
-    """Components of the graph of who has met whom. Ratings compare only within one."""
+    """Groups of members that have met, directly or through others. Ratings can be compared only within a group."""
     teachers, students = len(games), len(games[0]) if games else 0
     group = list(range(teachers + students))
 

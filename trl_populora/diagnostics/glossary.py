@@ -11,31 +11,40 @@ from .metrics import COMBINE, PLACEHOLDERS, SECTIONS
 PREFACE = f"""\
 # Metrics
 
-Written by `python -m trl_populora.diagnostics.glossary > docs/metrics.md` from the registry,
-[`diagnostics/metrics.py`](../trl_populora/diagnostics/metrics.py).
+Every number that a run logs. (This page is made by `python -m trl_populora.diagnostics.glossary > docs/metrics.md`
+from the registry, [`diagnostics/metrics.py`](../trl_populora/diagnostics/metrics.py).)
 
-Names are those of `trainer.state.log_history`. Trackers show `train/` before them, and `eval/` in the place of
-`eval_`: `reward/teacher_0` is `train/reward/teacher_0` there, `eval_gsm8k/mean` is `eval/gsm8k/mean`.
-`{HISTORY_FILE}` has the numbers of every round, under the names of `RoundSummary`.
+**Names.** The tables use the names of `trainer.state.log_history`. Trackers add `train/` in front, and write `eval/`
+instead of `eval_`. So `reward/teacher_0` is `train/reward/teacher_0` there, and `eval_gsm8k/mean` is
+`eval/gsm8k/mean`. `{HISTORY_FILE}` has the numbers of every round, under the names of `RoundSummary`. A name starts
+with what is measured and ends with the member, so that members are shown side by side. `teachers/<name>` and
+`students/<name>` describe one role.
 
-What is measured comes first and whose it is comes last, so that members stand side by side. `teachers/<name>` and
-`students/<name>` are of one role. No number averages the rewards of both sides of a zero-sum game: in self-play TRL's
-`reward`, `reward_std`, `frac_reward_zero_std` and `rewards/…` are not logged. TRL's numbers of all rows that stay
-(`loss`, `entropy`, `kl`, `clip_ratio/…`, `completions/…`, `sampling/…`) measure cost and health, not success.
+**Zero-sum rewards.** No number averages the rewards of teachers and students, because what one side wins the other
+side loses. So in self-play, TRL's `reward`, `reward_std`, `frac_reward_zero_std` and `rewards/…` are not logged. TRL's
+other numbers cover all rows (`loss`, `entropy`, `kl`, `clip_ratio/…`, `completions/…`, `sampling/…`). They measure
+cost and stability. They do not measure success.
 
-A number that does not exist in a round has no key. A *matched* attempt is one at a valid task that a member teacher
-proposed to a member student: no fill-in, no champion of the past, no row on which the executor failed.
+**Missing numbers.** A number that does not exist in a round has no key.
 
-Not listed: what reward functions log themselves (`log_metric`), and `profiling/Time taken: …`, which TRL sends to
-wandb and trackio. With several evaluation datasets transformers puts a dataset's name after `eval_` for loss and
-times.
+**Matched attempts.** A *matched* attempt is an attempt at a valid task that a current teacher proposed to a current
+student. Fill-ins (tasks from the buffer), games with champions of the past, and rows on which the executor failed are
+not matched attempts.
 
-Alarms: *disengaged* (over the last 10 rounds in which two met, of the last 50 rounds, all attempts were solved or
-none, in at least 5 rounds and 20 tasks; told of everybody, of a member with all its opponents, or of a pair, whichever
-is widest), *no valid proposal from* a member in this round, *coverage has not grown* for 20 rounds, *ratings are not
-comparable* (groups that never met; asked from 2·max(teachers, students) rounds after the start or a replacement on),
-and those of the guard.
-"""
+**Not listed:** numbers that reward functions log themselves (`log_metric`), and `profiling/Time taken: …`, which TRL
+sends to wandb and trackio. With several evaluation datasets, transformers puts the name of a dataset after `eval_` for
+loss and times.
+
+**Alarms:**
+
+- *disengaged*: all attempts of a pair were solved, or none. Only the last 10 rounds in which the two met count, and
+  only the last 50 rounds. It needs at least 5 such rounds and 20 tasks. It is reported for all members together, for a
+  member with all its opponents, or for a pair: only the widest of these.
+- *no valid proposal from* a member in this round.
+- *coverage has not grown* for 20 rounds.
+- *ratings are not comparable*: there are groups of members that never met. This is checked from 2·max(teachers,
+  students) rounds after the start or a replacement.
+- the alarms of the guard: a member whose gradient or weights are not finite."""
 
 
 def glossary() -> Iterator[str]:
@@ -43,7 +52,7 @@ def glossary() -> Iterator[str]:
     yield from PREFACE.splitlines()
     yield from ("", "| in a name | stands for |", "|---|---|")
     yield from (f"| `<{name}>` | {meaning} |" for name, (_, meaning) in PLACEHOLDERS.items())
-    yield from ("", "| per log | what becomes of the values since the last log (`logging_steps`) |", "|---|---|")
+    yield from ("", "| per log | how the values since the last log (`logging_steps`) become one |", "|---|---|")
     yield from (f"| {name} | {meaning} |" for name, meaning in COMBINE.items())
     for heading, metrics in SECTIONS.items():
         yield from ("", f"## {heading}", "")

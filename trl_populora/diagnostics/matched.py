@@ -1,8 +1,8 @@
-"""Matched games over time: which students solve which teachers' tasks, by type, and who no longer learns from whom.
+"""Matched games over time: which students solve which teachers' tasks, by type, and which pairs are disengaged.
 
 A *matched* attempt is a game between two members: a student's attempt at a valid task that a teacher of the population
-proposed to it. Tasks filled in from the buffer, games with champions of the past and rows on which the executor failed
-are none. Plain counts live here, with a window of rounds that goes into checkpoints; words and pictures do not.
+proposed to it. Fill-ins (tasks from the buffer), games with champions of the past, and rows on which the executor
+failed are not matched. This module keeps plain counts over a window of rounds, which checkpoints store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EVERYBODY: Scope = (None, None)
 
 
 class Tally(NamedTuple):
-    """Counts of matched games: different tasks, attempts at them, and attempts that solved theirs."""
+    """Counts of matched games: different tasks, attempts, and attempts that solved their task."""
 
     tasks: int = 0
     attempts: int = 0
@@ -60,14 +60,14 @@ class MatchedGames:
     """The matched games of the last rounds, for every pair, member and type.
 
     Args:
-        rotation (`int`, *optional*, defaults to 1): Rounds after which every task type has had its turn:
-            ceil(types / prompts per teacher).
+        rotation (`int`, *optional*, defaults to 1): Number of rounds in which every task type has its turn: ceil(types
+            / prompts per teacher).
 
     Attributes:
         round (`int`): Newest round.
-        since (`int`): First round in which the present members played together: 0, or the one after a replacement.
+        since (`int`): First round in which the current members played together: 0, or the one after a replacement.
 
-    Games of a member that was replaced are forgotten: every number is about the present occupants of the slots.
+    Games of a replaced member are forgotten. Every number is about the current members.
     """
 
     def __init__(self, *, rotation: int = 1) -> None:
@@ -111,15 +111,15 @@ class MatchedGames:
         return sum(self.by_type(teacher, student).values(), Tally())
 
     def window(self, teacher: str | None = None, student: str | None = None) -> Tally:
-        """Games of the last `WINDOW` rounds in which these met, of the last `AGE` rounds."""
+        """Games of the last `WINDOW` rounds in which these members met, within the last `AGE` rounds."""
         return sum((tally for _, types in self._last((teacher, student)) for tally in types.values()), Tally())
 
     def solve_rate(self, teacher: str | None = None, student: str | None = None) -> float | None:
-        """Mean over task types of each type's newest solve rate, not older than one rotation of the types.
+        """Mean over task types of each type's newest solve rate within one rotation of the types.
 
-        Types differ in difficulty. Where they take turns (fewer prompts per teacher than types), the plain share of a
-        round goes up and down with the turn; this mean does not. A type without a matched game in the rotation has
-        no part in it; `None` if there is no game at all.
+        Types differ in difficulty. If they take turns (fewer prompts per teacher than types), the solve rate of a
+        round changes with the turn. This mean does not. A type without a matched game in the rotation is not used;
+        `None` if there is no game.
         """
         newest: dict[str, Tally] = {}
         for number, types in self._rounds.get((teacher, student), ()):
@@ -129,9 +129,10 @@ class MatchedGames:
         return sum(rates) / len(rates) if rates else None
 
     def disengaged(self, teacher: str | None = None, student: str | None = None) -> int | None:
-        """1 if every attempt in the window solved its task, 0 if none did, `None` otherwise or if it is early to say.
+        """1 if every attempt in the window solved its task, 0 if none did, `None` otherwise or if there are too few
+        games.
 
-        It takes `PATIENCE` rounds in which these met, and `MIN_TASKS` tasks.
+        It needs `PATIENCE` rounds in which these members met, and `MIN_TASKS` tasks.
         """
         total = self.window(teacher, student)
         if len(self._last((teacher, student))) < PATIENCE or total.tasks < MIN_TASKS:
@@ -139,9 +140,9 @@ class MatchedGames:
         return {0: 0, total.attempts: 1}.get(total.solved)
 
     def alarms(self, teachers: Sequence[str], students: Sequence[str]) -> list[str]:
-        """Disengagement in words, the widest case only: a pair is not named where its teacher or student is.
+        """Alarms about disengagement, only the widest case: a pair is not named if its teacher or student is named.
 
-        A member is named where it met more than one opponent. The words do not change while the case lasts.
+        A member is named if it met more than one opponent. The text does not change as long as the case lasts.
         """
         pairs = [pair for pair in product(teachers, students) if self._last(pair)]
         opponents = Counter(name for pair in pairs for name in pair)

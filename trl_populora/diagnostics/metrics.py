@@ -1,7 +1,8 @@
 """The registry of metrics: every number that a run logs, its meaning, and how the values of an interval are combined.
 
-Names say first what is measured and last whose it is (`reward/teacher_0`), so that trackers put the members of one
-measure side by side. `teachers/<name>` and `students/<name>` are of one role. `glossary.py` writes docs/metrics.md.
+A name starts with what is measured and ends with the member (`reward/teacher_0`), so that trackers show the members of
+one measurement side by side. `teachers/<name>` and `students/<name>` describe one role. `glossary.py` writes
+docs/metrics.md.
 """
 
 import re
@@ -13,9 +14,9 @@ from ..run_files.layout import HISTORY_FILE
 
 
 COMBINE = {
-    "mean": "their mean: over rounds, TRL's own over steps",
-    "sum": "their sum",
-    "last": "the newest",
+    "mean": "the mean, over rounds; for TRL's own metrics, over steps",
+    "sum": "the sum",
+    "last": "the newest value",
 }
 
 PLACEHOLDERS = {
@@ -38,7 +39,7 @@ PLACEHOLDERS = {
     "group": (r"[^/]+", "a task type, subject or level of an exam"),
     "kind": (r"(?:mean|min|max)", "`mean`, `min` or `max`"),
 }
-"""Placeholder -> what it matches, and what it stands for."""
+"""Placeholder -> the pattern that it matches, and its meaning."""
 
 SELF_PLAY, DATASET = "self-play", "on a dataset"
 
@@ -49,10 +50,10 @@ class Metric:
 
     Attributes:
         name (`str`): As in `trainer.state.log_history`, with placeholders in braces.
-        meaning (`str`): One sentence.
+        meaning (`str`): One or two sentences.
         unit (`str`): Unit or range.
         combine (`str`): How the values of a logging interval become one, a key of `COMBINE`.
-        when (`str`): When it is there; empty for always.
+        when (`str`): When it is logged; empty for always.
         evaluated (`bool`): Whether evaluation on a dataset logs it as well, as `eval_<name>`.
     """
 
@@ -65,7 +66,7 @@ class Metric:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """What matches the names that this entry stands for."""
+        """Pattern of all names of this entry."""
         parts = re.split(r"\{(\w+)\}", self.name)
         text = "".join(PLACEHOLDERS[part][0] if i % 2 else re.escape(part) for i, part in enumerate(parts))
         return re.compile(f"(?:eval_)?{text}" if self.evaluated else text)
@@ -96,13 +97,13 @@ ROLE = ("reward", "validity", "length", "mu", "grad_norm", "delta_norm", "effect
 """Fields whose mean over the members of a role is logged, as `<role>/<metric>`."""
 
 _WEIGHED = "every `weight_metrics_interval` rounds"
-_MATCHED = f"{SELF_PLAY}, once such tasks were played"
-_MEASURED = f"{SELF_PLAY}, for types that measure it"
+_MATCHED = f"{SELF_PLAY}, after such tasks were played"
+_MEASURED = f"{SELF_PLAY}, for task types that measure it"
 _PROBED = "at probes"
 _EXAMS = "at probes, with exams in `probe_kwargs`"
 _FOUNDERS = "at probes, with `founders` in `probe_kwargs`"
 _CLIPPED = "with the losses `grpo`, `dr_grpo`, `dapo` and `luspo`"
-_CORRECTED = "where the sampler reports log-probabilities, as vLLM does"
+_CORRECTED = "if the sampler reports log-probabilities, as vLLM does"
 _END = "at the end of training"
 
 # fmt: off
@@ -110,90 +111,103 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "The round": (
         Metric("round", "Number of the round, from 0.", "count", "last"),
         Metric("alarms",
-            f"Signs of collapse; the words are in `{HISTORY_FILE}`, on the terminal and in the trackers.",
+            f"Number of alarms (signs of collapse). Their texts are in `{HISTORY_FILE}`, on the terminal and in the "
+            "trackers.",
             "count", "sum"),
         Metric("solve_rate",
-            "Share of matched attempts that solved their task: mean over task types of each type's newest rate, not "
-            "older than one rotation of the types, ceil(types / `prompts_per_teacher`) rounds.",
+            "Share of attempts at the teachers' tasks that solved their task. It is the mean over task types of each "
+            "type's newest rate within one rotation of the types, ceil(types / `prompts_per_teacher`) rounds.",
             "0 to 1", when=_MATCHED),
-        Metric("types/solve_rate/{type}", "The same of this round alone, one type.", "0 to 1", when=_MATCHED),
+        Metric("types/solve_rate/{type}", "`solve_rate` of one type in this round only.", "0 to 1", when=_MATCHED),
         Metric("fill_rate",
-            "Share of members' attempts that were at tasks filled in from the buffer.", "0 to 1", when=SELF_PLAY),
+            "Share of attempts at fill-ins: tasks from the buffer that replace invalid proposals.",
+            "0 to 1", when=SELF_PLAY),
         Metric("solve_rate_filled",
-            "Share of those attempts that solved their task.",
-            "0 to 1", when=f"{SELF_PLAY}, in rounds with filled-in tasks"),
+            "Share of attempts at fill-ins that solved their task.",
+            "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
         Metric("matches/played", "Pairings that played in the round.", "count", when=SELF_PLAY),
         Metric("matches/games",
-            "Games that ratings have counted between the present members: attempts at each other's tasks.",
+            "Rated games between the current members so far. A game is an attempt at a task of a teacher.",
             "count", "last", SELF_PLAY),
-        Metric("matches/student_wins", "Those of them that the student won.", "count", "last", SELF_PLAY),
+        Metric("matches/student_wins", "Games of `matches/games` that the student won.", "count", "last", SELF_PLAY),
         Metric("evolution/replaced", "Members that were replaced.", "count", "sum"),
         Metric("seconds/{phase}",
-            "Wall-clock time of one part of a round; on a dataset there are `sample` and `learn`.", "s"),
-        Metric("executor/{status}", "Executions of the round that ended so.", "count", when=SELF_PLAY),
+            "Wall-clock time of one part of a round. On a dataset, the parts are `sample` and `learn`.", "s"),
+        Metric("executor/{status}", "Executions of the round that ended with this status.", "count", when=SELF_PLAY),
     ),
     "Members": (
         Metric("reward/{member}",
-            "Mean reward of the member's rows. With `solvable_rounds` a teacher's are those that it learns from now.",
-            "reward", when="where a row of its has a reward", evaluated=True),
+            "Mean reward of the member's rows. With `solvable_rounds`, a teacher's rows are those that it learns "
+            "from now.",
+            "reward", when="if one of its rows has a reward", evaluated=True),
         Metric("validity/{member}",
-            "Share of its proposals that became tasks, without those on which the executor failed.",
-            "0 to 1", when=f"{SELF_PLAY}; of teachers"),
+            "Share of its proposals that became tasks. Proposals on which the executor failed are not counted.",
+            "0 to 1", when=f"{SELF_PLAY}, for teachers"),
         Metric("solve_rate/{member}",
-            "As `solve_rate`: of a student's attempts, or of the attempts at a teacher's tasks.",
+            "`solve_rate` of a student's attempts, or of the attempts at a teacher's tasks.",
             "0 to 1", when=_MATCHED),
-        Metric("types/solve_rate/{type}/{member}", "The same of this round alone, one type.", "0 to 1", when=_MATCHED),
-        Metric("fill_rate/{solver}", "As `fill_rate`, of one student.", "0 to 1", when=SELF_PLAY),
+        Metric("types/solve_rate/{type}/{member}",
+            "`solve_rate/{member}` of one type in this round only.", "0 to 1", when=_MATCHED),
+        Metric("fill_rate/{solver}", "`fill_rate` of one student.", "0 to 1", when=SELF_PLAY),
         Metric("solve_rate_filled/{solver}",
-            "As `solve_rate_filled`, of one student.", "0 to 1", when=f"{SELF_PLAY}, in rounds with filled-in tasks"),
+            "`solve_rate_filled` of one student.", "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
         Metric("length/{member}", "Mean length of the completions that it wrote.", "tokens"),
         Metric("rating/mu/{member}",
-            "Rating: TrueSkill in self-play; on a dataset its mean reward over the last `evolution_interval` rounds.",
+            "Rating. In self-play it is TrueSkill. On a dataset it is the mean reward over the last "
+            "`evolution_interval` rounds.",
             "points; on a dataset reward", "last"),
         Metric("rating/sigma/{member}",
-            "Uncertainty of the rating; on a dataset the standard error of that mean.", "as `rating/mu`", "last"),
-        Metric("version/{member}", "How often the slot's member has been replaced.", "count", "last"),
+            "Uncertainty of the rating. On a dataset it is the standard error of that mean.",
+            "as `rating/mu`", "last"),
+        Metric("version/{member}",
+            "Number of times that the member of this slot (place in the population) was replaced.", "count", "last"),
         Metric("grad_norm/{member}",
-            "Norm of its gradient before clipping; none in a step for which the guard held it back.", "0 or more"),
+            "Norm of its gradient before clipping. Not logged for a step in which the guard stopped the member.",
+            "0 or more"),
         Metric("weights/delta_norm/{member}",
             "Frobenius norm of its update dW over all adapted matrices, before replacement.",
             "0 or more", "last", _WEIGHED),
         Metric("weights/effective_rank/{member}",
-            "Exp of the entropy of the normalised singular values of dW, mean over matrices.",
+            "Exponential of the entropy of the normalised singular values of dW, as a mean over matrices.",
             "1 to r", "last", _WEIGHED),
         Metric("compute/rows/{member}", "Rows that it learned from: completions with a reward.", "count"),
         Metric("compute/tokens/{member}", "Completion tokens of these rows.", "tokens"),
         Metric("compute/prompt_tokens/{member}", "Prompt tokens of these rows.", "tokens"),
         Metric("compute/unlearned_rows/{member}",
-            "Completions that it never learns from: left out by `balance_rows`, extra attempts, without a reward, or "
-            "a predecessor's. Rows that wait (`solvable_rounds`) count when their time has come.", "count"),
+            "Completions that it never learns from: not chosen by `balance_rows`, extra attempts, rows without a "
+            "reward, or rows of a replaced member. Rows that wait (`solvable_rounds`) are counted in a later round.",
+            "count"),
         Metric("compute/updates/{member}",
-            "Optimizer steps that it took; 0 without rows to learn from, or when the guard held it back.", "count"),
+            "Optimizer steps that it took. It is 0 without rows to learn from, or if the guard stopped the member.",
+            "count"),
     ),
     "Roles": (
         Metric("{role}/reward",
-            "Mean total reward: in self-play over the role's rows, on a dataset over members.", "reward"),
+            "Mean total reward, in self-play over the role's rows, on a dataset over members.", "reward"),
         Metric("{role}/reward_std",
             "Standard deviation of the total reward over the role's rows.", "0 or more", when=SELF_PLAY),
         Metric("{role}/zero_std_groups",
-            "Share of groups of `num_generations` rows without any difference in reward: the group baseline leaves "
-            "nothing to learn from them.", "0 to 1", when=SELF_PLAY),
+            "Share of groups of `num_generations` rows in which all rewards are equal. With the group baseline, "
+            "nothing "
+            "is learned from such groups.", "0 to 1", when=SELF_PLAY),
         Metric("{role}/rewards/{function}/mean",
             "Mean reward of one function over the role's rows.",
             "reward", when=f"{SELF_PLAY}, with several reward functions"),
         Metric("{role}/rewards/{function}/std",
-            "Standard deviation of the same.", "0 or more", when=f"{SELF_PLAY}, with several reward functions"),
+            "Standard deviation of the reward of one function.",
+            "0 or more", when=f"{SELF_PLAY}, with several reward functions"),
         Metric("teachers/validity", "Mean of `validity` over teachers.", "0 to 1", when=SELF_PLAY),
         Metric("{role}/length", "Mean of `length` over members.", "tokens"),
         Metric("{role}/rating/mu",
-            "Mean of `rating/mu` over members; in self-play it says little, because what one side wins the other "
+            "Mean of `rating/mu` over members. In self-play it says little, because one side wins what the other side "
             "loses.", "as `rating/mu`", "last"),
         Metric("{role}/rating/dispersion",
-            "Standard deviation (divided by N) of `rating/mu` over members; equal members still differ by about their "
-            "`rating/sigma`.", "points", "last", f"{SELF_PLAY}, roles of two or more"),
+            "Standard deviation (with divisor N) of `rating/mu` over members. Equally good members still differ by "
+            "about "
+            "their `rating/sigma`.", "points", "last", f"{SELF_PLAY}, roles of two or more"),
         Metric("{role}/solve_rate_dispersion",
-            "Standard deviation (divided by N) of `solve_rate` over members.",
-            "0 to 0.5", when=f"{SELF_PLAY}, where two members have one"),
+            "Standard deviation (with divisor N) of `solve_rate` over members.",
+            "0 to 0.5", when=f"{SELF_PLAY}, if two members have one"),
         Metric("{role}/grad_norm", "Mean of `grad_norm` over members.", "0 or more"),
         Metric("{role}/refused/{reason}",
             "Completions of the role that were refused for this reason.",
@@ -208,75 +222,89 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     ),
     "Pairs": (
         Metric("pairs/solve_rate/{teacher}/{student}",
-            "Share of the student's attempts at the teacher's tasks of this round that solved them.",
-            "0 to 1", when=f"{SELF_PLAY}, of pairs that met in the round"),
+            "Share of the student's attempts at the teacher's tasks in this round that solved their task.",
+            "0 to 1", when=f"{SELF_PLAY}, for pairs that met in the round"),
         Metric("pairs/solve_rate_window/{teacher}/{student}",
-            "The same over the last 10 rounds in which the two met, none older than 50 rounds.",
-            "0 to 1", "last", f"{SELF_PLAY}, of pairs that met in the round"),
+            "`pairs/solve_rate` over the last 10 rounds in which the two met. Rounds older than 50 rounds are not "
+            "used.",
+            "0 to 1", "last", f"{SELF_PLAY}, for pairs that met in the round"),
         Metric("rating/residual",
-            "What ratings miss: root mean square over pairs of observed minus predicted win rate. Chance gives up to "
-            "0.5 / √games.", "0 to 1", "last", f"{SELF_PLAY}, once a pair has played 32 games"),
+            "Error of the ratings: root mean square over pairs of the observed minus the predicted win rate. Chance "
+            "alone gives up to 0.5 / √games.", "0 to 1", "last", f"{SELF_PLAY}, after a pair has played 32 games"),
     ),
     "Tasks": (
         Metric("tasks/unsolved",
-            "Share of valid proposals that their student never solved, of those that were played.",
+            "Share of the played valid proposals that their student did not solve in any attempt.",
             "0 to 1", when=f"{SELF_PLAY}, in rounds with such proposals"),
         Metric("tasks/unsolved_reward",
-            "Part of the teachers' positive rewards that such proposals earned, of those that they learn from now.",
-            "0 to 1", when=f"{SELF_PLAY}, where teachers earned any"),
+            "Share of the teachers' positive rewards that such proposals earned, in the rows that they learn from "
+            "now.",
+            "0 to 1", when=f"{SELF_PLAY}, if teachers earned any"),
         Metric("tasks/never_solved",
-            "Share of the proposed tasks in the buffer that somebody tried and nobody ever solved.",
-            "0 to 1", "last", f"{SELF_PLAY}, once such tasks were tried"),
+            "Share of the proposed tasks in the buffer that were attempted but never solved.",
+            "0 to 1", "last", f"{SELF_PLAY}, after such tasks were attempted"),
         Metric("tasks/given_up",
-            "Proposed tasks that are not shown or played any more (`max_unsolved_tries`).",
+            "Proposed tasks that left play because nobody solved them (`max_unsolved_tries`).",
             "count", "last", SELF_PLAY),
-        Metric("tasks/duplicates", "Share of proposals refused because the task exists.", "0 to 1", when=SELF_PLAY),
+        Metric("tasks/duplicates",
+            "Share of proposals that were refused because the task exists already.", "0 to 1", when=SELF_PLAY),
         Metric("tasks/extra_rows",
-            "Extra attempts, from which nobody learns (`solvable_attempts`).", "count", when=SELF_PLAY),
+            "Number of extra attempts (`solvable_attempts`). Nobody learns from them.", "count", when=SELF_PLAY),
         Metric("complexity/{measure}",
-            "Mean over the programs that teachers wrote themselves, in the round's valid proposals.",
+            "Mean complexity of the programs that teachers wrote themselves, in the round's valid proposals.",
             "nodes, lines, bits, …", when=_MEASURED),
         Metric("coverage/filled",
-            "Cells of the task space that such programs have visited, ever.", "cells", "last", _MEASURED),
+            "Cells of the task space that such programs have visited since the start of the run.",
+            "cells", "last", _MEASURED),
         Metric("coverage/filled/{teacher}",
-            "Those that this teacher has visited, first or not.", "cells", "last", _MEASURED),
-        Metric("coverage/new", "Cells that were visited for the first time.", "cells", "sum", _MEASURED),
+            "Cells that this teacher has visited.", "cells", "last", _MEASURED),
+        Metric("coverage/new", "Cells that were visited for the first time in this round.", "cells", "sum", _MEASURED),
     ),
     "Probes": (
         Metric("eval_{exam}/{player}",
             "Share of the exam's questions that were answered right.", "0 to 1", "last", _EXAMS),
-        Metric("eval_{exam}/mean", "Mean of that over those who solve tasks.", "0 to 1", "last", _EXAMS),
-        Metric("eval_{exam}/{group}/mean", "The same of one task type, subject or level.", "0 to 1", "last", _EXAMS),
+        Metric("eval_{exam}/mean",
+            "Mean of `eval_{exam}/{player}` over students, or the value of the single agent.",
+            "0 to 1", "last", _EXAMS),
+        Metric("eval_{exam}/{group}/mean",
+            "`eval_{exam}/mean` of one task type, subject or level.", "0 to 1", "last", _EXAMS),
         Metric("eval_founders/solved/{student}",
             "Share of the founder teachers' tasks that the student solves.", "0 to 1", "last", _FOUNDERS),
         Metric("eval_founders/proposals/{teacher}",
-            "Proposals of the teacher to the founders' prompts that were judged.", "count", "last", _FOUNDERS),
-        Metric("eval_founders/valid/{teacher}", "Share of them that are valid.", "0 to 1", "last", _FOUNDERS),
-        Metric("eval_founders/tasks/{teacher}", "Different tasks among them.", "count", "last", _FOUNDERS),
+            "Judged proposals of the teacher to the prompts of the founders (the first members).",
+            "count", "last", _FOUNDERS),
+        Metric("eval_founders/valid/{teacher}",
+            "Share of these proposals that are valid.", "0 to 1", "last", _FOUNDERS),
+        Metric("eval_founders/tasks/{teacher}",
+            "Number of different valid tasks among them.", "count", "last", _FOUNDERS),
         Metric("eval_founders/unsolved/{teacher}",
             "Share of the founder students' answers to these tasks that do not solve them.",
             "0 to 1", "last", _FOUNDERS),
-        Metric("eval_founders/unsolved_now/{teacher}", "The same of today's students.", "0 to 1", "last", _FOUNDERS),
-        Metric("eval_probe_seconds", "What the probe took.", "s", "last", _PROBED),
+        Metric("eval_founders/unsolved_now/{teacher}",
+            "Share of the current students' answers to these tasks that do not solve them.",
+            "0 to 1", "last", _FOUNDERS),
+        Metric("eval_probe_seconds", "Duration of the probe.", "s", "last", _PROBED),
     ),
     "TRL's own": (
-        Metric("loss", "Loss; its value says nothing about progress, only its gradient counts.", "-", evaluated=True),
+        Metric("loss", "Loss. Its value does not show progress; only its gradient matters.", "-", evaluated=True),
         Metric("grad_norm",
             "Norm of all members' gradients together, before clipping, in the newest step.", "0 or more", "last"),
-        Metric("learning_rate", "Learning rate of the first member now; members may differ.", "-", "last"),
+        Metric("learning_rate",
+            "Current learning rate of the first member. Other members may have another one.", "-", "last"),
         Metric("num_tokens", "Prompt and completion tokens of all rows so far.", "tokens", "last", evaluated=True),
         Metric("entropy",
-            "Mean entropy of the members' next-token distributions, over all tokens of all rows.",
+            "Mean entropy of the members' next-token distributions, over the tokens of the rows in the update. With "
+            "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
             "nats", evaluated=True),
         Metric("kl",
-            "Mean estimate of the divergence of members from the base, over all tokens.",
+            "Mean estimate of the KL divergence of members from the base, over all tokens.",
             "nats", when="`beta` > 0", evaluated=True),
         Metric("clip_ratio/low_mean",
             "Share of tokens whose ratio was clipped from below.", "0 to 1", when=_CLIPPED, evaluated=True),
-        Metric("clip_ratio/low_min", "The least such share of a row.", "0 to 1", when=_CLIPPED, evaluated=True),
+        Metric("clip_ratio/low_min", "The smallest such share in a row.", "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/high_mean",
             "Share of tokens whose ratio was clipped from above.", "0 to 1", when=_CLIPPED, evaluated=True),
-        Metric("clip_ratio/high_max", "The largest such share of a row.", "0 to 1", when=_CLIPPED, evaluated=True),
+        Metric("clip_ratio/high_max", "The largest such share in a row.", "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/region_mean",
             "Share of tokens whose ratio was clipped.", "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("cispo_clip_ratio",
@@ -284,37 +312,44 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("vespo/phi_seq_mean",
             "Mean weight of a sequence in the loss.", "0 or more", when="`loss_type: vespo`", evaluated=True),
         Metric("completions/{kind}_length",
-            "Length of the rows that are learned from; of both roles in self-play, as a measure of cost "
-            "(`teachers/length` and `students/length` are of each role).", "tokens", evaluated=True),
+            "Length of the completions that are learned from. In self-play it covers both roles and measures cost "
+            "(`teachers/length` and `students/length` are the lengths of each role).", "tokens", evaluated=True),
         Metric("completions/{kind}_terminated_length",
-            "The same of rows that ended by themselves; 0 if none did.", "tokens", evaluated=True),
+            "`completions/{kind}_length` of completions that were not cut off; 0 if there are none.",
+            "tokens", evaluated=True),
         Metric("completions/clipped_ratio",
-            "Share of these rows, of both roles, that were cut off at `max_completion_length`.",
+            "Share of these completions, of both roles, that were cut off at `max_completion_length`.",
             "0 to 1", evaluated=True),
         Metric("sampling/sampling_logp_difference/{kind}",
             "Difference between the sampler's log-probability of a token and the trainer's.",
             "nats", when=_CORRECTED, evaluated=True),
         Metric("sampling/importance_sampling_ratio/{kind}",
-            "Weight that corrects for this difference, of a token or a row.",
+            "Weight of a token or a row that corrects for this difference.",
             "0 or more", when=_CORRECTED, evaluated=True),
+        Metric("sampling/cut/{member}",
+            "Share of its tokens whose weight was masked or cut off at a bound (`vllm_importance_sampling_mode`).",
+            "0 to 1", when=_CORRECTED, evaluated=True),
         Metric("reward", "Mean total reward of all rows.", "reward", when=DATASET, evaluated=True),
-        Metric("reward_std", "Standard deviation of the same.", "0 or more", when=DATASET, evaluated=True),
+        Metric("reward_std", "Standard deviation of the total reward.", "0 or more", when=DATASET, evaluated=True),
         Metric("frac_reward_zero_std",
-            "Share of groups without any difference in reward.", "0 to 1", when=DATASET, evaluated=True),
+            "Share of groups in which all rewards are equal.", "0 to 1", when=DATASET, evaluated=True),
         Metric("rewards/{function}/mean", "Mean reward of one function.", "reward", when=DATASET, evaluated=True),
-        Metric("rewards/{function}/std", "Standard deviation of the same.", "0 or more", when=DATASET, evaluated=True),
+        Metric("rewards/{function}/std",
+            "Standard deviation of the reward of one function.", "0 or more", when=DATASET, evaluated=True),
         Metric("step_time",
-            "Forward and backward passes of an optimizer step, with the round where one was played.", "s"),
-        Metric("epoch", "Share of the dataset that was seen; in self-play it means nothing.", "-", "last"),
-        Metric("step", "Optimizer step; trackers take it as their x axis.", "count", "last"),
-        Metric("num_input_tokens_seen", "As `num_tokens`.", "tokens", "last", "`include_num_input_tokens_seen`"),
+            "Time of the forward and backward passes of an optimizer step, including the round if one was played.",
+            "s"),
+        Metric("epoch", "Share of the dataset that was seen. In self-play it has no meaning.", "-", "last"),
+        Metric("step", "Optimizer step. Trackers use it as the x axis.", "count", "last"),
+        Metric("num_input_tokens_seen",
+            "The same as `num_tokens`.", "tokens", "last", "`include_num_input_tokens_seen`"),
         Metric("train_tokens_per_second",
             "Tokens of all rows per second of training.", "1/s", "last", "`include_num_input_tokens_seen`"),
-        Metric("train_loss", "Mean loss of the training.", "-", "last", _END),
+        Metric("train_loss", "Mean loss over the training.", "-", "last", _END),
         Metric("train_runtime", "Wall-clock time of the training.", "s", "last", _END),
         Metric("train_samples_per_second", "Rows per second.", "1/s", "last", _END),
         Metric("train_steps_per_second", "Optimizer steps per second.", "1/s", "last", _END),
-        Metric("total_flos", "Not counted by TRL: 0.", "-", "last", _END),
+        Metric("total_flos", "Always 0, because TRL does not count it.", "-", "last", _END),
         Metric("eval_runtime", "Wall-clock time of the evaluation.", "s", "last", "with an `eval_dataset`"),
         Metric("eval_samples_per_second",
             "Rows per second of the evaluation.", "1/s", "last", "with an `eval_dataset`"),
@@ -329,18 +364,18 @@ METRICS = tuple(metric for own in SECTIONS.values() for metric in own)
 
 
 def matching(name: str) -> list[Metric]:
-    """Entries that stand for this name; in a complete registry exactly one for everything that a run logs."""
+    """Entries for this name. A complete registry has exactly one for every name that a run logs."""
     return [metric for metric in METRICS if metric.pattern.fullmatch(name)]
 
 
 @cache
 def combination(name: str) -> str:
-    """How the values of an interval become one, a key of `COMBINE`; `"mean"` for what the registry does not know."""
+    """How the values of an interval become one, a key of `COMBINE`; `"mean"` for names not in the registry."""
     return next((metric.combine for metric in matching(name)), "mean")
 
 
 def overlays() -> Iterator[tuple[str, str, str]]:
-    """Measures that several have (members, pairs, phases): heading, title, and a pattern of the names in one chart."""
+    """Metrics of several members, pairs or phases: heading, title, and a pattern of the names in one chart."""
     for heading, metrics in SECTIONS.items():
         for metric in metrics:
             if "/{" in metric.name and not metric.name.startswith(("{role}", "eval_")):

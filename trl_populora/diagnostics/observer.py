@@ -1,6 +1,6 @@
-"""`Observer`: what diagnostics has to remember from round to round, in one place that goes into a checkpoint.
+"""`Observer`: the state of diagnostics between rounds, in one object that checkpoints store.
 
-It turns each round into a `RoundSummary`. It neither prints nor writes; the trainer hands the summary on.
+It makes a `RoundSummary` from each round. It does not print or write. The trainer passes the summary on.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Sums up rounds; keeps the coverage archive, the matched games and the executor's last counts between them.
+    """Summarizes rounds. Between rounds it keeps the coverage archive, the matched games and the executor's last
+    counts.
 
-    Complexity and coverage go by `TaskType.features`. A task without has no part in them; if no type in play has any,
-    they have no numbers. Each space of features has an archive of its own, and their cells are counted together.
+    Complexity and coverage use `TaskType.features`. Tasks without features are not counted. If no type has features,
+    there are no such numbers. Each space of features has its own archive, and their cells are counted together.
 
     Args:
         task_types (`Mapping[str, TaskType]`): Types in play, by id.
-        prompts_per_teacher (`int`, *optional*, defaults to 1): Proposal prompts of a teacher in a round; says after
-            how many rounds all types have had their turn.
+        prompts_per_teacher (`int`, *optional*, defaults to 1): Proposal prompts of a teacher in a round. It determines
+            the rotation of the types.
 
     Example:
         ```python
@@ -67,7 +68,7 @@ class Observer:
             population ([`Population`]): Members as they played.
             counts (`Mapping[Status, int]`, *optional*): The executor's counts since it started, `Executor.counts`.
             grad_norms (`Mapping[str, float]`, *optional*): Member -> gradient norm before clipping.
-            facts (`Any`): Further fields of [`RoundSummary`], such as `tasks` and `seconds`.
+            facts (`Any`): Additional fields of [`RoundSummary`], such as `tasks` and `seconds`.
         """
         tasks_of = [one.task for one in record.proposals if one.task is not None]
         found = [(task, self.task_types[task.type].features(task)) for task in tasks_of]
@@ -92,7 +93,7 @@ class Observer:
         )
 
     def state_dict(self) -> dict:
-        """What a resumed run needs, as JSON-able data. Executor counts start anew with the executor."""
+        """State that a resumed run needs, as data for JSON. The executor's counts start at 0 with a new executor."""
         return {
             "archives": {space: archive.state_dict() for space, archive in self.archives.items()},
             "filled": list(self._filled),

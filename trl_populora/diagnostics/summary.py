@@ -1,4 +1,5 @@
-"""What is said of a round: `RoundSummary`, with a `MemberSummary` of everybody. Plain records, no arithmetic."""
+"""The summary of a round: `RoundSummary`, with a `MemberSummary` for every member. Plain records without
+computations."""
 
 from __future__ import annotations
 
@@ -13,31 +14,31 @@ class MemberSummary:
     Attributes:
         name (`str`): Member.
         role (`str`): `"teacher"`, `"student"` or `"shared"` (one adapter plays both; its rating is the student's).
-        version (`int`): Which occupant of the slot played.
-        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if none counts. With
-            `solvable_rounds` a teacher's rows are the late ones, which are paid for good.
-        validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals. Those on
-            which the executor failed are left out.
+        version (`int`): Version of the member that played.
+        reward (`float` or `None`): Mean reward of its rows, in both roles if it is shared; `None` if no row counts.
+            With `solvable_rounds`, a teacher's rows are the late ones, with final rewards.
+        validity (`float` or `None`): Share of its proposals that became tasks; `None` without proposals. Proposals on
+            which the executor failed are not counted.
         solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
             teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
         mu, sigma (`float`): Rating after the round.
         length (`float`): Mean length of the completions it wrote, in tokens.
-        rows (`int`): Rows it learned from: completions it wrote, each with its prompt, that have a reward. With
-            `solvable_rounds` a teacher's are of an earlier round.
+        rows (`int`): Rows that it learned from: its completions with a reward. With `solvable_rounds`, a teacher's
+            rows are from an earlier round.
         tokens (`int`): Completion tokens of those rows.
-        refusals (`dict[str, int]`): Reason -> number of its completions refused for it.
+        refusals (`dict[str, int]`): Reason -> number of its completions that were refused for this reason.
         grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
         solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
-        fill_rate (`float` or `None`): Share of its attempts that were at tasks filled in from the buffer.
-        solve_rate_filled (`float` or `None`): Share of the filled-in tasks' attempts that solved them.
+        fill_rate (`float` or `None`): Share of its attempts that were at fill-ins (tasks from the buffer).
+        solve_rate_filled (`float` or `None`): Share of its attempts at fill-ins that solved their task.
         delta_norm (`float` or `None`): Frobenius norm of its update `dW` over all matrices, in rounds that measure it.
         effective_rank (`float` or `None`): Of `dW`, mean over its matrices ([`evolution.factors.effective_rank`]).
         prompt_tokens (`int`): Prompt tokens of the rows it learned from.
-        unlearned_rows, unlearned_tokens (`int`): Completions that it does not learn from, ever, and their tokens:
-            left out by `balance_rows`, extra attempts, without a reward, or a predecessor's. Rows that wait
-            (`solvable_rounds`) count when their time has come.
-        updates (`int`): Optimizer steps it took in this round; 0 without rows to learn from, and when the guard held
-            it back or set it back.
+        unlearned_rows, unlearned_tokens (`int`): Completions that it never learns from, and their tokens: not chosen
+            by `balance_rows`, extra attempts, rows without a reward, or rows of a replaced member. Rows that wait
+            (`solvable_rounds`) are counted in a later round.
+        updates (`int`): Optimizer steps that it took in this round; 0 without rows to learn from, or if the guard
+            stopped or reset it.
     """
 
     name: str
@@ -73,15 +74,15 @@ class RoundSummary:
         step (`int`): Optimizer step at which the round was played.
         members (`tuple[MemberSummary, ...]`): Every member, teachers first.
         teachers, students (`tuple[str, ...]`): Players, in the order of the matrix' rows and columns.
-        games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Unit games between the present occupants of two
-            slots that ratings have counted, and those that the student won.
+        games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Rated games between current members, and those
+            that the student won.
         matches (`int`): Pairings that played in this round.
         statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
         complexity (`dict[str, float]`): Mean measures of what teachers wrote themselves, in the round's valid
             proposals (`TaskType.features`).
         coverage (`dict[str, int]`): `"filled"` and `"new"` cells of the archive (`diagnostics.coverage`), and
             `"filled/<author>"`.
-        tasks (`dict[str, float]`): How many of its tasks go unsolved, and so on (`diagnostics.task_metrics`).
+        tasks (`dict[str, float]`): Numbers about its tasks (`diagnostics.task_metrics`).
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
         seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
             where they were measured) -> seconds.
@@ -89,16 +90,16 @@ class RoundSummary:
         solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
             one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).
         solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
-        fill_rate (`float` or `None`): Share of the members' attempts that were at tasks filled in from the buffer.
+        fill_rate (`float` or `None`): Share of the members' attempts that were at fill-ins.
         solve_rate_filled (`float` or `None`): Share of those attempts that solved their task.
         attempts, solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Matched attempts of this round, and those
             that solved their task.
         window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
-            rounds in which the present occupants of the two slots met, none of them older than 50 rounds.
+            rounds in which the current members of the two slots met, within the last 50 rounds.
         residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
         residuals (`tuple[tuple[float or None, ...], ...]` of shape `(T, S)`): `Ratings.residual` of every pair; `None`
             without games.
-        rewards (`dict[str, float]`): Headline numbers of each role's rows in self-play, by name of the metric
+        rewards (`dict[str, float]`): Main numbers of each role's rows in self-play, by name of the metric
             ([`self_play.rewards.role_rewards`]).
         cosines (`dict[str, dict[str, float]]`): Role -> `"mean"`, `"min"` and `"max"` cosine between the updates of
             two of its members, in rounds that measure it.

@@ -1,4 +1,4 @@
-"""What the tasks of a round are worth: how many go unsolved, what teachers earn with them, how many repeat others.
+"""Numbers about the tasks of a round: how many are unsolved, what teachers earn with them, how many repeat others.
 
 Pure functions from records to numbers.
 """
@@ -18,11 +18,11 @@ TASK_METRICS = ("unsolved", "unsolved_reward", "never_solved", "given_up", "dupl
 
 
 def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
-    """The round's tasks as numbers; shares lie in [0, 1], and a share of nothing has no key.
+    """Numbers about the round's tasks. Shares are in [0, 1]. A share without any cases has no key.
 
     Args:
         record ([`RoundRecord`]): What happened.
-        buffer ([`TaskBuffer`]): The stock after the round.
+        buffer ([`TaskBuffer`]): The buffer after the round.
 
     Returns:
         `dict[str, float]`:
@@ -30,8 +30,8 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
             - `unsolved_reward`: share of teachers' positive rewards that such proposals earned, of those that teachers
               learn from in this round. No key in the first H rounds of `solvable_rounds`.
             - `never_solved`: share of the proposed tasks in the buffer, among those tried, that nobody ever solved.
-            - `given_up`: proposed tasks in the buffer that are not shown or played any more.
-            - `duplicates`: share of proposals refused because the task exists.
+            - `given_up`: proposed tasks in the buffer that left play.
+            - `duplicates`: share of proposals refused because the task exists already.
             - `extra_rows`: attempts that nobody learns from (`solvable_attempts`).
     """
     paid = record.settled_proposals

@@ -1,7 +1,7 @@
-"""What the members' weights say: size and rank of each update, and how much alike two members of a role are.
+"""Metrics of the members' weights: norm and rank of each update, and the similarity of members of a role.
 
-Everything comes from Gram matrices of the factors, formed once for all members of a role; no `dW` is formed. This is
-the one module of diagnostics that needs torch.
+Everything is computed from Gram matrices of the factors, once for all members of a role. `dW` itself is never
+computed. This is the only module of diagnostics that needs torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,8 @@ class WeightMetrics:
         effective_rank (`dict[str, float]`): Member -> mean over adapted matrices of the effective rank (exp of the
             entropy of the normalised singular values), from 1 to r; 0 for a member whose `dW` is 0.
         cosines (`dict[str, dict[str, float]]`): Role, as in `"teachers"` -> `"mean"`, `"min"` and `"max"`, over pairs
-            of its members, of the cosine of their updates; a role of one member has no entry. 0 where one is 0.
+            of its members, of the cosine of their updates. A role of one member has no entry. The cosine is 0 if one
+            update is 0.
     """
 
     delta_norm: dict[str, float] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class WeightMetrics:
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add_to(self, summary: RoundSummary) -> RoundSummary:
-        """The summary with these measures in it."""
+        """The summary with these metrics."""
         members = tuple(
             replace(
                 member,

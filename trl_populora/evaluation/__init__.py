@@ -1,4 +1,4 @@
-"""The yardstick: exams that never change, graders, and what members score. Nothing here trains anybody."""
+"""Evaluation: exams that never change, graders, and scores of members. Nothing here trains a member."""
 
 from .exam import Exam, Question
 from .exams import make_exam, make_exams

@@ -1,4 +1,4 @@
-"""Answers on the disk while an exam is asked, so that an interrupted evaluation goes on where it was."""
+"""Stores answers on disk during an exam, so that an interrupted evaluation can continue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 from ..run_files.files import append_lines, read_lines, write_lines
 from ..run_files.layout import PARTIAL_SUFFIX
-from .asking import Sample
+from .answering import Sample
 
 
 class AnswerFile:
     """A file of JSON lines: what determines the answers, then one line for each call of the sampler.
 
-    Its name holds a hash of the first line: an evaluation with other settings or weights has a file of its own, and
-    neither reads nor removes this one. A line that a killed process left half written is asked again.
+    Its name has a hash of the first line. So an evaluation with other settings or weights uses another file, and
+    neither reads nor removes this one. If a killed process left an incomplete line, its answers are sampled again.
 
     Args:
-        folder (`str`): Where to keep it.
-        name (`str`): Of the exam, as a file name.
-        header (`Mapping`): All that determines the answers, as JSON.
+        folder (`str`): Folder of the file.
+        name (`str`): Name of the exam, usable as a file name.
+        header (`Mapping`): Everything that determines the answers, as data for JSON.
 
     Attributes:
-        answered (`list[Sample]`): What it holds already.
-        seconds (`float`): How long drawing that took.
+        answered (`list[Sample]`): Answers that it already has.
+        seconds (`float`): Seconds of sampling for these answers.
     """
 
     def __init__(self, folder: str, name: str, header: Mapping[str, Any]) -> None:
@@ -41,12 +41,12 @@ class AnswerFile:
         self.seconds = sum(call["seconds"] for call in calls)
 
     def add(self, samples: Sequence[Sample], seconds: float) -> None:
-        """Writes what one call of the sampler gave, in so many seconds. It has reached the disk when this returns."""
+        """Writes the answers of one call of the sampler and its seconds. They are on disk when this returns."""
         answers = [[one.player, one.question, one.number, one.text, one.tokens, one.prompt_tokens] for one in samples]
         append_lines(self.path, [{"seconds": seconds, "answers": answers}])
         self.seconds += seconds
 
     def remove(self) -> None:
-        """Removes the file, once its answers are elsewhere."""
+        """Removes the file, after its answers were saved elsewhere."""
         with suppress(FileNotFoundError):
             os.remove(self.path)

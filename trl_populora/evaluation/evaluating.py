@@ -1,6 +1,6 @@
-"""Evaluating: a team of players takes exams, resumably, and the results are put together.
+"""Lets a team of players take exams. It can be interrupted and resumed, and it combines the results.
 
-A *team* is a population, or the base alone. `populora evaluate` and the end of a run both come here.
+A *team* is a population, or only the base. `populora evaluate` and the final exams of a run use this module.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import torch
 
 from ..generation import Sampler
 from ..tasks import Run
+from .answering import BASE, Sample, collect_answers, grade
 from .answers import AnswerFile
-from .asking import BASE, Sample, ask, grade
 from .exam import Exam
 from .results import ExamResult
 
 
 class GradingError(ValueError):
-    """Answers were written and kept, but could not be graded."""
+    """Answers were sampled and stored, but could not be graded."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How answers are drawn.
+    """Settings of sampling.
 
     Args:
         samples (`int`, *optional*, defaults to `1`): Answers per question and player.
-        temperature (`float`, *optional*, defaults to `0.0`): 0 chooses the likeliest token.
-        max_completion_length (`int`, *optional*): Tokens of an answer; the exam's, else the sampler's, if unset.
-        seed (`int`, *optional*, defaults to `0`): Of the noise.
+        temperature (`float`, *optional*, defaults to `0.0`): Sampling temperature; 0 is greedy decoding.
+        max_completion_length (`int`, *optional*): Maximum tokens of an answer. If unset, that of the exam, or else
+            that of the sampler.
+        seed (`int`, *optional*, defaults to `0`): Seed of sampling.
         rows_per_call (`int`, *optional*, defaults to `64`): Rows in one call of the sampler.
 
     Raises:
@@ -52,7 +53,7 @@ class Decoding:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature={self.temperature} must be a number from 0 on.")
+            raise ValueError(f"temperature={self.temperature} must be a number of at least 0.")
         if self.samples > 1 and not self.temperature:
             raise ValueError(
                 f"samples={self.samples} at temperature 0 would all be the same. Set a temperature above 0, such as "
@@ -60,7 +61,7 @@ class Decoding:
             )
 
     def for_exam(self, exam: Exam, sampler: Sampler) -> Decoding:
-        """With the length that this exam's answers get from this sampler."""
+        """These settings with the maximum length for this exam and sampler."""
         length = self.max_completion_length or exam.max_completion_length or sampler.max_completion_length
         return replace(self, max_completion_length=length)
 
@@ -71,9 +72,9 @@ class ExamRun:
 
     Args:
         result ([`ExamResult`]): Answers and grades.
-        decoding ([`Decoding`]): How they were drawn.
-        generation, grading (`float`): Seconds that each took.
-        files (`tuple[AnswerFile, ...]`): Where the answers are kept until they are in a table.
+        decoding ([`Decoding`]): Settings of sampling.
+        generation, grading (`float`): Seconds of each.
+        files (`tuple[AnswerFile, ...]`): Files with the answers, until they are saved in a table.
     """
 
     result: ExamResult
@@ -95,18 +96,19 @@ def take_exam(
     identity: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ExamRun:
-    """Lets a team take an exam, or go on with it, and grades the answers.
+    """Lets a team take or continue an exam, and grades the answers.
 
     Args:
         exam ([`Exam`]): The questions.
         members (`Sequence[str]`): Members of the sampler's population.
-        sampler ([`Sampler`]): Draws the answers.
+        sampler ([`Sampler`]): Samples the answers.
         run (`Run`): Runs programs in the sandbox.
-        folder (`str`): Where the answers are kept meanwhile.
-        decoding ([`Decoding`], *optional*): How to draw them.
-        base (`bool`, *optional*, defaults to `True`): Ask the base too.
-        identity (`Mapping`, *optional*): What else determines the answers: the weights' fingerprints and versions.
-        on_progress (`Callable`, *optional*): Called with the number of answers there are, and of all.
+        folder (`str`): Folder for the answers during the exam.
+        decoding ([`Decoding`], *optional*): Settings of sampling.
+        base (`bool`, *optional*, defaults to `True`): Whether the base answers, too.
+        identity (`Mapping`, *optional*): Other data that determine the answers: fingerprints of the weights, and
+            versions.
+        on_progress (`Callable`, *optional*): Called with the number of existing answers and of all answers.
 
     Raises:
         GradingError: If the grader fails on every answer. The answers stay in their file.
@@ -136,7 +138,7 @@ def take_exam(
         tell(done, total)
 
     with sampler.decoding(temperature=decoding.temperature, max_completion_length=decoding.max_completion_length):
-        answers = ask(
+        answers = collect_answers(
             exam,
             members,
             sampler,
@@ -152,17 +154,17 @@ def take_exam(
     graded = grade(exam, answers, exam.grader(run))
     if all(one.grade.broke_the_grader for one in graded):
         raise GradingError(
-            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; the same "
-            "command grades them once that is mended."
+            f"{exam.name}: {graded[0].grade.detail}, on every answer. The answers are kept in {file.path}; correct "
+            f"the grader and run the same command to grade them."
         )
     return ExamRun(ExamResult(exam, graded), decoding, file.seconds, time.monotonic() - started, (file,))
 
 
 def merged(runs: Mapping[str, ExamRun], *, named: bool) -> ExamRun:
-    """Several teams' answers to one exam as one, the base's last.
+    """Combines several teams' answers to one exam, with those of the base last.
 
     Args:
-        runs (`Mapping[str, ExamRun]`): By name of the team; one of them alone was asked with the base.
+        runs (`Mapping[str, ExamRun]`): Results by name of the team. Only one of them may include the base.
         named (`bool`): Call player `"student_0"` of team `"run"` `"run/student_0"`.
     """
     samples = [

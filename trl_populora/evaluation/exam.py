@@ -1,7 +1,7 @@
-"""An exam: questions that never change under one name and version, and who grades the answers.
+"""An exam: questions that never change for a name and version, and the grader of the answers.
 
-Held-out tasks, frozen tasks of other runs and public benchmarks are all exams. Not here: where questions come from
-(`held_out.py`, `benchmarks/`), and asking them (`asking.py`).
+Held-out tasks, fixed tasks of other runs and public benchmarks are all exams. Other modules make the questions
+(`held_out.py`, `benchmarks/`) and collect answers (`answering.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Question:
 
     Args:
         id (`str`): Unique in its exam.
-        prompt (`list[Message]`): Chat messages, the same for everybody.
-        reference (`str`): What the grader needs to judge an answer, as JSON. No prompt shows it.
+        prompt (`list[Message]`): Chat messages, the same for all players.
+        reference (`str`): Data that the grader needs to judge an answer, as JSON. No prompt shows it.
         group (`str`, *optional*): Type, subject or level, for the breakdown of scores.
     """
 
@@ -43,13 +43,15 @@ class Exam:
     """A fixed list of questions.
 
     Args:
-        name (`str`): How recipes, files and trackers call it, such as `"gsm8k"` or `"gsm8k[:50]"`.
+        name (`str`): Name in recipes, files and trackers, such as `"gsm8k"` or `"gsm8k[:50]"`.
         questions (`tuple[Question, ...]`): At least one; ids are unique.
-        grader (`Callable[[Run | None], Grader]`): Makes the grader, given what runs programs in the sandbox.
-        max_completion_length (`int`, *optional*): Tokens that an answer may have; those of the run if unset.
+        grader (`Callable[[Run | None], Grader]`): Makes the grader from the function that runs programs in the
+            sandbox.
+        max_completion_length (`int`, *optional*): Maximum tokens of an answer; that of the run if unset.
         samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
-            What the literature reports for it beside greedy pass@1, such as 32 samples at 0.6; used on request only.
-        source (`Mapping[str, str]`, *optional*): Where the questions came from: file and its SHA-256, or Hub id and
+            Values that the literature uses for it besides greedy pass@1, such as 32 samples at 0.6. They are used only
+            on request.
+        source (`Mapping[str, str]`, *optional*): Origin of the questions: file and its SHA-256, or Hub id and
             revision.
 
     Raises:
@@ -74,17 +76,17 @@ class Exam:
 
     @property
     def version(self) -> str:
-        """12 hexadecimal digits that stand for all questions: ids, prompts and references. Scores of different
-        versions are not comparable."""
+        """Hash of all questions (ids, prompts and references), 12 hexadecimal digits. Scores of different versions
+        cannot be compared."""
         return _digest([[one.id, one.prompt, one.reference] for one in self.questions])
 
     @property
     def prompts(self) -> str:
-        """As `version`, of ids and prompts alone: what answers depend on, however they are graded."""
+        """Hash of ids and prompts only. Answers depend on these, and not on the grading."""
         return _digest([[one.id, one.prompt] for one in self.questions])
 
     def first(self, count: int) -> Exam:
-        """The first `count` questions, as an exam of its own: `"name[:count]"`; itself if there are no more."""
+        """The first `count` questions as a separate exam, `"name[:count]"`; the exam itself if it has no more."""
         if count < 1:
             raise ValueError(f"{self.name}[:{count}]: an exam needs at least one question.")
         if count >= len(self.questions):

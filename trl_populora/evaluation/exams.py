@@ -17,17 +17,17 @@ def make_exams(
     names: Sequence[str], types: Mapping[str, TaskType], *, data: str | None = None, limit: int | None = None
 ) -> list[Exam]:
     """
-    Exams, ready to be asked.
+    Makes exams from their names.
 
     Args:
-        names (`Sequence[str]`): What to ask, such as `["held_out", "gsm8k[:50]"]`.
-        types (`Mapping[str, TaskType]`): Types in play, for exams of tasks.
+        names (`Sequence[str]`): Names of exams, such as `["held_out", "gsm8k[:50]"]`.
+        types (`Mapping[str, TaskType]`): Task types, for exams of tasks.
         data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
-        limit (`int`, *optional*): First questions of each to take.
+        limit (`int`, *optional*): Use only this number of first questions of each exam.
 
     Raises:
-        ValueError: If a name is unknown or given twice, its data cannot be read, its grader needs a package
-            that is not installed, or there is nothing to ask.
+        ValueError: If a name is unknown or occurs twice, its data cannot be read, its grader needs a package
+            that is not installed, or there is no question.
     """
     if isinstance(names, str) or len(set(names)) < len(names):
         raise ValueError(f"exams={names!r} must be a list of names, each once.")

@@ -1,7 +1,7 @@
-"""Grading: what became of an answer (`Grade`), and who decides (`Grader`, a metric of Hugging Face `evaluate`).
+"""Grading: the grade of an answer (`Grade`) and the grader (`Grader`, a metric of Hugging Face `evaluate`).
 
-A grader reads completions as data and judges them in the sandbox. It never fails on what a model wrote: an answer that
-cannot be read, is too long or makes the judge hang is a counted failure.
+A grader reads completions as data and judges them in the sandbox. It never raises an error because of a model's text.
+An answer that cannot be read, is too long or makes the grader hang counts as a failure.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ MOST_HANGS = 20  # enough to find one answer among a million; then the others ar
 
 @dataclass(frozen=True)
 class Grade:
-    """What became of one answer.
+    """Grade of one answer.
 
     Attributes:
         verdict (`str`): One of `VERDICTS`.
-        answer (`str`): What was read as the answer, at most `SHOWN` characters of it; empty if nothing was.
-        detail (`str`): Why it is not right, for people.
-        seconds (`float`): CPU seconds that judging took in the sandbox.
+        answer (`str`): The extracted answer, at most `SHOWN` characters of it; empty if there is none.
+        detail (`str`): Why it is not right, as text to read.
+        seconds (`float`): CPU seconds of judging in the sandbox.
     """
 
     verdict: str
@@ -74,18 +74,19 @@ class Grade:
 
 
 class Grader(evaluate.Metric):
-    """Base of the graders: `predictions` are completions, `references` the JSON texts of [`Question.reference`].
+    """Base class of graders. `predictions` are completions, and `references` are the JSON texts of
+    [`Question.reference`].
 
-    A subclass writes `judge`.
+    A subclass implements `judge`.
 
     Args:
-        run (`Run`, *optional*): Runs programs in the sandbox, order kept: `Executor.run_many`. If unset, each call
-            starts an executor of its own and closes it.
+        run (`Run`, *optional*): Runs programs in the sandbox and returns results in their order, such as
+            `Executor.run_many`. If unset, each call starts and closes its own executor.
         kwargs: Arguments of [`~evaluate.Metric`].
 
     Returns (from `compute`):
         `dict`: `accuracy` and `well_formed`, shares in [0, 1] of the answers that are not spared (NaN if there are
-        none), and `spared`, their number.
+        none), and `spared`, the number of spared answers (those that the sandbox failed to run).
     """
 
     description: str = "Share of answers that are right."
@@ -97,7 +98,7 @@ class Grader(evaluate.Metric):
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:
         """Judges `completions[i]` by `references[i]`. Programs that the sandbox failed to run are run once more.
 
-        Answers that make `judge` raise or hang are found and are `"failed"`; the others get their grades.
+        Answers on which `judge` raises or hangs are `"failed"`. The others get their grades.
 
         Raises:
             ValueError: If lengths differ.
@@ -116,7 +117,7 @@ class Grader(evaluate.Metric):
     def _judge(
         self, completions: Sequence[str], references: Sequence[str], run: Run, *, hangs: list[int]
     ) -> list[Grade]:
-        """The grades, found by halves where `judge` fails."""
+        """The grades. If `judge` fails, it is called again on each half."""
         count = len(completions)
         try:
             with _time_limit(PATIENCE + count * PATIENCE_PER_ANSWER) as not_counted:
@@ -139,7 +140,7 @@ class Grader(evaluate.Metric):
 
     @abstractmethod
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
-        """One grade for each completion. Total: never raises for what a completion holds."""
+        """One grade for each completion. It must never raise an error because of the content of a completion."""
 
     @contextmanager
     def _runner(self) -> Iterator[Run]:
@@ -165,7 +166,7 @@ class Grader(evaluate.Metric):
 
 
 def summarise(grades: Sequence[Grade]) -> dict[str, float | int]:
-    """`accuracy` and `well_formed` of the grades that are not spared, and the number of those that are."""
+    """`accuracy` and `well_formed` of the grades that are not spared, and the number of spared ones."""
     counts = Counter(grade.verdict for grade in grades)
     judged = (len(grades) - counts["spared"]) or float("nan")
     return {
@@ -176,14 +177,15 @@ def summarise(grades: Sequence[Grade]) -> dict[str, float | int]:
 
 
 class _TooLong(BaseException):
-    """Not an `Exception`, which a grader may catch."""
+    """Not a subclass of `Exception`, because a grader may catch those."""
 
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[Callable[[Run], Run]]:
-    """Raises [`_TooLong`] after so many seconds, in the main thread only; elsewhere nothing happens.
+    """Raises [`_TooLong`] after this number of seconds. Works only in the main thread; in other threads it does
+    nothing.
 
-    Yields a function that makes time in the sandbox, which has limits of its own, not count.
+    Yields a function that excludes time in the sandbox, which has its own limits.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda run: run

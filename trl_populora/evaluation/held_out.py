@@ -1,7 +1,8 @@
-"""Held-out tasks: exams of seed tasks that no run's buffer, reference or warm start may hold, and of frozen tasks.
+"""Held-out tasks: exams of seed tasks that are in no run's buffer, references or warm start. Also exams of fixed
+tasks.
 
-Held-out tasks are drawn from a seed of their own, per type and level. Their keys are reserved in every run, whether it
-asks them or not, so that the same exam is unseen by all runs.
+Held-out tasks are drawn with a separate seed, per type and level. Their keys are reserved in every run, even if it
+does not use the exam. So the exam is unseen by all runs.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..run_files.files import read_json
 from ..run_files.layout import STATE_FILE
@@ -34,9 +35,9 @@ LEVELS = ("held_out", "held_out_easy")
 
 
 def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
-    """Different seed tasks of one type, always the same: `PER_TYPE`, or fewer of a type that has few.
+    """Fixed list of different seed tasks of one type: `PER_TYPE`, or fewer if the type has few.
 
-    An exam takes at most a quarter of a type's tasks, and never the one from which a run without seed tasks starts. So
+    An exam has at most a quarter of a type's tasks, and never the one from which a run without seed tasks starts. So
     it may be empty.
 
     Raises:
@@ -46,38 +47,47 @@ def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
 
 
 def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of all tasks that runs with these types keep for exams.
+    """Keys of all tasks that are reserved for exams in runs with these types.
 
-    The same record as a task of another type gives the answer away, as a program with its input and output does
-    whether the output is asked for or the input. So types whose records are alike keep each other's, too.
+    The same record as a task of another type can reveal the answer: a program with input and output is a task for both
+    `code_o` and `code_i`. So types with the same kind of record also reserve each other's tasks.
     """
-    return {
-        other.key(task.payload)
-        for one in types.values()
-        for level in LEVELS
-        for task in _held_out(one, level).values()
-        for other in types.values()
-        if other.payload is one.payload
-    }
+    pairs = [(one, other) for one in types.values() for other in types.values() if other.payload is one.payload]
+    return set().union(*(_kept(_keys_under, one, other) for one, other in pairs))
 
 
 def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of the tasks that an exam asks, of those types."""
+    """Keys of the tasks of an exam, for these types."""
     records = [json.loads(question.reference) for question in exam.questions]
     tasks = [types[record["type"]].read_task(record) for record in records]
     return {types[task.type].key(task.payload) for task in tasks}
 
 
 def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
-    """Held-out tasks by key; kept, because a run asks for them several times."""
+    """Held-out tasks by key. Cached, because a run needs them several times."""
     if level not in LEVELS:
         raise ValueError(f"level={level!r} must be one of {LEVELS}.")
     families = (task_type.easy_families or None) if level == "held_out_easy" else None
+    return _kept(_draw, task_type, families)
+
+
+def _keys_under(one: TaskType, other: TaskType) -> frozenset[str]:
+    """Keys that the held-out tasks of one type have as tasks of another."""
+    return frozenset(other.key(task.payload) for level in LEVELS for task in _held_out(one, level).values())
+
+
+def _kept(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of task types returns, computed once for each of them."""
     try:
-        hash(task_type)
+        hash(arguments)
     except TypeError:  # a type of a user's, with lists or mappings for settings
-        return _draw(task_type, families)
-    return _draw_once(task_type, families)
+        return function(*arguments)
+    return _once(function, *arguments)
+
+
+@lru_cache(maxsize=256)
+def _once(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _draw(task_type: TaskType, families: tuple[str, ...] | None) -> Mapping[str, Task]:
@@ -96,14 +106,11 @@ def _draw(task_type: TaskType, families: tuple[str, ...] | None) -> Mapping[str,
     return dict(list(found.items())[: len(found) // SHARE])
 
 
-_draw_once = lru_cache(maxsize=64)(_draw)
-
-
 def held_out_exam(types: Mapping[str, TaskType], level: str = "held_out") -> Exam:
-    """Held-out tasks of all types in play, by turns, so that the first N are of all types.
+    """Held-out tasks of all task types, in turn, so that the first N questions cover all types.
 
     Raises:
-        ValueError: If no type has enough different seed tasks for any to be held out.
+        ValueError: If no type has enough different seed tasks to hold out any.
     """
     turns = zip_longest(*(held_out_tasks(one, level) for one in types.values()))
     tasks = [task for turn in turns for task in turn if task is not None]
@@ -118,9 +125,9 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
     """Tasks of another run, as an exam.
 
     Args:
-        path (`str`): JSON lines of tasks (`Task.to_json`), or a run's folder: then the tasks that its members wrote
-            and that are in its buffer.
-        types (`Mapping[str, TaskType]`): Types in play; tasks of others are left out.
+        path (`str`): JSON lines of tasks (`Task.to_json`), or the folder of a run. Of a run, it uses the tasks in its
+            buffer that its members wrote.
+        types (`Mapping[str, TaskType]`): Task types. Tasks of other types are left out.
 
     Raises:
         ValueError: If the path holds no task of these types, or a task was altered.
@@ -144,7 +151,7 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
 
 
 def task_exam(name: str, tasks: Iterable[Task], types: Mapping[str, TaskType]) -> Exam:
-    """An exam of tasks, worded and judged by their types."""
+    """An exam of tasks. Their types make the prompts and judge the answers."""
     questions = tuple(
         Question(task.id, types[task.type].solve_prompt(task), json.dumps(task.to_json()), task.type) for task in tasks
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..run_files.files import write_json, write_table
 from ..run_files.layout import EVALUATION_FILE, answers_file
-from .asking import BASE
+from .answering import BASE
 from .evaluating import ExamRun, file_stem
 from .results import COLUMNS, per_question
 from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, share
@@ -36,10 +36,10 @@ def save_evaluation(
     """Writes one table of answers per exam and the record, and removes the files of partial answers.
 
     Args:
-        folder (`str`): Where to.
+        folder (`str`): Output folder.
         runs (`Sequence[ExamRun]`): The exams.
-        teams (`Mapping[str, Sequence[str]]`): Name of a team -> the players of which mean, best and weakest are told.
-        about (`Mapping`): What else the record says: who was evaluated, on what base, by which versions.
+        teams (`Mapping[str, Sequence[str]]`): Name of a team -> its players, for mean, best and weakest.
+        about (`Mapping`): Other data for the record: runs, base, versions.
 
     Returns:
         `dict`: The record.
@@ -73,7 +73,7 @@ def make_record(
 
 
 def summary_name(team: str, summary: str) -> str:
-    """Key of a team's `"mean"`, `"best"` or `"weakest"`; a single team needs no name."""
+    """Key of a team's `"mean"`, `"best"` or `"weakest"`. A single team has no name in it."""
     return f"{team}/{summary}" if team else summary
 
 
@@ -88,7 +88,8 @@ def _rates(run: ExamRun, teams: Mapping[str, Sequence[str]]) -> dict[str, np.nda
 
 
 def _pairs(rates: Mapping[str, np.ndarray], teams: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Who is compared with whom: everybody with the base, but the weakest; other teams' means with the first's."""
+    """Pairs to compare: everybody except the weakest with the base, and the means of other teams with that of the
+    first."""
     pairs = []
     if BASE in rates:
         skipped = {BASE, *(summary_name(team, "weakest") for team in teams)}
@@ -155,7 +156,7 @@ def _score(run: ExamRun, player: str) -> dict[str, Any]:
 
 
 def known(value: Any) -> Any:
-    """Plain data with `None` in place of NaN, which JSON has not."""
+    """Plain data with `None` instead of NaN, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: known(one) for key, one in value.items()}
     if isinstance(value, list):

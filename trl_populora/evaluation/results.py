@@ -1,4 +1,4 @@
-"""What players scored in an exam: shares, and the table of samples. Comparisons are in `statistics.py`."""
+"""Scores of players in an exam, and the table of samples. Comparisons are in `statistics.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .asking import Sample
+from .answering import Sample
 from .exam import Exam
 
 
@@ -38,8 +38,8 @@ class ExamResult:
     """Graded answers of some players to one exam.
 
     Args:
-        exam ([`Exam`]): What was asked.
-        samples (`Sequence[Sample]`): Graded; every player has equally many of every question.
+        exam ([`Exam`]): The questions.
+        samples (`Sequence[Sample]`): Graded samples. Every player has equally many for every question.
     """
 
     exam: Exam
@@ -47,7 +47,7 @@ class ExamResult:
 
     @property
     def players(self) -> list[str]:
-        """Who answered, in the order of the samples."""
+        """The players, in the order of the samples."""
         return list(dict.fromkeys(one.player for one in self.samples))
 
     def scores(self, player: str) -> np.ndarray:
@@ -59,8 +59,8 @@ class ExamResult:
         return table
 
     def accuracy(self, player: str, group: str | None = None) -> float:
-        """Share of a player's answers that are right, each question counted once: mean over questions of the mean over
-        samples, without spared ones. NaN if there are no others."""
+        """Share of right answers of a player, with each question counted once: the mean over questions of the mean
+        over samples, without spared samples. NaN if all are spared."""
         rates = per_question(self.scores(player))
         if group is not None:
             rates = rates[[one.group == group for one in self.exam.questions]]
@@ -96,6 +96,6 @@ class ExamResult:
 
 
 def per_question(scores: np.ndarray) -> np.ndarray:
-    """Mean over samples, without spared ones: `(questions, samples)` -> `(questions,)`; NaN where all are spared."""
+    """Mean over samples, without spared ones: `(questions, samples)` -> `(questions,)`; NaN if all are spared."""
     judged = (~np.isnan(scores)).sum(axis=1)
     return np.where(judged > 0, np.nansum(scores, axis=1) / np.maximum(judged, 1), math.nan)

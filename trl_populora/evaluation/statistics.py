@@ -1,8 +1,8 @@
-"""What shares of right answers are worth: intervals, paired differences, pass@k, and the best member without its luck.
+"""Statistics of shares of right answers: intervals, paired differences, pass@k, and the best member without selection
+bias.
 
-An array of *rates* has shape `(questions,)`: the share of right answers to each question, NaN where nothing is known
-(spared). The unit of chance is the question, everywhere. No function here warns or returns NaN for data that are all
-equal.
+An array of *rates* has shape `(questions,)`: the share of right answers to each question, NaN if it is not known
+(spared). Questions are the random unit in all functions. No function warns or returns NaN if all data are equal.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Difference(NamedTuple):
     Attributes:
         difference, low, high (`float`): In [-1, 1]; NaN if nothing is known.
         significant (`bool`): Whether the interval at level 1 - (1 - `LEVEL`) / comparisons excludes 0 (Bonferroni)
-            and a test by flips of the signs agrees. Where few questions differ, the interval alone excludes 0 several
-            times too often; the test is exact for two players who are equally good at every question.
+            and a sign-flip test agrees. If few questions differ, the interval alone excludes 0 several times too
+            often. The test is exact for two players that are equally good at every question.
     """
 
     difference: float
@@ -69,14 +69,14 @@ def share(rates: np.ndarray) -> Estimate:
 def difference(rates: np.ndarray, other: np.ndarray, *, comparisons: int = 1, seed: int = 0) -> Difference:
     """Mean of `rates - other` over the questions that both know, by the bootstrap over questions (BCa, Efron 1987).
 
-    Resamples of equal differences would all be equal. Where all n differences are c, the interval is that of what n
-    questions cannot exclude: another share u of all questions, with (1 - u)^n = (1 - level) / 2, on which the
-    difference is -1, or 1. It ends at c - u (1 + c) and c + u (1 - c).
+    If all differences are equal, all resamples are equal, too. So if all n differences are c, the interval has the
+    values that n questions cannot exclude: another share u of all questions, with (1 - u)^n = (1 - level) / 2, on
+    which the difference is -1, or 1. It ends at c - u (1 + c) and c + u (1 - c).
 
     Args:
         rates, other (`np.ndarray`): Shape `(questions,)`, in [0, 1] or NaN.
-        comparisons (`int`, *optional*, defaults to `1`): How many were made together.
-        seed (`int`, *optional*, defaults to `0`): Of the resamples.
+        comparisons (`int`, *optional*, defaults to `1`): Number of comparisons made together.
+        seed (`int`, *optional*, defaults to `0`): Seed of the resamples.
 
     Returns:
         [`Difference`]: NaN and not significant if there is no common question.
@@ -103,7 +103,7 @@ def difference(rates: np.ndarray, other: np.ndarray, *, comparisons: int = 1, se
 
 
 def _flipped_at_random(found: np.ndarray, comparisons: int, seed: int) -> float:
-    """How often differences with signs at random are as far from 0 as these: a p-value, two-sided."""
+    """Two-sided p-value: how often the mean with random signs is at least as far from 0."""
     tested = stats.permutation_test(
         (found[found != 0],), np.mean, permutation_type="samples", n_resamples=max(RESAMPLES, 200 * comparisons),
         batch=500, vectorized=True, random_state=np.random.default_rng(seed),
@@ -125,7 +125,7 @@ def pass_at_k(scores: np.ndarray, k: int) -> np.ndarray:
         k (`int`): At least 1.
 
     Returns:
-        `np.ndarray`: Shape `(questions,)`; NaN where fewer than k samples are judged.
+        `np.ndarray`: Shape `(questions,)`; NaN if fewer than k samples are judged.
     """
     judged, solved = (~np.isnan(scores)).sum(axis=1), np.nansum(scores, axis=1).astype(int)
     rates = np.full(len(scores), math.nan)
@@ -136,7 +136,7 @@ def pass_at_k(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 def mean_rates(players: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean over players, question by question, of what is known; `(questions,)`."""
+    """Mean over players for each question, without NaN; shape `(questions,)`."""
     table = np.stack(players)
     known = ~np.isnan(table)
     return np.where(known.any(axis=0), np.nansum(table, axis=0) / np.maximum(known.sum(axis=0), 1), math.nan)
@@ -147,19 +147,19 @@ def chosen_elsewhere(
 ) -> np.ndarray:
     """Rates of the best player, chosen on other questions than those it is scored on.
 
-    The maximum over players of a score that has noise in it is too high, the more so the more players there are. So
-    questions are dealt into folds at random. For each fold the player with the highest mean on all other folds is
-    chosen (of equal ones, all), and its rates in this fold are taken. What is chosen knows nothing of what it is
-    scored on: among players who are equally good, the mean of these rates is their common one.
+    The maximum of noisy scores is too high, and more so with more players. So questions are divided into random folds.
+    For each fold, the player with the highest mean on all other folds is chosen (if several are equal, all of them),
+    and its rates in this fold are used. The choice does not depend on the questions that are scored. So for equally
+    good players, the expected mean of these rates is their common rate.
 
     Args:
         players (`Sequence[np.ndarray]`): Rates of each, of shape `(questions,)`.
-        weakest (`bool`, *optional*, defaults to `False`): Choose the lowest instead.
-        folds (`int`, *optional*, defaults to `10`): Folds, but no more than questions.
-        seed (`int`, *optional*, defaults to `0`): Of the dealing.
+        weakest (`bool`, *optional*, defaults to `False`): Whether to choose the lowest mean instead.
+        folds (`int`, *optional*, defaults to `10`): Number of folds, but no more than questions.
+        seed (`int`, *optional*, defaults to `0`): Seed of the folds.
 
     Returns:
-        `np.ndarray`: Shape `(questions,)`. With one question nothing can be chosen: the mean over players.
+        `np.ndarray`: Shape `(questions,)`. With one question, nothing can be chosen, and it is the mean over players.
     """
     table = np.stack(players)
     count = table.shape[1]

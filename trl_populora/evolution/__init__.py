@@ -1,8 +1,7 @@
 """Evolution of LoRA adapters: low-rank algebra, mutation, crossover, selection, the replacement step, lineage.
 
-Everything works on factors and plain data. How members are trained and where their parameters live is not known here.
-By hand, a replacement step is `offspring = ask(population, ratings, rng)` and `events = tell(population, ratings,
-offspring)`.
+Everything works on factors and plain data, and does not depend on how members are trained or stored. Called directly,
+a replacement step is `offspring = ask(population, ratings, rng)` and `events = tell(population, ratings, offspring)`.
 """
 
 from .adapters import read_adapter, replay, write_adapter

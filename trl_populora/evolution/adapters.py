@@ -1,4 +1,4 @@
-"""PEFT folders as factors, and making a child again from what a run left behind."""
+"""Reads and writes PEFT folders as factors, and makes a child again from the files of a run."""
 
 import os
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from .replacement import remake
 
 
 def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
-    """The configuration and the factors of a LoRA adapter that PEFT saved.
+    """Configuration and factors of a LoRA adapter that PEFT saved.
 
-    Rank-stabilised scaling and rank and alpha patterns are honoured: every matrix has its own rank and scaling.
+    Rank-stabilised scaling and rank and alpha patterns are supported: every matrix has its own rank and scaling.
 
     Raises:
-        ValueError: If the folder holds no LoRA adapter, or one that is more than pairs of A and B of linear layers.
+        ValueError: If the folder has no LoRA adapter, or the adapter has more than pairs of A and B of linear layers.
     """
     folder = os.fspath(folder)
-    needed = f"it is no PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
+    needed = f"it is not a PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
     kind = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing=needed).get("peft_type")
     if not any(os.path.isfile(os.path.join(folder, name)) for name in ADAPTER_FILES):
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: {needed}")
@@ -49,7 +49,7 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
 
 
 def write_adapter(folder: str | os.PathLike, config: LoraConfig, factors: Factors) -> None:
-    """Writes a PEFT folder that `PeftModel.from_pretrained` loads. `config` is that of the factors' form."""
+    """Writes a PEFT folder for `PeftModel.from_pretrained`. `config` must fit the shapes of the factors."""
     tensors = {name: X.contiguous().clone() for name, X in to_tensors(factors).items()}
     path = os.path.join(folder, ADAPTER_FILE)
     write_file(path, lambda aside: save_file(tensors, aside, metadata={"format": "pt"}))
@@ -57,17 +57,17 @@ def write_adapter(folder: str | os.PathLike, config: LoraConfig, factors: Factor
 
 
 def replay(event: EvolutionEvent, folders: Sequence[str | os.PathLike]) -> Factors:
-    """Makes the child of an event again, bit for bit, from adapters on disk.
+    """Makes the child of an event again from adapters on disk; the result is bit-identical.
 
     Args:
         event (`EvolutionEvent`): A line of a run's `lineage.jsonl`.
         folders (`Sequence[str]`):
-            Populations saved at the event's step, such as the run's `checkpoint-<step>`: one of them must hold each
-            parent in the version that bred. Parents that bred and survived are in the checkpoint of the same step
-            as they were; for one that made room in the same event, name a population saved just before.
+            Populations saved at the event's step, such as the run's `checkpoint-<step>`. Each parent must be in one of
+            them, in the version that was the parent. The checkpoint of the same step has all parents that were not
+            replaced. For a parent that was replaced in the same event, pass a population that was saved just before.
 
     Raises:
-        ValueError: If no folder holds a parent.
+        ValueError: If a parent is in none of the folders.
     """
     versions = {os.fspath(folder): _versions(os.fspath(folder)) for folder in folders}
     parents = []

@@ -1,8 +1,8 @@
 """Crossovers: pure functions from several parents' factors, best first, to a child's.
 
-The form and the promises are those of `mutation`. The child has the rank, dtype, device and scaling of parent 1. Where
-parents differ in scaling, `dW` is what counts: a parent's `B` is multiplied by `its scaling / the child's scaling`
-before factors are mixed, and operators on `dW` carry the scaling in the singular values.
+Signatures and guarantees are those of `mutation`. The child has the rank, dtype, device and scaling of parent 1.
+Parents may differ in scaling. Before factors are mixed, a parent's `B` is multiplied by `its scaling / the child's
+scaling`. Operators on `dW` include the scaling in the singular values.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ def dare(
 ) -> Factors:
     """X1: `dW' = mean_i c (m_i * B_i) A_i / (1 - p)`, cut to rank r; entries of m_i are kept with probability 1 - p.
 
-    Drop and rescale (DARE, Yu et al., 2023), then average. Entries are dropped in B alone, so the expectation before
-    the cut is the mean of the parents' updates (our choice). In the space of factors entries of A and of B are
-    dropped and both are averaged, as in the reimplementation, after parents 2, 3, ... were aligned to parent 1: the
-    expectation of each factor is the mean of the aligned parents'. Measured, that keeps less of either parent
-    (docs/operators.md).
+    Drop and rescale (DARE, Yu et al., 2023), then average. Entries are dropped only in B, so the expectation before
+    the cut to rank r is the mean of the parents' updates (our choice). In the space of factors, parents 2, 3, ... are
+    first aligned to parent 1. Then entries of A and of B are dropped and both are averaged, as in the
+    reimplementation. The expectation of each factor is the mean of the aligned parents'. In measurements, this keeps
+    less of either parent (docs/operators.md).
 
-    Space: `dW`, though which entries of B are dropped depends on the gauge. With p = 0 it is `average`.
+    Space: `dW`, but the gauge affects which entries of B are dropped. With p = 0 it is `average`.
 
     Args:
         p (`float`, *optional*, defaults to `0.7`): Probability that an entry is dropped, in [0, 1).
@@ -62,11 +62,12 @@ def dare(
 
 
 def layerwise(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
-    """X2: every layer whole from a random parent, `dW'_l = dW_{i(l), l}` with i(l) uniform.
+    """X2: every layer is copied from a random parent, `dW'_l = dW_{i(l), l}` with i(l) uniform.
 
     A layer is a transformer block, so that matrices that were trained together stay together (our choice).
 
-    Space: layers; copies of `dW`, hence invariant to the gauge. With one parent twice it is that parent.
+    Space: layers. `dW` is copied, so the result does not depend on the gauge. If both parents are the same, the child
+    is that parent.
     """
     paths, child, seed = common_paths(parents, at_least=2), storage(parents[0]), draw_seed(rng)
     layers = sorted({layer_of(path) for path in paths})
@@ -79,11 +80,11 @@ def layerwise(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
 def svd_subspace(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
     """X3: `dW' = sum_{i <= j} s1_i u1_i v1_i^T + sum_{j < i <= r} s2_i u2_i v2_i^T`.
 
-    The first j components of parent 1 and those numbered j + 1 to r of parent 2, with j uniform in 1..r-1, one draw
-    for the whole child (our choice; at rank 1 the child is parent 1).
+    Components 1 to j of parent 1 and components j + 1 to r of parent 2. One j, uniform in 1..r-1, is drawn for the
+    whole child (our choice). At rank 1, the child is parent 1.
 
-    Space: `dW`, invariant to the gauge. Invariants: exactly the chosen components, nothing is truncated. With one
-    parent twice it is that parent.
+    Space: `dW`, invariant to the gauge. Invariants: the child has exactly the chosen components; nothing is truncated.
+    If both parents are the same, the child is that parent.
     """
     paths, child, seed = common_paths(parents, at_least=2), storage(parents[0]), draw_seed(rng)
     share = float(torch.rand((), generator=rng, dtype=torch.float64))
@@ -114,11 +115,11 @@ def extrapolative(
 ) -> Factors:
     """X4: `dW' = dW_worse + eta (dW_better - dW_worse)`, cut to rank r; parent 1 is the better one.
 
-    One eta ~ U[eta_min, eta_max] for the whole child. eta = 1 is the better parent, eta = 0 the worse.
+    One eta ~ U[eta_min, eta_max] is drawn for the whole child. eta = 1 is the better parent, eta = 0 the worse one.
 
-    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
-    space of factors the line is drawn in A and in B instead, once parent 2 is aligned to parent 1: much cheaper, and
-    for siblings only.
+    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. If both parents are the same, the child is that
+    parent. In the space of factors, parent 2 is first aligned to parent 1, and the equation is applied to A and B
+    separately. This is much cheaper, and suits only parents with a common ancestor.
 
     Args:
         eta_min, eta_max (`float`, *optional*, default to `1.0` and `1.5`): Range of eta.
@@ -134,8 +135,8 @@ def extrapolative(
 def average(parents: Sequence[Factors], rng: torch.Generator, *, space: str = "delta") -> Factors:
     """`dW' = mean_i dW_i`, cut to rank r.
 
-    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. With one parent twice it is that parent. In the
-    space of factors A and B are averaged instead, once the others are aligned to parent 1, as in `dare`.
+    Space: `dW`, invariant to the gauge; the nearest matrix of rank r. If both parents are the same, the child is that
+    parent. In the space of factors, the others are first aligned to parent 1, and A and B are averaged, as in `dare`.
 
     Args:
         space (`str`, *optional*, defaults to `"delta"`): `"delta"` or `"factors"`.

@@ -1,13 +1,13 @@
 """Linear algebra of low-rank updates, always through their factors: `dW = scaling * B @ A` is never formed.
 
-All that is decided about an update is decided on matrices of r x r: the Gram matrices of its factors, summed up in
-float64 while the factors are read once, and decomposed on the CPU, all adapted matrices in one batch. The factors
-themselves are only ever multiplied by such small matrices, in float32 or in their own dtype where that is wider. What
-is done with the pieces (variation) is in `mutation` and `crossover`. A fresh adapter (`B = 0`) is legal everywhere.
+All decompositions use r x r matrices: the Gram matrices of the factors. They are summed in float64 while the factors
+are read once, and decomposed on the CPU, all adapted matrices in one batch. The factors themselves are only multiplied
+by such small matrices, in float32 or in their own dtype if that is wider. `mutation` and `crossover` use these
+functions. A fresh adapter (`B = 0`) is allowed everywhere.
 
 Accuracy: Gram matrices hold squares, so the relative error of a singular value s_i is at most about 1e-15 (c / s_i)^2,
-where c is the sum of |b_j| |a_j| over the columns b_j of B and rows a_j of A. That is float32's own precision down to
-c / 1e4; what lies below 1.2e-7 c counts as 0, for factors stored in float32 hold nothing more there.
+where c is the sum of |b_j| |a_j| over the columns b_j of B and rows a_j of A. This equals float32's own precision for
+s_i down to c / 1e4. Values below 1.2e-7 c count as 0, because factors in float32 have no information there.
 """
 
 import math
@@ -43,11 +43,11 @@ class Spectrum(NamedTuple):
 def gram(blocks: Sequence[Tensor], *, workspace: Tensor | None = None) -> Tensor:
     """Gram matrix `X^T X` in float64 of `X = [X_1 X_2 ...]`, tall blocks of shapes `(d, r_i)` side by side.
 
-    Summed up in groups of rows, as one batched product: that is how so thin a matrix uses several cores.
+    It is summed in groups of rows, as one batched product, so that such a thin matrix uses several cores.
 
     Args:
         workspace (`torch.Tensor` of shape `(at least d * sum of r_i,)`, *optional*):
-            Float64 memory for X. Getting fresh memory for every matrix takes as long as the product.
+            Float64 memory for X. Allocating new memory for every matrix would take as long as the product.
     """
     d, ranks = blocks[0].shape[0], [block.shape[1] for block in blocks]
     if workspace is None:
@@ -69,9 +69,8 @@ def decompose(G_B: Tensor, G_A: Tensor, weights: Tensor) -> Spectrum:
         G_B, G_A (`torch.Tensor` of shape `(..., r, r)`): Gram matrices, float64; leading dimensions are batched.
         weights (`torch.Tensor` of shape `(..., r)`): Weight of each pair of column and row, such as the scaling.
 
-    Each pair of a column of B and a row of A is first brought to equal length: of all gauges that only stretch, this
-    one has the least to cancel. With `G = R^T R`, B is `Q R_B` for an orthonormal Q, and the same for A; what remains
-    is the SVD of an r x r matrix.
+    Each pair of a column of B and a row of A is first scaled to equal length, which loses the least precision. With `G
+    = R^T R`, B is `Q R_B` for an orthonormal Q, and the same for A; what remains is the SVD of an r x r matrix.
     """
     b, a = G_B.diagonal(dim1=-2, dim2=-1).sqrt(), G_A.diagonal(dim1=-2, dim2=-1).sqrt()
     length = torch.sqrt(b * a * weights.abs())
@@ -123,7 +122,7 @@ def spectra(parents: Sequence[Factors], weights: Sequence[float] | None = None) 
 def multiply(blocks: Sequence[Tensor], X: Tensor, *, out: Tensor) -> None:
     """`out = [X_1 X_2 ...] @ X` for tall blocks of shapes `(d, r_i)` and a small X of shape `(sum of r_i, k)`.
 
-    Computed in float32, or in the dtype of `out` where that is wider.
+    Computed in float32, or in the dtype of `out` if that is wider.
     """
     wide = torch.promote_types(out.dtype, torch.float32)
     parts = X.to(out.device, wide).split([block.shape[1] for block in blocks])
@@ -135,10 +134,10 @@ def multiply(blocks: Sequence[Tensor], X: Tensor, *, out: Tensor) -> None:
 
 
 def orientation(factor: Factor, spectrum: Spectrum) -> Tensor:
-    """Signs, of shape `(r,)`, that make singular vectors depend on `dW` alone and not on the gauge (B R, R^-1 A).
+    """Signs, of shape `(r,)`, with which singular vectors depend only on `dW` and not on the gauge (B R, R^-1 A).
 
-    They turn every left vector towards one generic direction (of its first 512 entries: any will do). Components with
-    equal singular values stay free to mix.
+    They turn every left vector towards one fixed direction, given by its first 512 entries. Components with equal
+    singular values may still mix.
     """
     rows = factor.B[:512]
     generic = torch.cos(torch.arange(1, rows.shape[0] + 1, dtype=torch.float64)).to(rows.device)
@@ -177,7 +176,7 @@ def delta_norm(factors: Factors) -> float:
 
 
 def cosine(first: Factors, second: Factors) -> float:
-    """Cosine between two adapters' updates, in [-1, 1]; 0 where one of them is zero."""
+    """Cosine between two adapters' updates, in [-1, 1]; 0 if one of them is zero."""
     scale = delta_norm(first) * delta_norm(second)
     return max(-1.0, min(1.0, inner(first, second) / scale)) if scale > 0 else 0.0
 
@@ -201,9 +200,9 @@ def _grams(matrices: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def root(G: Tensor) -> tuple[Tensor, Tensor]:
-    """R with `G = R^T R`, and its inverse: by Cholesky, or where a matrix is close to singular by eigenvalues.
+    """R with `G = R^T R`, and its inverse: by Cholesky or, if a matrix is close to singular, by eigenvalues.
 
-    The inverse is then the pseudo-inverse: directions that are rounding noise are left out.
+    In the second case, it is the pseudo-inverse, without directions that are only rounding noise.
     """
     L, _ = torch.linalg.cholesky_ex(G)
     pivots = L.diagonal(dim1=-2, dim2=-1)

@@ -1,9 +1,10 @@
 """The gauge of a child: of all factors (B R, R^-1 A) of one update, those closest to its first parent's.
 
-The update `dW = scaling * B @ A` leaves the gauge open, but Adam does not: it scales every entry of B and A by its own
-gradients, so a member learns at the pace of its factors. Balanced factors, `|b_i| = |a_i|`, shrink A far below LoRA's
-init scale, and a child's first steps with it. A child is therefore written in the frame of its first parent's A. With
-an unchanged `dW` it gets that parent's factors back and takes the same Adam steps.
+Many pairs of factors give the same update `dW = scaling * B @ A`. The choice among them is the gauge. It matters for
+training, because Adam scales every entry of B and A by its own gradients. Balanced factors, `|b_i| = |a_i|`, would
+make A much smaller than LoRA's init scale, and the first steps of a child would be smaller, too. So a child is written
+in the frame of its first parent's A. With an unchanged `dW`, it gets that parent's factors and takes the same Adam
+steps.
 """
 
 import math
@@ -33,17 +34,18 @@ def compose(
         A' = N N^T A_1 + Q T^T V^T,    scaling B' = C T^-T Q^T,    Q = polar((T^T W)^T),    T T^T = H^-1,
         W = V^T A_1^+,    H = W W^T + V^T (I - P) V / rho^2,    P the projection onto the rows of A_1,
 
-    where N completes Q to an orthogonal basis of the r latent directions. For V inside the rows of `A_1`, as after
-    every mutation, `A' = A_1` and B takes the rest. What lies outside gets rows of norm rho, orthogonal to each other.
+    where N completes Q to an orthogonal basis of the r latent directions. If V lies within the rows of `A_1`, as after
+    every mutation, then `A' = A_1` and only B changes. Directions outside get rows of norm rho that are orthogonal to
+    each other.
 
-    B is 0 along the directions in N, and A stays as the first parent has it: they learn again. Directions that
-    dropped components leave free, and those where `A_1` is 0, get a fresh A at LoRA's init scale. Those rows come
-    from a generator of their own: how many are needed here changes no other draw.
+    Along the directions in N, B is 0 and A is that of the first parent, so they can learn again. Directions of dropped
+    components, and those in which `A_1` is 0, get a fresh A at LoRA's init scale. Those rows are drawn from a separate
+    generator, so that their number does not change other random numbers.
 
     Args:
-        terms (`Sequence[Factor]`): The factors that the spectrum's maps act on, side by side. The first is the frame.
-        spectrum (`Spectrum`): Decomposition of the wanted `dW`, scaling included; `s` in any order.
-        out (`Factor`): Storage; gives rank r and scaling.
+        terms (`Sequence[Factor]`): Factors on which the spectrum's maps act, side by side. The first one is the frame.
+        spectrum (`Spectrum`): Decomposition of the required `dW`, including scaling; `s` in any order.
+        out (`Factor`): Storage for the result, with its rank r and scaling.
         seed (`int`): Seeds fresh rows of A.
         dropped (`torch.Tensor`, *optional*): Indices of components to leave out.
     """
@@ -104,7 +106,8 @@ def align(factor: Factor, like: Factor) -> Factor:
 
 
 def _divide(N: Tensor, lost: Tensor, frame: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Divides latent directions without a component: those that need a fresh A, and those that keep the frame's.
+    """Divides latent directions without a component into those that need a fresh A, and those that keep the A of the
+    frame.
 
     Args:
         N (`torch.Tensor` of shape `(r, m)`): Directions, orthonormal. lost (`torch.Tensor` of shape `(f, r)`): Rows

@@ -1,4 +1,4 @@
-"""Frozen champions of the past. Which games they play is decided in `self_play`."""
+"""Frozen champions of the past. `self_play` decides which games they play."""
 
 import os
 import random
@@ -18,14 +18,14 @@ from .selection import Candidate, ranking
 
 @dataclass(frozen=True)
 class Champion:
-    """A copy of an individual as it was.
+    """A frozen copy of a member.
 
     Attributes:
-        name (`str`): Slot it lived in.
+        name (`str`): Slot of the member.
         role (`str`): Its role.
-        version (`int`): Which occupant of the slot.
+        version (`int`): Version of the member.
         step (`int`): Training step of the copy.
-        fitness (`float`): Its fitness then, relative to the opponents of that time.
+        fitness (`float`): Its fitness at that step, relative to its opponents at the time.
         factors (`Factors`): Its weights, on the CPU.
         temperature (`float`): Its sampling temperature as a multiple of the run's.
     """
@@ -45,12 +45,13 @@ class Champion:
 
 
 class HallOfFame:
-    """Past champions of each role (Rosin and Belew, 1997), against forgetting how to beat old strategies.
+    """Past champions of each role (Rosin and Belew, 1997). They help members not to forget how to beat old strategies.
 
     Args:
         capacity (`int`, *optional*, defaults to `8`):
-            Champions kept per role. When it is full, a new one takes the place of the one whose neighbours in time
-            are closest together, never the first or the newest: what stays is spread over the whole run (our choice).
+            Number of champions to keep per role. When it is full, a new champion replaces the one whose neighbours in
+            time are closest together, but never the first or the newest. So the champions are spread over the whole
+            run (our choice).
     """
 
     def __init__(self, capacity: int = 8) -> None:
@@ -70,7 +71,7 @@ class HallOfFame:
         return [champion for champion in self._champions if champion.role == role]
 
     def enter(self, population: Any, ratings: Any, *, step: int) -> list[Champion]:
-        """Takes in a copy of the fittest member of each role, as at every evolution step, before replacement.
+        """Adds a copy of the fittest member of each role. Called at every evolution step, before replacement.
 
         Args:
             population (`Population`): Members and factors. ratings (`Ratings`): Their fitness.
@@ -86,7 +87,7 @@ class HallOfFame:
         return entered
 
     def add(self, original: Champion) -> Champion:
-        """Takes in a copy of an individual.
+        """Adds a copy of a member.
 
         Raises:
             ValueError: If its role already has a champion of this step or a later one.
@@ -111,12 +112,12 @@ class HallOfFame:
         return champion
 
     def sample(self, role: str, rng: random.Random) -> Champion | None:
-        """A champion of a role, all equally likely; `None` while there is none."""
+        """A random champion of a role, all equally likely; `None` if there is none."""
         champions = self.of(role)
         return rng.choice(champions) if champions else None
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes a table and one safetensors file per champion; files of champions that left go."""
+        """Writes a table and one safetensors file per champion, and deletes files of dropped champions."""
         rows = []
         for champion in self._champions:
             row = {name: value for name, value in vars(champion).items() if name != "factors"}
@@ -130,7 +131,7 @@ class HallOfFame:
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "HallOfFame":
-        """Reads what [`HallOfFame.save`] wrote.
+        """Reads the files of [`HallOfFame.save`].
 
         Raises:
             ValueError: If the folder holds no hall of fame.

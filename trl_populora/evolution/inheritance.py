@@ -1,4 +1,4 @@
-"""What all operators share: which parents fit together, and where the child is written.
+"""Functions that all operators share: checking parents, and memory for the child.
 
 The operators themselves are in `mutation` and `crossover`, the gauge in which a child is written in `gauge`.
 """
@@ -15,7 +15,7 @@ from .gauge import compose
 
 
 def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
-    """Module paths in sorted order: random numbers are drawn in it, so that no dict's order matters.
+    """Module paths in sorted order. Random numbers are drawn in this order, so the order of a dict does not matter.
 
     Raises:
         ValueError: If there are too few parents, or they adapt different matrices.
@@ -33,7 +33,7 @@ def common_paths(parents: Sequence[Factors], *, at_least: int = 1) -> list[str]:
 
 
 def storage(like: Factors) -> Factors:
-    """Memory for a child of the form of `like`, its first parent."""
+    """Memory for a child with the shapes of `like`, its first parent."""
     return {path: Factor(torch.empty_like(A), torch.empty_like(B), scaling) for path, (A, B, scaling) in like.items()}
 
 
@@ -56,8 +56,8 @@ def draw_seed(rng: torch.Generator) -> int:
 def copy_update(factor: Factor, *, out: Factor, seed: int) -> None:
     """Writes the same `dW` into `out`, which may have another rank, scaling, dtype and device.
 
-    Exact where only dtype and device change; where scalings differ, `B` takes up their ratio; where ranks differ, the
-    update is refactored, and truncated if it has to be.
+    It is exact if only dtype and device change. If scalings differ, `B` is multiplied by their ratio. If ranks differ,
+    the update is refactored, and truncated if necessary.
     """
     if factor.A.shape != out.A.shape:
         compose([factor], spectra([{"": factor}])[""], out=out, seed=seed)
@@ -67,7 +67,7 @@ def copy_update(factor: Factor, *, out: Factor, seed: int) -> None:
 
 
 def scratch_for(X: Tensor) -> Tensor:
-    """Contiguous float32 on the CPU, where all random numbers are drawn: X itself if it is that, else new memory."""
+    """Contiguous float32 memory on the CPU, for random numbers: X itself if it fits, otherwise new memory."""
     direct = X.dtype == torch.float32 and X.device.type == "cpu" and X.is_contiguous()
     return X if direct else torch.empty(X.shape)
 

@@ -1,4 +1,5 @@
-"""Islands: parts of a role that evolve apart, and migration between them. Decides only; copying is the caller's."""
+"""Islands: parts of a role that evolve separately, and migration between them. This module decides; the caller
+copies."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
-    """Divides the members of one role into islands of equal size, neighbouring slots together.
+    """Divides the members of one role into islands of equal size, with neighbouring slots together.
 
     Args:
         names (`Sequence[str]`): Members in the order of slots.
-        islands (`int`): How many; a role of one member, which never evolves, is always one.
+        islands (`int`): Number of islands. A role of one member, which never evolves, is always one island.
 
     Returns:
         `dict[str, list[str]]`: Name of each island -> its members, in the order of the ring.
 
     Raises:
-        ValueError: If the islands would differ in size or hold fewer than two members, of whom none could breed.
+        ValueError: If the islands would differ in size, or have fewer than two members.
     """
     if islands < 1:
         raise ValueError(f"islands counts the parts of a role and is at least 1, got {islands}.")
@@ -38,18 +39,18 @@ def divide(names: Sequence[str], islands: int) -> dict[str, list[str]]:
 
 
 def migrate(islands: Mapping[str, Sequence[Candidate]], settings: "EvolutionSettings") -> list[Replacement]:
-    """Sends a copy of each island's best to the next island, in place of its worst.
+    """A copy of the best member of each island replaces the worst member of the next island.
 
     Args:
         islands (`Mapping[str, Sequence[Candidate]]`):
-            Members of one role on each island, in the order of the ring: each sends to the next, the last to the
-            first. With ratings of their own, islands' fitnesses are not comparable, and are never compared.
-        settings ([`EvolutionSettings`]): `elites` and `min_age` say who keeps a slot.
+            Members of one role on each island, in the order of the ring: each island sends to the next, and the last
+            to the first. Fitness values of different islands are never compared.
+        settings ([`EvolutionSettings`]): `elites` and `min_age` protect members from replacement.
 
     Returns:
-        `list[Replacement]`: The slot and its migrant as only parent, for each target in the order of sources; none
-        where no slot is free, or for a single island. All are decided on the islands as given: a migrant does not
-        travel on.
+        `list[Replacement]`: For each island that receives a member, the slot and the migrant as its only parent. There
+        is none if no slot is free, or for a single island. All decisions use the islands before migration, so a
+        migrant does not move on in the same step.
 
     Raises:
         ValueError: If a fitness is NaN.

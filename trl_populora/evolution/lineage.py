@@ -1,6 +1,6 @@
-"""The lineage: what evolution did, one event per child, kept as JSON lines next to the checkpoints.
+"""The lineage: a record of evolution, with one event per child, stored as JSON lines.
 
-Records only; deciding and doing is in `selection` and `replacement`.
+This module only records. `selection` and `replacement` decide and act.
 """
 
 import os
@@ -18,13 +18,13 @@ class Birth:
     Attributes:
         slot (`str`): Member that it replaces.
         operator (`str`): Operator that made it.
-        parameters (`dict`): The operator's parameters and `"seed"`, from which every draw comes.
+        parameters (`dict`): The operator's parameters and `"seed"`, the seed of all its random numbers.
         parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
         fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
         learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
         temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
-        kind (`str`): `"replacement"`, `"migration"` for a copy that came from another island, or `"import"` for a
-            founder that another run or training made; its parent is then the folder or Hub repository it comes from.
+        kind (`str`): `"replacement"`, `"migration"` for a copy from another island, or `"import"` for a founder with
+            an initial adapter. The parent of an import is its folder or Hub repository.
     """
 
     slot: str
@@ -39,7 +39,7 @@ class Birth:
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionEvent(Birth):
-    """One replacement. With the parents' factors at hand it says all that is needed to make the child again.
+    """One replacement. Together with the parents' factors, it is enough to make the child again.
 
     Attributes:
         step (`int`): Training step.
@@ -66,17 +66,17 @@ class EvolutionEvent(Birth):
 
 
 class Lineage:
-    """All events of a run in order, mirrored in a file of JSON lines.
+    """All events of a run in order, also stored in a file of JSON lines.
 
     Reading never writes: only [`Lineage.append`] touches the file.
 
     Args:
         path (`str`, *optional*):
-            File to read (if it exists) and to append to; the lineage lives in memory only without it.
+            File to read (if it exists) and to append to. Without it, the lineage is only in memory.
 
     Raises:
-        ValueError: If a line cannot be read. A last line without its end, as a killed process leaves it, or as a
-            running one is just writing it, is left out.
+        ValueError: If a line cannot be read. An incomplete last line is ignored: a killed process may leave one, or a
+            running process may still write it.
     """
 
     def __init__(self, path: str | os.PathLike | None = None) -> None:
@@ -108,7 +108,7 @@ class Lineage:
         self._stale = False  # not if that failed
 
     def founders(self, name: str, version: int | None = None) -> set[str]:
-        """Founders that an individual descends from: by default the one that lives in slot `name` now."""
+        """Founders (first ancestors) of a member: by default of the current member of slot `name`."""
         births = {(event.slot, event.version): event for event in self.events}
         open_ends = [(name, self._latest().get(name, 0) if version is None else version)]
         seen, found = set(open_ends), set()
@@ -123,10 +123,11 @@ class Lineage:
         return found
 
     def family_tree(self, names: Sequence[str] = ()) -> str:
-        """Who descends from whom, as indented text: each child under its first parent, the living marked with `*`.
+        """The family tree as indented text: each child is below its first parent, and current members are marked with
+        `*`.
 
         Args:
-            names (`Sequence[str]`, *optional*): Slots to list first, also those that had no part in any event.
+            names (`Sequence[str]`, *optional*): Slots to list first, including those without an event.
         """
         children: dict[tuple[str, int], list[EvolutionEvent]] = {}
         seen = dict.fromkeys((name, 0) for name in names)

@@ -1,12 +1,12 @@
 """Mutations: pure functions from one parent's factors to a child's.
 
-Every operator has the form `(parents, rng, *, strength) -> Factors`. The child has its parent's rank, dtype, device
-and scaling, and memory of its own: parents are only read. All numbers are drawn on
-the CPU from the caller's generator, in the sorted order of module paths: the same seed gives the same child on any
-device. Strength 0 leaves `dW` as it is.
+Every operator has the signature `(parents, rng, *, strength) -> Factors`. The child has its parent's rank, dtype,
+device and scaling, and its own memory. Parents are only read. All random numbers are drawn on the CPU from the
+caller's generator, in the sorted order of module paths, so the same seed gives the same child on any device. Strength
+0 does not change `dW`.
 
-Names and default strengths follow the public reimplementation of PopuLoRA's operators; where their text leaves
-something open, the docstring says what was chosen. docs/operators.md has a section for each.
+Names and default strengths follow the public reimplementation of PopuLoRA's operators. If that leaves a question open,
+the docstring says what we chose. docs/operators.md has a section for each operator.
 """
 
 import math
@@ -23,17 +23,17 @@ from .inheritance import add_noise, common_paths, copy_update, draw_seed, layer_
 
 
 def svd_structured(parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.1) -> Factors:
-    """M1: stretches and turns the singular components, `dW' = (U R_u) diag(s exp(eps z)) (V R_v)^T`.
+    """M1: scales and rotates the singular components, `dW' = (U R_u) diag(s exp(eps z)) (V R_v)^T`.
 
-    z is standard normal and R is the Cayley rotation of a random skew matrix whose entries have standard deviation
-    eps / sqrt(n - 1) for n components: it turns every singular vector by about eps radians at any n (our choice of
-    norm). Only components that exist (s > 0) are turned into each other.
+    z is standard normal. R is the Cayley rotation of a random skew-symmetric matrix whose entries have standard
+    deviation eps / sqrt(n - 1) for n components. It rotates every singular vector by about eps radians, for any n (our
+    choice). Only components with s > 0 are rotated into each other.
 
     Space: `dW`, invariant to the gauge (for equal singular values only in distribution). Invariants: row and column
     space of `dW`; its singular values are those of the parent times exp(eps z). A fresh adapter stays at `dW = 0`.
 
     Args:
-        eps (`float`, *optional*, defaults to `0.1`): Log-scale of the stretch and angle of the turn, at least 0.
+        eps (`float`, *optional*, defaults to `0.1`): Log-scale of the scaling and angle of the rotation, at least 0.
     """
     _check(eps >= 0, f"eps must be at least 0, got {eps}.")
     paths, child, seed = common_paths(parents), storage(parents[0]), draw_seed(rng)
@@ -57,8 +57,8 @@ def layer_gaussian(
 ) -> Factors:
     """M2: `X' = X + eps std(X) N(0, 1)` for both factors X of every matrix in ceil(fraction L) random layers of L.
 
-    Space: factors, not invariant to the gauge. Invariants: the other layers, bit for bit. B = 0 of
-    a fresh adapter stays 0, so that `dW` does. A constant A takes the scale of LoRA's initial A, 1 / sqrt(3 d_in).
+    Space: factors, not invariant to the gauge. Invariants: the other layers stay bit-identical. If B = 0, as in a
+    fresh adapter, B and `dW` stay 0. If A is constant, the scale of LoRA's initial A is used, 1 / sqrt(3 d_in).
 
     Args:
         eps (`float`, *optional*, defaults to `0.1`): Noise relative to the factor's standard deviation, at least 0.
@@ -72,12 +72,12 @@ def layer_gaussian(
 
 
 def component_masking(parents: Sequence[Factors], rng: torch.Generator, *, rho: float = 0.05) -> Factors:
-    """M3: sets ceil(rho k) random singular components of every `dW` to 0, of k = min(r, d_out, d_in), and frees them.
+    """M3: sets ceil(rho k) random singular components of every `dW` to 0, out of k = min(r, d_out, d_in).
 
-    B is 0 along a freed direction of the latent space and A is drawn anew there, at LoRA's init scale, so that it can
+    Along these directions of the latent space, B is 0 and A is drawn again at LoRA's init scale, so that they can
     learn again.
 
-    Space: `dW`, invariant to the gauge. Invariants: the surviving components.
+    Space: `dW`, invariant to the gauge. Invariants: the other components.
 
     Args:
         rho (`float`, *optional*, defaults to `0.05`): Share of components that are dropped, in [0, 1].
@@ -96,7 +96,7 @@ def component_masking(parents: Sequence[Factors], rng: torch.Generator, *, rho: 
 def gaussian(parents: Sequence[Factors], rng: torch.Generator, *, eps: float = 0.15) -> Factors:
     """M4: `X' = X + eps std(X) N(0, 1)` for both factors X of every adapted matrix.
 
-    Space: factors, not invariant to the gauge. B = 0 stays 0 and a constant A takes LoRA's init scale, as in
+    Space: factors, not invariant to the gauge. B = 0 stays 0, and LoRA's init scale is used for a constant A, as in
     `layer_gaussian`.
 
     Args:
@@ -112,19 +112,19 @@ def neftune(
     eps: float = 0.3,
     alpha_n: float | None = None,
 ) -> Factors:
-    """M5: `A' = A + U(-b, b)` with `b = eps sqrt(3) std(A)`; B stays.
+    """M5: `A' = A + U(-b, b)` with `b = eps sqrt(3) std(A)`. B does not change.
 
-    The noise of NEFTune (Jain et al., 2023) on the down projection, with a standard deviation of eps relative to A's
-    own (our choice): at LoRA's init scale b is eps times the bound of the init. The reimplementation's bound is
-    alpha_n / sqrt(numel(A)) with alpha_n 10, which is alpha_n / sqrt(r) times that of the init, hence no mutation any
-    more at small ranks; give `alpha_n` to have it.
+    This is the noise of NEFTune (Jain et al., 2023) on the down projection. Its standard deviation is eps times that
+    of A (our choice). At LoRA's init scale, b is eps times the bound of the init. The reimplementation's bound is
+    alpha_n / sqrt(numel(A)) with alpha_n = 10. This is alpha_n / sqrt(r) times the bound of the init, which destroys
+    the parent at small ranks. Set `alpha_n` to use it.
 
-    Space: factors, not invariant to the gauge. Invariants: B, bit for bit; hence the column space of `dW`, and
-    `dW = 0` of a fresh adapter.
+    Space: factors, not invariant to the gauge. Invariants: B stays bit-identical. So the column space of `dW` does not
+    change, and a fresh adapter stays at `dW = 0`.
 
     Args:
         eps (`float`, *optional*, defaults to `0.3`): Noise relative to A's standard deviation, at least 0.
-        alpha_n (`float`, *optional*): Strength of the absolute bound that takes the place of `eps`, at least 0.
+        alpha_n (`float`, *optional*): Strength of the absolute bound, used instead of `eps`, at least 0.
     """
     _check(eps >= 0, f"eps must be at least 0, got {eps}.")
     _check(alpha_n is None or alpha_n >= 0, f"alpha_n must be at least 0, got {alpha_n}.")
@@ -141,7 +141,7 @@ def neftune(
 
 
 def clone(parents: Sequence[Factors], rng: torch.Generator) -> Factors:
-    """An exact copy of parent 1, bit for bit; draws nothing."""
+    """A bit-identical copy of parent 1. Uses no random numbers."""
     child = storage(parents[0])
     for path in common_paths(parents):
         copy_update(parents[0][path], out=child[path], seed=0)
@@ -170,7 +170,7 @@ def _add_gaussian(parents: Sequence[Factors], rng: torch.Generator, *, eps: floa
 
 
 def _scale_of_A(factor: Factor) -> float:
-    """Standard deviation of A's entries, or that of LoRA's initial A where A is constant."""
+    """Standard deviation of A's entries, or that of LoRA's initial A if A is constant."""
     return _std(factor.A) or initial_bound(factor) / math.sqrt(3)
 
 

@@ -1,7 +1,7 @@
-"""The variation operators by name.
+"""The evolution operators by name.
 
-An operator is a pure function `(parents, rng, *, strength) -> Factors`; a user adds one by adding it to
-`OPERATORS`. docs/operators.md has a section for each.
+An operator is a pure function `(parents, rng, *, strength) -> Factors`. Users add one by adding it to `OPERATORS`.
+docs/operators.md has a section for each operator.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Operator:
 
     Attributes:
         function (`Callable`): `(parents, rng, **parameters) -> Factors`, parents best first.
-        num_parents (`int`): How many parents it takes.
+        num_parents (`int`): Number of parents that it needs.
     """
 
     function: Callable[..., Factors]
@@ -68,7 +68,7 @@ def breed(
         operator (`str`): Key of `OPERATORS`.
         parents (`Sequence[Factors]`): Best first. They are only read.
         seed (`int`): Seeds every random draw.
-        parameters (`Mapping[str, Any]`, *optional*): Replaces some of the operator's defaults.
+        parameters (`Mapping[str, Any]`, *optional*): Values that replace the operator's defaults.
     """
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():

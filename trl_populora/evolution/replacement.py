@@ -1,6 +1,7 @@
-"""The replacement step of population based training: select, vary, replace in place; whole, or by ask and tell.
+"""The replacement step of population based training: select, vary, replace in place. In one call, or with ask and
+tell.
 
-Works on anything with the few methods of `Population` and `Ratings` that it calls; training lives elsewhere.
+Works with any objects that have the few methods of `Population` and `Ratings` that it calls.
 """
 
 import random
@@ -32,7 +33,7 @@ class _Ratings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Offspring(Birth):
-    """A child that may take a slot.
+    """A child that may replace a member.
 
     Attributes:
         factors (`Factors`): Its weights.
@@ -51,21 +52,21 @@ def ask(
     steps_per_round: int = 1,
     number: int = 1,
 ) -> list[Offspring]:
-    """Decides who is replaced in each role and makes the children. Nothing is written.
+    """Chooses the members to replace in each role, and makes the children. Nothing is written.
 
     Args:
-        population (`Population`): Gives members and factors.
-        ratings (`Ratings`): Gives fitness.
+        population (`Population`): Members and their factors.
+        ratings (`Ratings`): Fitness of the members.
         rng (`torch.Generator`): CPU generator; the same state gives the same decisions and children on every rank.
-        settings (`EvolutionSettings`, *optional*): Who is replaced, and how children are made.
+        settings (`EvolutionSettings`, *optional*): Settings of selection and operators.
         step (`int`, *optional*, defaults to `0`): Training step, for ages.
-        steps_per_round (`int`, *optional*, defaults to `1`): Training steps of one round: ages count rounds.
+        steps_per_round (`int`, *optional*, defaults to `1`): Training steps of one round, because ages are in rounds.
         number (`int`, *optional*, defaults to `1`):
-            Number of this evolution step, from 1: between islands every `migration_interval`-th is a migration.
+            Number of this evolution step, from 1. With islands, every `migration_interval`-th step is a migration.
 
     Returns:
-        `list[Offspring]`: In the order of roles and islands, the one for the worst member first; empty if nobody may
-        be replaced. A role of one member never changes. Hand them, or those that you want, to [`tell`].
+        `list[Offspring]`: Children in the order of roles and islands, with the child for the worst member first. Empty
+        if nobody may be replaced. A role of one member never changes. Pass all or some of them to [`tell`].
 
     Raises:
         ValueError: If a fitness is NaN, a child is not finite, or a role cannot be divided into the islands.
@@ -103,23 +104,23 @@ def tell(
     step: int = 0,
     begin: bool = True,
 ) -> list[EvolutionEvent]:
-    """Puts children into their slots: weights in place, new version, a rating from the parents'.
+    """Puts children into their slots: writes their weights in place, increases the version, and sets their rating.
 
-    Optimizer moments of the slot belong to the member that is gone; whoever trains drops them.
+    The optimizer moments of the slot belong to the replaced member. The caller must drop them.
 
     Args:
-        population (`Population`): Takes the children.
-        ratings (`Ratings`): A child gets mean mu of its parents, and at least half the prior's sigma.
-        offspring (`Sequence[Offspring]`): What [`ask`] gave, or children made by hand.
+        population (`Population`): Population that gets the children.
+        ratings (`Ratings`): A child gets the mean mu of its parents, and at least half the prior's sigma.
+        offspring (`Sequence[Offspring]`): Children from [`ask`], or your own.
         step (`int`, *optional*, defaults to `0`): Training step, for the record.
-        begin (`bool`, *optional*, defaults to `True`): Whether ratings begin a new interval, for all members.
+        begin (`bool`, *optional*, defaults to `True`): Whether ratings start a new interval, for all members.
 
     Returns:
         `list[EvolutionEvent]`: One per child, for a `Lineage`.
 
     Raises:
-        ValueError: If two children want one slot, or a parent has been replaced since or is about to be by another
-            child: the lineage would be wrong. Nothing is written then.
+        ValueError: If two children have the same slot, or a parent has been replaced meanwhile, or another child would
+            replace it. The lineage would then be wrong, so nothing is written.
     """
     slots = [child.slot for child in offspring]
     if len(set(slots)) < len(slots):
@@ -158,7 +159,7 @@ def evolve(
 
 
 def remake(event: EvolutionEvent, parents: Sequence[Factors]) -> Factors:
-    """Makes the child of an event again from its parents' factors as they were then."""
+    """Makes the child of an event again from the factors that its parents had at that time."""
     parameters = dict(event.parameters)
     seed = parameters.pop("seed")
     return breed(event.operator, parents, seed=seed, parameters=parameters)
@@ -195,7 +196,7 @@ def _breed(
     fitness: dict[str, float],
     moves: bool = False,
 ) -> Offspring:
-    """A child, or a migrant that moves as it is, with its learning rate and temperature where those mutate."""
+    """A child, or an unchanged migrant, with its learning rate and temperature if those mutate."""
     parents, parameters = replacement.parents, settings.parameters(operator)
     factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
     for path, factor in factors.items():
@@ -226,7 +227,7 @@ def _breed(
 def _write(
     population: Population, ratings: _Ratings, child: Offspring, step: int, before: Any, begin: bool
 ) -> EvolutionEvent:
-    """Puts a child into its slot and tells what happened."""
+    """Puts a child into its slot and returns the event."""
     parents = [name for name, _ in child.parents]
     member = population.replace(
         child.slot,

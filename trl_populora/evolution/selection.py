@@ -1,6 +1,6 @@
-"""Selection: who is replaced, and by whose child.
+"""Selection: which members are replaced, and which members are parents.
 
-A pure function of plain data; how the child is made and written is in `replacement`.
+A pure function of plain data. `replacement` makes and writes the children.
 """
 
 import math
@@ -18,12 +18,12 @@ SELECTIONS = ("truncation", "tournament")
 
 @dataclass(frozen=True)
 class Candidate:
-    """What selection knows of a member.
+    """Data about a member for selection.
 
     Attributes:
         name (`str`): Its slot.
         fitness (`float`): Higher is better.
-        age (`int`): Rounds since it came into being.
+        age (`int`): Rounds since its birth.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Replacement:
-    """A slot whose member makes room for a child of `parents`, best first."""
+    """A slot whose member is replaced by a child of `parents` (best first)."""
 
     slot: str
     parents: tuple[str, ...]
 
 
 def ranking(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best first; equal fitness ranks in the given order, earlier is better.
+    """Candidates, best first. With equal fitness, the earlier one is better.
 
     Raises:
         ValueError: If a fitness is NaN.
@@ -60,22 +60,23 @@ def select(
 ) -> list[Replacement]:
     """Selection within one role.
 
-    Who is replaced is always decided by truncation, as in population based training (Jaderberg et al., 2017):
-    floor(`fraction` * n) places, at least one. Parents are drawn without repetition for one child. `"truncation"`:
-    evenly from as many of the best survivors as there are places, or from the `num_parents` best where that is more.
-    `"tournament"`: each is the best of `tournament_size` random survivors; 1 draws without regard to fitness.
-    `min_age`, `max_age` and the tie rule (see [`ranking`]) are our choice.
+    The worst members are replaced, as in population based training (Jaderberg et al., 2017): floor(`fraction` * n)
+    members, at least one. The parents of one child are different members. With `"truncation"`, they are drawn
+    uniformly from the best members, as many of them as members are replaced, or at least `num_parents`. With
+    `"tournament"`, each is the best of `tournament_size` random members that are not replaced; with 1, fitness has no
+    influence. `min_age`, `max_age` and the rule for ties (see [`ranking`]) are our choice.
 
     Args:
         candidates (`Sequence[Candidate]`): All members of the role.
-        settings ([`EvolutionSettings`]): How many are replaced, who is kept, how parents are drawn.
-        rng (`random.Random`): Draws the parents.
+        settings ([`EvolutionSettings`]): Settings of the selection.
+        rng (`random.Random`): Source of randomness.
         num_parents (`int` or `Mapping[str, int]`, *optional*, defaults to `1`):
-            Parents of each child, or of the child for each slot.
+            Number of parents of each child, or of the child for each slot.
 
     Returns:
-        `list[Replacement]`: Worst first, one per place; fewer where fewer members may be replaced, none for a role of
-        one member. Only where survivors are fewer than parents, as in a role of two, does a replaced member breed.
+        `list[Replacement]`: One per replaced member, worst first. There are fewer if fewer members may be replaced,
+        and none for a role of one member. A replaced member is a parent only if there are not enough other members, as
+        in a role of two.
 
     Raises:
         ValueError: If a fitness is NaN.
@@ -105,7 +106,7 @@ def select(
 
 
 def _tournaments(breeders: Sequence[str], wanted: int, size: int, rng: random.Random) -> list[str]:
-    """Winners of so many tournaments among breeders, best first; a winner leaves the lists."""
+    """Winners of this number of tournaments, best first. A winner takes part in no later tournament."""
     left, winners = list(breeders), []
     for _ in range(wanted):
         contenders = rng.sample(range(len(left)), min(size, len(left)))

@@ -19,29 +19,37 @@ class EvolutionSettings:
     """How a population evolves.
 
     Args:
-        interval (`int`, *optional*, defaults to `20`): Rounds between events, at least 1.
-        fraction (`float`, *optional*, defaults to `0.25`): Share of each role that is replaced, in (0, 0.5].
-        elites (`int`, *optional*, defaults to `1`): So many of the best of each role are never replaced.
-        min_age (`int`, *optional*, defaults to `0`): Members younger than this, in rounds, are not replaced.
-        max_age (`int`, *optional*): Members older than this, in rounds, are replaced first (never the elite).
-        selection (`str`, *optional*, defaults to `"truncation"`): How parents are drawn: that, or `"tournament"`.
-        tournament_size (`int`, *optional*, defaults to `3`): Survivors of whom the best becomes a parent.
-        operators (`tuple[str, ...]`, *optional*): Enabled operators, equally likely; all of the paper by default.
+        interval (`int`, *optional*, defaults to `20`): Number of rounds between replacement steps, at least 1.
+        fraction (`float`, *optional*, defaults to `0.25`):
+            Share of each role that is replaced in one step, in (0, 0.5].
+        elites (`int`, *optional*, defaults to `1`): Number of best members of each role that are never replaced.
+        min_age (`int`, *optional*, defaults to `0`): Members younger than this (in rounds) are not replaced.
+        max_age (`int`, *optional*):
+            Members older than this (in rounds) are replaced first. The best `elites` are still never replaced.
+        selection (`str`, *optional*, defaults to `"truncation"`):
+            How parents are drawn. `"truncation"`: uniformly from the best members. `"tournament"`: each parent is the
+            best of `tournament_size` random members that are not replaced.
+        tournament_size (`int`, *optional*, defaults to `3`): Number of members in a tournament.
+        operators (`tuple[str, ...]`, *optional*):
+            Names of the enabled operators. One is drawn for each child, all equally likely. Default: all of the paper.
         operator_parameters (`dict[str, dict]`, *optional*):
-            Parameters that differ from an operator's defaults, such as `{"gaussian": {"eps": 0.05}}`.
+            Parameters of operators to change, such as `{"gaussian": {"eps": 0.05}}`.
         mutate_learning_rate (`bool`, *optional*, defaults to `False`):
-            A child takes the learning rate of its first parent times 0.8 or 1.25; otherwise the slot keeps its own.
+            Whether a child gets the learning rate of its first parent, times 0.8 or 1.25. If `False`, it gets that of
+            the member that it replaces.
         mutate_temperature (`bool`, *optional*, defaults to `False`):
-            A child takes the sampling temperature of its first parent times 0.8 or 1.25, within half and twice the
-            run's; otherwise the slot keeps its own.
+            Whether a child gets the sampling temperature of its first parent, times 0.8 or 1.25. It stays between half
+            and twice the run's temperature. If `False`, it gets that of the member that it replaces.
         islands (`int`, *optional*, defaults to `1`):
-            Parts of each role, by slot, inside which members are replaced and mate.
+            Number of islands: equal parts of each role. Members are selected, mated and replaced only within their
+            island. Teachers and students of all islands still play each other.
         migration_interval (`int`, *optional*, defaults to `4`):
-            Every so many evolution steps nobody breeds: each island sends a copy of its best to the next.
+            Every so many evolution steps, there is a migration instead of a replacement: a copy of the best member of
+            each island replaces the worst member of the next island.
 
     Raises:
-        ValueError: If a value is out of range or a name is unknown. Every enabled operator is tried once on a toy
-            adapter, so that a parameter it refuses is refused here and not in the middle of a run.
+        ValueError: If a value is out of range or a name is unknown. Every enabled operator is tried once on a small
+            adapter, so that a wrong parameter is found here and not during a run.
     """
 
     interval: int = 20
@@ -61,23 +69,23 @@ class EvolutionSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.interval < 1:
-            raise ValueError(f"interval counts rounds and is at least 1, got {self.interval}.")
+            raise ValueError(f"interval is a number of rounds and must be at least 1, got {self.interval}.")
         if not 0 < self.fraction <= 0.5:
-            raise ValueError(f"fraction lies in (0, 0.5], got {self.fraction}.")
+            raise ValueError(f"fraction must be above 0 and at most 0.5, got {self.fraction}.")
         if self.elites < 1:
-            raise ValueError(f"elites counts members that are never replaced and is at least 1, got {self.elites}.")
+            raise ValueError(f"elites must be at least 1 (the members that are never replaced), got {self.elites}.")
         if self.min_age < 0:
-            raise ValueError(f"min_age counts rounds and is at least 0, got {self.min_age}.")
+            raise ValueError(f"min_age is a number of rounds and must be at least 0, got {self.min_age}.")
         if self.max_age is not None and self.max_age < self.min_age:
             raise ValueError(f"max_age must not be below min_age, got {self.max_age} and {self.min_age}.")
         if self.tournament_size < 1:
-            raise ValueError(f"tournament_size is at least 1, got {self.tournament_size}.")
+            raise ValueError(f"tournament_size must be at least 1, got {self.tournament_size}.")
         if self.islands < 1 or self.migration_interval < 1:
             raise ValueError(
-                f"islands and migration_interval are at least 1, got {self.islands} and {self.migration_interval}."
+                f"islands and migration_interval must be at least 1, got {self.islands} and {self.migration_interval}."
             )
         if not self.operators or len(set(self.operators)) < len(self.operators):
-            raise ValueError(f"operators names at least one operator and none twice, got {self.operators}.")
+            raise ValueError(f"operators must name at least one operator, and none twice, got {self.operators}.")
         _known("selection", self.selection, SELECTIONS)
         for name in (*self.operators, *self.operator_parameters):
             _known("operator", name, OPERATORS)
@@ -86,11 +94,11 @@ class EvolutionSettings:
                 raise ValueError(f"operator_parameters[{name!r}]={parameters!r} must be a mapping of parameters.")
             for parameter in parameters:
                 _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
-        for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
+        for name in self.operator_parameters:  # with its defaults every operator works
             self._try(name)
 
     def parameters(self, operator: str) -> dict[str, Any]:
-        """All parameters of an operator: its defaults and what replaces them."""
+        """All parameters of an operator: its defaults, updated with `operator_parameters`."""
         return OPERATORS[operator].parameters | dict(self.operator_parameters.get(operator, {}))
 
     def check_sizes(self, *sizes: int) -> None:

@@ -1,4 +1,4 @@
-"""`Executor`: hands jobs to workers and collects what they find. How one job is run is in `worker.py`."""
+"""`Executor`: passes jobs to workers and collects their results. `worker.py` runs a job."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ class Executor:
     """
     Runs untrusted programs. Use it as a context manager, or call `close`.
 
-    Fork servers start on first use. All methods may be called from several threads at once; jobs are begun in the
-    order in which they arrive. After `os.fork`, the child process gets servers of its own.
+    Fork servers start on first use. All methods may be called from several threads at the same time. Jobs start in the
+    order in which they arrive. After `os.fork`, the child process gets its own servers.
 
     Args:
         workers (`int`, *optional*):
-            Programs run at the same time; by default the number of cores this process may use.
+            Number of programs that run at the same time. Default: the cores that this process may use.
         limits (`Limits`, *optional*):
-            Limits of jobs that bring none of their own. A program may use all of `memory_mb`.
+            Limits of jobs without their own limits. A program may use all of `memory_mb`.
         accept_unsafe (`bool`, *optional*, defaults to `False`):
-            Run even where the kernel gives no seccomp (isolation level `L0`). Only for programs you trust.
+            Whether to run programs even if the kernel has no seccomp (isolation level `L0`). Only for programs that
+            you trust.
         modules (`Sequence[str]`, *optional*):
             Names of standard library modules that programs can import.
 
     Raises:
         `ValueError`: for a worker count below one.
-        `RuntimeError`: where programs cannot be confined, on first use.
+        `RuntimeError`: on first use, if programs cannot be confined on this machine.
 
     Example:
 
@@ -83,12 +84,14 @@ class Executor:
 
     @property
     def isolation(self) -> str:
-        """The level proven by the self-test, `"L3"` (strongest) to `"L0"` (none); starts a fork server if need be."""
+        """The isolation level from the self-test, `"L3"` (strongest) to `"L0"` (none). Starts a fork server if
+        needed."""
         return levels.level(self._started().held)
 
     @property
     def missing(self) -> dict[str, str]:
-        """The measures that do not hold here, and what to do about each; starts a fork server if need be."""
+        """The protections that do not work on this machine, and what to do about each. Starts a fork server if
+        needed."""
         return levels.missing(self._started().held)
 
     @property
@@ -114,13 +117,14 @@ class Executor:
 
         Args:
             jobs (`Sequence[Job]`):
-                Any number; only the jobs in flight take memory beyond their own.
+                Any number of jobs. Only running jobs need additional memory.
 
         Returns:
-            `list[Execution]`: in the order of the jobs. No program can make this raise.
+            `list[Execution]`: in the order of the jobs. No program can cause an exception here.
 
         Raises:
-            `RuntimeError`: where programs cannot be confined, or a module of a job cannot be imported; once closed.
+            `RuntimeError`: if programs cannot be confined, a module of a job cannot be imported, or the executor is
+            closed.
         """
         batch = Batch(jobs)
         if not batch.jobs:
@@ -141,7 +145,8 @@ class Executor:
         return batch.results  # pyright: ignore[reportReturnType]
 
     def close(self) -> None:
-        """End all fork servers and what they run; calls that wait raise `RuntimeError`. The next call starts anew."""
+        """Ends all fork servers and their programs. Waiting calls raise `RuntimeError`. The next call starts new
+        servers."""
         if self._owner == os.getpid():
             with self._changing:
                 pool, self._pool = self._pool, None
@@ -177,7 +182,7 @@ class Executor:
             if self._pool is not None:
                 return self._pool
             if sys.platform != "linux":
-                raise RuntimeError(f"Programs can be confined on Linux only, not on {sys.platform}: use a container.")
+                raise RuntimeError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
             settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
             workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
             pool = Pool(workers, self._counts)
@@ -192,7 +197,7 @@ class Executor:
                 raise
             if levels.level(pool.held) == "L1":
                 warnings.warn(
-                    "Programs are confined by seccomp alone: Landlock and namespaces do not work here "
+                    "Programs are confined only by seccomp: Landlock and namespaces do not work here "
                     "(docs/security.md).",
                     stacklevel=3,
                 )

@@ -2,7 +2,7 @@
 
 A frame is a tag, the length of the payload in four bytes, and the payload. A report is one of
 
-    S name          the source is no Python
+    S name          the source is not Python
     C name          the compiler gave up
     P X failure     the program itself failed
     P F R* Z        the program defined `f`; one R per input, each a failure, `v` canonical bytes or `u` reason

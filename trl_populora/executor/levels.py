@@ -1,4 +1,4 @@
-"""Isolation levels: what was seen to hold, in one word, and what to do about what does not."""
+"""Isolation levels: a name for the protections that work, and advice about those that do not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def level(held: Iterable[str]) -> str:
 
     Args:
         held (`Iterable[str]`):
-            Names of the measures, as in `ADVICE`, that a fork server saw at work.
+            Names of the protections, as in `ADVICE`, that a fork server has tested successfully.
 
     Returns:
         `str`: `"L3"` (all) to `"L0"` (no filter, or privileges that could not be given up).
@@ -40,5 +40,5 @@ def level(held: Iterable[str]) -> str:
 
 
 def missing(held: Iterable[str]) -> dict[str, str]:
-    """The measures that do not hold, and what to do about each."""
+    """The protections that do not work, and what to do about each."""
     return {name: advice for name, advice in ADVICE.items() if name not in set(held)}

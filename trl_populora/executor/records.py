@@ -1,7 +1,6 @@
 """The records of the executor: what goes in (`Job`, `Limits`) and what comes out (`Execution`, `Value`, `Status`).
 
-Only plain data lives here. How a job is run is in `executor.py` and `server.py`, how an outcome is judged in
-`verdict.py`.
+These are plain data. `executor.py` and `server.py` run jobs. `verdict.py` judges outcomes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from . import canonical, literals
 
 
 class Status(StrEnum):
-    """How a program, or one call of it, ended. Everything but `INFRA_ERROR` is the doing of the program."""
+    """How a program, or one call of it, ended. Every status except `INFRA_ERROR` is caused by the program."""
 
     OK = "ok"
     """Every call returned a plain value."""
@@ -49,7 +48,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one run of a program, with all its inputs, may use.
+    """Limits of one run of a program with all its inputs.
 
     Args:
         cpu_seconds (`float`, *optional*, defaults to `0.5`):
@@ -57,7 +56,7 @@ class Limits:
         wall_seconds (`float`, *optional*, defaults to `3.0`):
             Elapsed time.
         memory_mb (`int`, *optional*, defaults to `512`):
-            Address space in MiB, the interpreter's own ~50 MiB included.
+            Address space in MiB, including about 50 MiB of the interpreter.
         result_bytes (`int`, *optional*, defaults to `65536`):
             Size of one value in canonical form.
         source_bytes (`int`, *optional*, defaults to `65536`):
@@ -95,19 +94,20 @@ class Job:
             One tuple of plain values per call. The calls run in this order and share the program's globals, but each
             gets its own copy of its arguments.
         limits (`Limits`, *optional*):
-            Limits of this job; those of the executor by default.
+            Limits of this job. Default: those of the executor.
         deterministic (`bool`, *optional*, defaults to `False`):
-            Run four times, in servers that differ in hash seed, addresses, recursion limit, memory limit, garbage
-            collector and order and grouping of the inputs, and accept only results that agree.
+            Whether to run four times and accept only equal results. The runs differ in hash seed, addresses, recursion
+            limit, memory limit, garbage collection, and in order and grouping of the inputs.
         modules (`tuple[str, ...]`, *optional*):
-            Modules that this program may import beyond the executor's own, in the order in which they are imported,
-            such as `("sqlite3",)` or `("math_verify",)`. Any module that the caller could import will do. They are
-            trusted: a fork server imports them, unconfined, when a job first names them, and keeps them for all jobs
-            that name the same. What they import later, when a function is called, is not found; a module of your own
-            that calls such a function while it is imported solves that, and spares every job that work.
+            Additional modules that this program may import, in the order of import, such as `("sqlite3",)` or
+            `("math_verify",)`. Any module that the caller can import is allowed. The modules are trusted: a fork
+            server imports them without isolation when a job first names them, and keeps them for all jobs with the
+            same modules. They cannot import anything later, for example when a function is called. To solve this,
+            write your own module that calls such a function at import time. This also saves time in every job.
 
     Raises:
-        `ValueError`: if the program is no text, the inputs are no tuples of plain values or the modules are no names.
+        `ValueError`: if the program is not text, the inputs are not tuples of plain values, or the modules are not
+        names.
     """
 
     program: str
@@ -126,7 +126,7 @@ class Job:
         try:
             canonical.encode(self.inputs, max_bytes=None, max_depth=canonical.MAX_DEPTH + 2)
         except canonical.Unplain as error:
-            raise ValueError(f"Job.inputs holds something that is no plain value: {error}.") from None
+            raise ValueError(f"Job.inputs holds something that is not a plain value: {error}.") from None
 
 
 def _are_names(modules: object) -> bool:

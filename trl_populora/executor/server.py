@@ -123,7 +123,7 @@ class Server:
         word, _, text = answer.decode("utf-8", "replace").partition(" ")
         if word == "missing":
             raise RuntimeError(
-                f"Programs cannot be given what they may import: {text}. Install it where {sys.executable} finds it, "
+                f"Modules that programs may import are missing: {text}. Install it where {sys.executable} finds it, "
                 "or leave it out of `modules`."
             )
         if word == "refused":

@@ -1,4 +1,4 @@
-"""`ExecutorSettings`: an executor in one record, as recipes and run files spell it."""
+"""`ExecutorSettings`: all settings of an executor in one record, as in recipes and run files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from .records import Limits
 
 @dataclass(frozen=True)
 class ExecutorSettings(Limits):
-    """The limits of [`Limits`], and how many programs run at the same time.
+    """The fields of [`Limits`], and how many programs run at the same time.
 
     Args:
-        workers (`int`, *optional*): Programs run at the same time, at least 1; by default as many as cores.
+        workers (`int`, *optional*): Number of programs that run at the same time, at least 1. Default: all cores.
         accept_unsafe (`bool`, *optional*, defaults to `False`):
-            Run even where no system-call filter is available. Model-written programs then run unconfined.
+            Whether to run programs even if no system-call filter is available. Programs that a model wrote then run
+            without isolation.
 
     Raises:
         ValueError: If a value is out of range.

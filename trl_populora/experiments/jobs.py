@@ -30,7 +30,7 @@ from .plan import Experiment, Job
 
 
 GRACE = 10.0
-"""Seconds that processes have to end after they were asked to."""
+"""Seconds that processes have to end after a request."""
 POLL = 0.2
 """Seconds between looks at the processes."""
 
@@ -156,7 +156,7 @@ def run_jobs(
                         problems[job.name] = "other processes run it"
                     elif job not in told:
                         told.add(job)
-                        view.note(f"{job.name}: other processes run it; waiting for them")
+                        view.note(f"{job.name}: other processes already run it; waiting for them")
                     continue
                 if stage(job, exams) is Stage.DONE:  # by others, just now
                     log.close()

@@ -27,7 +27,8 @@ def printed(path: str, job: Job) -> str:
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """What submitit calls on the machine that SLURM chose. A job that was cut off is handed in again, and goes on.
+    """The function that submitit calls on the machine that SLURM chose. A job that reached its time limit is submitted
+    again and continues.
 
     Args:
         command (`list[str]`): Its words.

@@ -19,7 +19,7 @@ OWN = {
     "seed": "name seeds in `seeds`",
     "output_dir": "name a folder in `output`",
     "overwrite_output_dir": "an experiment never overwrites a finished run",
-    "resume_from_checkpoint": "a run that began goes on by itself",
+    "resume_from_checkpoint": "a run that has started resumes automatically",
     "final_exams": "name exams in `exams`",
     "final_exams_limit": "an exam's name may end in [:N], for its first N questions",
 }
@@ -227,7 +227,9 @@ def _check_settings(given: object, place: str) -> None:
         if name in OWN:
             raise ValueError(f"{place}.{name} cannot be set in an experiment: {OWN[name]}.")
     if given.get("push_to_hub"):
-        raise ValueError(f"{place}.push_to_hub: the runs would all push to one repository. Push a run with its own.")
+        raise ValueError(
+            f"{place}.push_to_hub: all runs would push to one repository. Push runs later with `populora push`."
+        )
 
 
 def _near(word: str, known: Mapping | list) -> str:

@@ -15,7 +15,7 @@ from .plan import Experiment
 
 
 FREE = ("jobs", "slurm")
-"""What may change at any time: it decides where and when runs run, not what they are."""
+"""Keys that may change at any time: they decide where and when runs are executed."""
 GROWING = ("arms", "seeds")
 """What may be added to."""
 
@@ -53,8 +53,8 @@ def register(
     if record["recipe"] != dict(base):
         names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))
         raise ValueError(
-            f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo that, or "
-            "name another output for a new experiment."
+            f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo the "
+            f"change, or name another output for a new experiment."
         )
     added = {
         "arms": [arm for arm in plan["arms"] if arm not in before["arms"]],
@@ -88,6 +88,6 @@ def _check_same(before: Mapping[str, Any], plan: Mapping[str, Any], place: str) 
             problems.append(f"arms.{arm}")
     if problems:
         raise ValueError(
-            f"{', '.join(problems)} changed since the runs of {place} began. Once there are runs, seeds and arms can "
-            "be added and nothing else changed: undo it, or name another output for a new experiment."
+            f"{', '.join(problems)} changed since the runs of {place} began. After runs have started, only seeds and "
+            f"arms can be added. Undo the change, or name another output for a new experiment."
         )

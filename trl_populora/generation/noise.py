@@ -1,7 +1,7 @@
-"""Counter-based Gumbel noise: a function of (row seed, position, token), so it has no state to share or to lose.
+"""Counter-based Gumbel noise: a function of (row seed, position, token), without any state.
 
-A row's tokens therefore depend on its own seed and logits only: not on its neighbours in the batch, on how many steps
-they needed, on the number of processes, or on a generator that a resume would have to restore.
+So a row's tokens depend only on its own seed and logits. They do not depend on other rows of the batch, on the number
+of processes, or on a generator that a resume would have to restore.
 """
 
 import torch

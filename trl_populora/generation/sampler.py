@@ -1,6 +1,6 @@
-"""`Sampler`: who draws the members' completions. A new one is a class with one method, `draw` (docs/samplers.md).
+"""`Sampler`: samples the members' completions. A new sampler is a class with one method, `draw` (docs/samplers.md).
 
-What all samplers do alike lives here: prompts become tokens, rows get seeds, completions end the same way.
+This module has the parts that all samplers share: tokenizing prompts, seeds of rows, and the end of completions.
 """
 
 import zlib
@@ -28,22 +28,22 @@ SamplerFactory = Callable[[Population, PreTrainedTokenizerBase, "Accelerator", "
 
 
 class Sampler(ABC):
-    """Base of the samplers. A subclass writes `draw`, and what else it needs of `sync`, `close` and `max_length`.
+    """Base class of samplers. A subclass implements `draw` and, if needed, the methods after it.
 
     Args:
         population ([`Population`]): Members and their model.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
-        max_completion_length (`int`): Most tokens to draw.
-        temperature (`float`, *optional*, defaults to `1.0`): 0 chooses the likeliest token.
+        max_completion_length (`int`): Maximum tokens of a completion.
+        temperature (`float`, *optional*, defaults to `1.0`): Sampling temperature; 0 is greedy decoding.
         top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `generate`; off by default.
         template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
         accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
 
     Attributes:
-        reports_logprobs (`bool`): Whether every completion carries the log-probabilities of the policy it was drawn
-            from. The trainer then corrects for their differences from its own (`vllm_importance_sampling_*`).
+        reports_logprobs (`bool`): Whether every completion has the log-probabilities of the policy that sampled it.
+            Then the trainer corrects the difference to its own (`vllm_importance_sampling_*`).
         stop_strings (`list[str]`): Texts that end a completion, besides the tokens in `eos_ids` (`list[int]`).
-        progress ([`Progress`]): How far the work of the moment is. `draw` may count its rows there.
+        progress ([`Progress`]): Progress of the current work. `draw` may count its rows there.
     """
 
     reports_logprobs: bool = False
@@ -84,12 +84,12 @@ class Sampler(ABC):
         args: "PopulationSelfPlayConfig",
         **kwargs: Any,
     ) -> Self:
-        """The sampler of a trainer with these settings; `kwargs` are further arguments of the class."""
+        """The sampler of a trainer with these settings; `kwargs` are additional arguments of the class."""
         return cls(population, tokenizer, accelerator=accelerator, **(cls.settings_of(args) | kwargs))
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
-        """Arguments of the class that the trainer's settings give."""
+        """Arguments of the class that come from the trainer's settings."""
         shared = ("max_completion_length", "temperature", "top_p", "top_k", "min_p")
         return {name: getattr(args, name) for name in shared} | {"template": args.prompt_template}
 
@@ -101,10 +101,10 @@ class Sampler(ABC):
         seed: int,
         streams: Sequence[int] | None = None,
     ) -> list[Completion]:
-        """Draws one completion per prompt; member `None` is the frozen base (alone in its call).
+        """Samples one completion per prompt. Member `None` is the frozen base, which needs a separate call.
 
-        Row `i` uses noise stream `(seed, streams[i])`, by default `(seed, i)`, whatever the batch around it: a rank
-        that draws a share of the rows passes their indices and gets what one process would have drawn.
+        Row `i` uses the random stream `(seed, streams[i])`, by default `(seed, i)`, in any batch. So a rank that
+        samples a share of the rows passes their indices, and gets the same completions as a single process.
         """
         prompt_ids = self._tokenize(prompts)
         streams = range(len(prompts)) if streams is None else streams
@@ -117,7 +117,7 @@ class Sampler(ABC):
         """What `draw` returns.
 
         Raises:
-            ValueError: If that is not one completion per row, or one is too long.
+            ValueError: If there is not one completion per row, or one is too long.
         """
         before = self.progress.done
         self.progress.expect(len(prompt_ids), "rows")
@@ -132,17 +132,19 @@ class Sampler(ABC):
         if longest > self.max_completion_length:
             raise ValueError(
                 f"{type(self).__name__}.draw returned {longest} tokens where max_completion_length is "
-                f"{self.max_completion_length}. Read the limit, and the temperature, when draw is called: they change."
+                f"{self.max_completion_length}. Read the limit and the temperature each time draw is called, because "
+                f"they change."
             )
         return drawn
 
     @contextmanager
     def decoding(self, *, temperature: float, max_completion_length: int | None = None) -> Iterator[Self]:
-        """The sampler at another temperature, without `top_p`, `top_k` and `min_p`, for what nobody learns from.
+        """Context with another temperature, without `top_p`, `top_k` and `min_p`, for completions that nobody learns
+        from.
 
         Args:
             temperature (`float`): 0 chooses the likeliest token.
-            max_completion_length (`int`, *optional*): Most tokens to draw; as before if unset.
+            max_completion_length (`int`, *optional*): Maximum tokens of a completion; unchanged if unset.
         """
         names = ("temperature", "top_p", "top_k", "min_p", "max_completion_length")
         before = {name: getattr(self, name) for name in names}
@@ -157,28 +159,31 @@ class Sampler(ABC):
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
-        """Draws one completion per row, by the settings that the sampler has at the time of the call.
+        """Samples one completion per row, with the sampler's settings at the time of the call.
 
         Args:
             prompt_ids (`Sequence[list[int]]`): Tokens of each rendered prompt. There may be no rows.
-            members (`Sequence[str | None]`): Adapter that answers each row; `None` is the frozen base, never beside
-                members.
-            row_seeds (`Sequence[int]`): Seed of each row, 32 bits with sign. A row's tokens must depend on its
-                prompt, member and seed alone, so that neither the batch nor the number of processes changes a run.
+            members (`Sequence[str | None]`): Adapter of each row. `None` is the frozen base; it is never in the same
+                call as members.
+            row_seeds (`Sequence[int]`): Seed of each row, a signed 32-bit integer. A row's tokens must depend only on
+                its prompt, member and seed, so that batches and the number of processes do not change a run.
 
         Returns:
             `list[Completion]`: In the order of the rows, made by `completion`.
         """
 
     def sync(self) -> None:  # noqa: B027 (most samplers have nothing to do)
-        """Brings changed weights to where they are sampled from; called on every rank before each round."""
+        """Sends changed weights to the engine, if there is one. Called on every rank before each round."""
+
+    def rest(self) -> None:  # noqa: B027
+        """Gives back memory that learning can use; called when a round's rows are drawn."""
 
     def close(self) -> None:  # noqa: B027
         """Frees what the sampler holds besides the population."""
 
     @property
     def max_length(self) -> int | None:
-        """Most tokens of prompt and completion together; `None` where nothing refuses longer ones."""
+        """Maximum tokens of prompt and completion together; `None` for no limit."""
         return None
 
     def count_tokens(self, text: str | list[Message]) -> int:
@@ -190,15 +195,16 @@ class Sampler(ABC):
     def completion(
         self, prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float] | None = None
     ) -> Completion:
-        """What `draw` returns for one row, from its tokens.
+        """Makes the completion of one row from its tokens.
 
         Args:
-            prompt_ids (`Sequence[int]`): The row's prompt, as it was given.
-            ids (`Sequence[int]`): Drawn tokens, the last one of `eos_ids` unless cut at the limit or a stop string.
-            logprobs (`Sequence[float]`, *optional*): Log-probability of each under the sampling policy.
+            prompt_ids (`Sequence[int]`): Tokens of the row's prompt.
+            ids (`Sequence[int]`): Sampled tokens. The last one is in `eos_ids`, unless the row was cut at the limit or
+                at a stop string.
+            logprobs (`Sequence[float]`, *optional*): Log-probability of each token under the sampling policy.
 
         Raises:
-            ValueError: If there is not one log-probability per token where the sampler says that it reports them.
+            ValueError: If the sampler reports log-probabilities and there is not one per token.
         """
         if self.reports_logprobs and len(logprobs or ()) != len(ids):
             raise ValueError(
@@ -209,9 +215,10 @@ class Sampler(ABC):
 
     @contextmanager
     def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
-        """The training model while it answers as these members, row by row: without gradients, in evaluation mode.
+        """Context with the training model, routed to these members row by row, without gradients and in evaluation
+        mode.
 
-        For samplers that draw from the training model; `members` holds names, or `None` only.
+        For samplers that use the training model. `members` has only names, or only `None`.
         """
         model, routing = self.population.base_model, self.population.routing
         training = model.training

@@ -3,18 +3,17 @@
 Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..population import Population
+from ..population.composition import schedule
 from ..population.routing import member_order
-from ..progress import Progress
 from ..self_play.sampling import Completion
 from .noise import gumbel
 from .sampler import Sampler
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
 
 
-COUNT_EVERY = 0.5  # seconds
+TOKENS_AT_ONCE = 16  # after so many tokens, rows that have ended leave the batch
 
 
 class GumbelMax(LogitsProcessor):
@@ -35,28 +34,6 @@ class GumbelMax(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         return scores + gumbel(self.row_seeds, input_ids.shape[1] - self.prompt_length, scores.shape[1])
-
-
-class Watched(LogitsProcessor):
-    """Counts the rows of a batch while it is written, and changes no score.
-
-    Args:
-        progress ([`Progress`]): Where to. prompt_length (`int`): Tokens that are there already.
-        limit (`int`): Most tokens of a row. eos_ids (`Tensor`): What ends one.
-    """
-
-    def __init__(self, progress: Progress, prompt_length: int, limit: int, eos_ids: Tensor) -> None:
-        self.progress, self.prompt_length, self.limit, self.eos_ids = progress, prompt_length, limit, eos_ids
-        self.before, self._next = progress.done, 0.0
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + COUNT_EVERY
-            written = input_ids[:, self.prompt_length :]
-            ended = int(torch.isin(written, self.eos_ids).any(dim=1).sum())
-            share = written.shape[1] / self.limit
-            self.progress.reach(self.before + ended + (len(written) - ended) * share)
-        return scores
 
 
 class TransformersSampler(Sampler):
@@ -83,55 +60,80 @@ class TransformersSampler(Sampler):
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
     ) -> list[Completion]:
-        """Draws completions for tokenised prompts with explicit 32-bit row seeds, in batches of similar length."""
-        by_length = sorted(range(len(prompt_ids)), key=lambda i: len(prompt_ids[i]))
+        """Draws completions for tokenised prompts with explicit 32-bit row seeds.
+
+        Batches are composed as those of the update: as many rows of each member in each, of similar length.
+        """
+        places, lengths = self._places(members), [len(ids) for ids in prompt_ids]
         completions: dict[int, list[int]] = {}
-        for start in range(0, len(by_length), self.batch_size):
-            rows = self._by_member(by_length[start : start + self.batch_size], members)
+        for rows in schedule(places, lengths, roles=[""] * (1 + max(places, default=0)), size=self.batch_size):
             batch = self._draw_batch(
                 [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
             )
             completions.update(zip(rows, batch, strict=True))
         return [self.completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
-    def _by_member(self, rows: list[int], members: Sequence[str | None]) -> list[int]:
-        """The rows in the order in which routing need not move them: it would at every layer of every token."""
+    def _places(self, members: Sequence[str | None]) -> list[int]:
+        """A number for each row's member, in the order in which routing has them."""
         places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
-        return [rows[i] for i in member_order([places.get(members[row], 0) for row in rows])]
+        return [places.get(member, 0) for member in members]
 
     def _draw_batch(
         self, prompt_ids: list[list[int]], members: list[str | None], row_seeds: list[int]
     ) -> list[list[int]]:
-        device = self.population.base_model.device
+        """Draws a batch some tokens at a time. Rows that have ended leave it, so the longest rows run alone."""
+        device, pad = self.population.base_model.device, self.tokenizer.pad_token_id
         width = max(map(len, prompt_ids))
-        pad = self.tokenizer.pad_token_id
         ids = torch.tensor([[pad] * (width - len(p)) + p for p in prompt_ids], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompt_ids], device=device)
-        config = GenerationConfig(
-            max_new_tokens=self.max_completion_length,
+        seeds = torch.tensor(row_seeds, dtype=torch.int32, device=device)
+        written: list[list[int]] = [[] for _ in prompt_ids]
+        rows, cache, before = list(range(len(prompt_ids))), None, self.progress.done
+        for drawn in range(0, self.max_completion_length, TOKENS_AT_ONCE):
+            processors = self._warpers()
+            if self.temperature:
+                processors.append(GumbelMax(seeds[rows], width))
+            with self.model_as([members[row] for row in rows]) as model:
+                output = model.generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    past_key_values=cache,
+                    generation_config=self._config(min(TOKENS_AT_ONCE, self.max_completion_length - drawn)),
+                    logits_processor=processors,
+                    **self.stop,
+                )
+            ids = output.sequences
+            for row, new in zip(rows, ids[:, width + drawn :].tolist(), strict=True):
+                written[row] += new
+            going = [place for place, row in enumerate(rows) if not self._ended(written[row])]
+            share = min(1.0, (drawn + TOKENS_AT_ONCE) / self.max_completion_length)
+            self.progress.reach(before + len(written) - len(going) * (1 - share))
+            if not going:
+                break
+            # in the order in which routing need not move rows: it would at every layer of every token
+            keep = [going[i] for i in member_order(self._places([members[rows[place]] for place in going]))]
+            cache = _select(output.past_key_values, keep)
+            rows, ids = [rows[place] for place in keep], ids[keep]
+            mask = torch.cat([mask[keep], mask.new_ones(len(keep), ids.shape[1] - mask.shape[1])], dim=1)
+        self.progress.reach(before + len(prompt_ids))
+        return [self._trim(row) for row in written]
+
+    def _config(self, tokens: int) -> GenerationConfig:
+        return GenerationConfig(
+            max_new_tokens=tokens,
             do_sample=False,
             eos_token_id=self.eos_ids,
-            pad_token_id=pad,
+            pad_token_id=self.tokenizer.pad_token_id,
             bos_token_id=self.tokenizer.bos_token_id,
+            return_dict_in_generate=True,
             disable_compile=True,
         )
-        processors = self._warpers()
-        if self.temperature:
-            processors.append(GumbelMax(torch.tensor(row_seeds, dtype=torch.int32, device=device), width))
-        before = self.progress.done
-        if self.progress.watched:
-            ends = torch.tensor(self.eos_ids, device=device)
-            processors.append(Watched(self.progress, width, self.max_completion_length, ends))
-        with self.model_as(members) as model:
-            output = model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                generation_config=config,
-                logits_processor=processors,
-                **self.stop,
-            )
-        self.progress.reach(before + len(prompt_ids))
-        return [self._trim(row) for row in output[:, width:].tolist()]
+
+    def _ended(self, ids: list[int]) -> bool:
+        """Whether a row holds an end of sequence or a stop string."""
+        if not set(self.eos_ids).isdisjoint(ids):
+            return True
+        return bool(self.stop) and any(stop in self.tokenizer.decode(ids) for stop in self.stop_strings)
 
     def _warpers(self) -> LogitsProcessorList:
         warpers = LogitsProcessorList()
@@ -154,3 +156,11 @@ class TransformersSampler(Sampler):
             if i and token == self.tokenizer.pad_token_id:
                 return ids[:i]
         return ids
+
+
+def _select(cache: Cache, rows: list[int]) -> Cache | None:
+    """The cache with these rows of its batch only; `None`, so that it is made anew, if its kind cannot say which."""
+    if not hasattr(cache, "batch_select_indices"):
+        return None
+    cache.batch_select_indices(torch.tensor(rows))
+    return cache

@@ -1,8 +1,7 @@
-"""A population on the Hugging Face Hub: what of a run is shared, and how it gets there and back.
+"""Sharing a population on the Hugging Face Hub: upload, download and export.
 
-`contents` says which files a repository holds; `client` brings them up and down, and words what goes wrong; `pushing`
-and `pulling` put both together. How a card reads is decided in `reporting`, which adapters a run starts from in
-`training`.
+`contents` defines the files of a repository. `client` uploads and downloads them, and writes error messages. `pushing`
+and `pulling` combine both. `reporting` writes the card. `training` starts runs from adapters.
 """
 
 from .client import HubError

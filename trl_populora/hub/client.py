@@ -1,4 +1,4 @@
-"""The Hub as this package uses it: a repository opened, one commit up, one snapshot down. Every error has a fix."""
+"""Access to the Hub: creates repositories, uploads one commit, downloads one snapshot. Every error names a fix."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Contents = Mapping[str, str | bytes]
 """Path in the repository -> content, or the path of a file that holds it."""
 PASSING = (408, 429, 500, 502, 503, 504)
 """Answers of a Hub that is busy or broken just now."""
-_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+_LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token with write permission."
 LICENSE_TIMEOUT = 5.0  # seconds; nothing but the license of the base depends on the answer
 
 
 class HubError(ValueError):
-    """What the Hub refused, or why it could not be asked, and what to do.
+    """The Hub refused a request or cannot be reached. The message says what to do.
 
     Attributes:
-        final (`bool`): Whether the same would be refused again; if not, it may go well later.
+        final (`bool`): Whether the same request would fail again. If not, it may succeed later.
     """
 
     def __init__(self, text: str, *, final: bool = True) -> None:
@@ -38,7 +38,7 @@ class HubError(ValueError):
 
 @contextmanager
 def hub_errors(what: str) -> Iterator[None]:
-    """Context in which errors of the client become a [`HubError`] that begins with `what`."""
+    """Context that turns errors of the client into a [`HubError`] with a message that starts with `what`."""
     try:
         yield
     except HubError:
@@ -62,7 +62,7 @@ def _refusal(error: HfHubHTTPError) -> str:
     if status == 401:
         return f"the Hub does not accept the token, or there is none{said}. {_LOGIN}"
     if status == 403:
-        return f"you may not write there{said}. Name a repository of yours, or use a token that may write to this one."
+        return f"you may not write there{said}. Name your own repository, or use a token that may write to it."
     if status == 404:
         return f"there is no such repository, revision or file, or it is private and your token may not see it{said}."
     return f"the Hub answered {status}{said}."
@@ -71,19 +71,19 @@ def _refusal(error: HfHubHTTPError) -> str:
 def open_repository(
     repo_id: str, *, kind: Kind = "model", private: bool | None = None, token: str | None = None
 ) -> str:
-    """Makes a repository unless it exists, and checks that it can be written to.
+    """Creates a repository if it does not exist, and checks that it is writable.
 
     Args:
         repo_id (`str`): `"user/name"`, or a name in your own namespace.
         kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
-        private (`bool`, *optional*): Whether it must be private; unset, the default of its owner.
+        private (`bool`, *optional*): Whether it must be private. If unset, the default of its owner.
         token (`str`, *optional*): Token that may write; the one you are logged in with if unset.
 
     Returns:
         `str`: Its full id.
 
     Raises:
-        HubError: If it cannot be made, is not yours to write, or is public although `private` is asked for.
+        HubError: If it cannot be created or written, or is public although `private` is set.
     """
     api = HfApi(token=token)
     with hub_errors(f"{repo_id} cannot be pushed to"):
@@ -107,14 +107,15 @@ def commit(
     revision: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Puts files into a repository in one commit, so that others see all of them or none.
+    """Uploads files to a repository in one commit, so that others see all of them or none.
 
     Args:
         repo_id (`str`): Where to.
-        contents (`Contents`): What to put there.
+        contents (`Contents`): The files.
         kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
         message (`str`): Title of the commit.
-        owned (`Callable`, *optional*): Says of a folder at the root whether what is there and not in `contents` goes.
+        owned (`Callable`, *optional*): Returns for a folder at the root whether files that are not in `contents` are
+            deleted.
         revision (`str`, *optional*): Branch; `"main"` if unset.
         token (`str`, *optional*): Token that may write.
 
@@ -122,7 +123,7 @@ def commit(
         `str`: Address of the commit.
 
     Raises:
-        HubError: If it cannot be made; nothing has changed then.
+        HubError: If it fails. Then nothing has changed.
     """
     api = HfApi(token=token)
     with hub_errors(f"{repo_id} was not pushed to"):
@@ -139,7 +140,7 @@ def commit(
 def card_metadata(
     repo_id: str, *, kind: Kind = "model", revision: str | None = None, token: str | None = None
 ) -> dict:
-    """Metadata of the card that a repository has; empty without a card."""
+    """Metadata of the repository's card; empty without a card."""
     with hub_errors(f"The card of {repo_id} cannot be read"):
         api = HfApi(token=token)
         if not api.file_exists(repo_id, CARD_FILE, repo_type=kind, revision=revision):
@@ -149,7 +150,7 @@ def card_metadata(
 
 
 def license_of(model: str, *, token: str | None = None) -> dict[str, Any]:
-    """Metadata of a card that tells a model's license; empty if the Hub does not say."""
+    """Metadata of the card with the model's license; empty if the Hub has none."""
     try:
         card = HfApi(token=token).model_info(model, timeout=LICENSE_TIMEOUT).card_data
     except Exception as error:  # as above; a card without a license is a card

@@ -1,7 +1,7 @@
-"""Which files of a run a repository holds. What is not named here is never uploaded.
+"""The files of a run that a repository has. No other file is ever uploaded.
 
-Left out are records of rounds (a dataset of their own), optimizer and random states (parts of checkpoints, which are
-uploaded when asked for), pickles, and whatever else lies in the folder.
+Not included are tables of rounds (a separate dataset), optimizer and random states (part of checkpoints, which are
+uploaded only on request), pickles, and other files in the folder.
 """
 
 import json
@@ -39,7 +39,7 @@ RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE, os.path.join(
 
 
 def population_contents(run: Run) -> Contents:
-    """One folder per member, the table and state of the population, its record and pictures; all but the card."""
+    """One folder per member, the table and state of the population, its record and pictures, without the card."""
     contents: dict[str, str | bytes] = {}
     for member in run.members:
         contents |= {f"{member}/{name}": content for name, content in adapter_contents(run, member).items()}
@@ -52,12 +52,12 @@ def population_contents(run: Run) -> Contents:
 
 
 def member_contents(run: Run, member: str) -> Contents:
-    """One adapter, and the tokenizer, at the root; all but the card."""
+    """One adapter and the tokenizer at the root, without the card."""
     return {**adapter_contents(run, member), **tokenizer_contents(run)}
 
 
 def adapter_contents(run: Run, member: str) -> Contents:
-    """The two files of a member's PEFT folder. The base is named by its Hub id, or not at all.
+    """The two files of a member's PEFT folder. The base is named by its Hub id, or has no name.
 
     Raises:
         ValueError: If one is missing or damaged.
@@ -78,19 +78,22 @@ def tokenizer_contents(run: Run) -> Contents:
 
 
 def checkpoint_contents(folder: str, place: str) -> Contents:
-    """A whole checkpoint, all its files, in the folder `place`."""
+    """All files of a complete checkpoint, in the folder `place`."""
     return {f"{place}/{os.path.relpath(path, folder)}": path for path in files_below(folder)}
 
 
 def newest_checkpoint(run: Run) -> str:
-    """The newest whole checkpoint of a run.
+    """The newest complete checkpoint of a run.
 
     Raises:
         ValueError: If there is none.
     """
     found = whole_checkpoints(run.record)
     if not found:
-        raise ValueError(f"{run.record} holds no whole checkpoint. Push without one, or save some with save_steps.")
+        raise ValueError(
+            f"{run.record} holds no complete checkpoint. Push without --checkpoint, or save checkpoints with "
+            f"save_steps."
+        )
     return found[-1]
 
 
@@ -106,7 +109,7 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
         tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
         found |= {name: tables} if tables else {}
     if not found:
-        raise ValueError(f"{folder} holds no tables of rounds: only self-play leaves them.")
+        raise ValueError(f"{folder} holds no tables of rounds.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Exporting: one member of a run as a PEFT folder of its own, with card and tokenizer."""
+"""Exports one member of a run as a separate PEFT folder with card and tokenizer."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ def export_adapter(run: Run, member: str, output: str) -> None:
     """Writes a member's adapter, the tokenizer and a card into a folder.
 
     Raises:
-        ValueError: If there is no such member, or its adapter is not whole.
+        ValueError: If there is no such member, or its adapter is incomplete.
     """
     check_member(run, member)
     about = {**results_of(run.record), **recorded(run)}

@@ -1,4 +1,4 @@
-"""Merging: the base model with a member's update added to its weights, for tools that know no adapters."""
+"""Merging: adds a member's update to the weights of the base model, for tools that cannot load adapters."""
 
 import os
 
@@ -13,10 +13,10 @@ from .pushing import check_member
 def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     """Writes a whole model, `W + scaling * B A`, and the tokenizer of the base.
 
-    It is added in float32 and written in the precision of the base, to which the sum is rounded.
+    The update is added in float32, and the sum is rounded to the dtype of the base.
 
     Args:
-        run ([`Run`]): Where the member is.
+        run ([`Run`]): Run of the member.
         member (`str`): Its name.
         output (`str`): Folder to write to.
         base (`str`): Base model, as `from_pretrained` takes it.

@@ -1,4 +1,4 @@
-"""Pulling: a shared population or adapter, from a repository to a folder that every command can open."""
+"""Downloads a shared population or adapter from a repository into a folder that every command can open."""
 
 import os
 import re
@@ -52,20 +52,20 @@ class Reference(NamedTuple):
 
 
 def pull(source: str, output: str, *, checkpoint: bool = False, token: str | None = None) -> str:
-    """Brings a population, or an adapter, into a new folder.
+    """Downloads a population or an adapter into a new folder.
 
     Args:
-        source (`str`): `"user/repo[@revision][/folder]"`; with a folder, such as a member's, only that.
-        output (`str`): Folder to make; may be there if it is empty.
-        checkpoint (`bool`, *optional*, defaults to `False`): Bring checkpoints as well. They hold pickles: load them
-            from people whom you trust.
+        source (`str`): `"user/repo[@revision][/folder]"`; with a folder, such as a member's, only that folder.
+        output (`str`): Folder to create. It may exist if it is empty.
+        checkpoint (`bool`, *optional*, defaults to `False`): Whether to download checkpoints, too. They contain pickle
+            files: load them only from people whom you trust.
         token (`str`, *optional*): Token that may read; the one you are logged in with if unset.
 
     Returns:
-        `str`: What was brought, as `"user/repo@commit[/folder]"`.
+        `str`: The downloaded source, as `"user/repo@commit[/folder]"`.
 
     Raises:
-        ValueError: If `output` holds something, or the repository holds neither a population nor an adapter.
+        ValueError: If `output` is not empty, or the repository has neither a population nor an adapter.
     """
     reference = Reference.parse(source)
     if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
@@ -105,12 +105,12 @@ def check_adapters(folder: str) -> None:
     """Checks that a folder of the Hub is a population with all its adapters, or an adapter.
 
     Raises:
-        ValueError: If a file is missing or damaged, or a member has a name that is no name.
+        ValueError: If a file is missing or damaged, or the name of a member is invalid.
     """
     if os.path.isfile(os.path.join(folder, POPULATION_FILE)):
         names = [str(row["id"]) for row in read_table(folder)["members"]]
         if wrong := [name for name in names if not MEMBER_NAME.fullmatch(name)]:
-            raise ValueError(f"{POPULATION_FILE} has members of impossible names: {wrong}. Ask its author.")
+            raise ValueError(f"{POPULATION_FILE} has members with invalid names: {wrong}. Ask its author.")
         places = [os.path.join(folder, name) for name in names]
     else:
         places = [folder]

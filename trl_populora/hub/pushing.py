@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from ..command import populora
 from ..reporting.dataset_card import dataset_card
 from ..reporting.model_card import model_card, results_of
-from ..run_files.checkpoint import flaw, whole_checkpoints
+from ..run_files.checkpoint import find_defect, whole_checkpoints
 from ..run_files.files import kept
 from ..run_files.layout import CARD_FILE, LAST_CHECKPOINT, PLOTS_FOLDER, POPULATION_FILE
 from ..run_files.run import Run, hub_id, open_run, read_record, read_table
@@ -32,14 +32,14 @@ KEPT = ("license", "license_name", "license_link", "language", "datasets", "tags
 
 @dataclass(kw_only=True)
 class Push:
-    """An upload that is ready to be sent. It sends what the files held when it was made, however late that is.
+    """A prepared upload. It sends the content that the files had at its creation, even if it is sent later.
 
     Attributes:
-        repo_id (`str`): Where to, with or without a namespace. kind (`str`): Kind of the repository.
+        repo_id (`str`): Repository, with or without a namespace. kind (`str`): Kind of the repository.
         contents (`Contents`): All files but the card. card (`Callable`): Text of the card, from the repository's full
             id and the metadata that it has there.
-        command (`str`): What repeats it in a shell. owned (`Callable`): Says of a folder whether files that are there
-            and not in `contents` go. private, token, revision: As in [`push_population`].
+        command (`str`): Shell command that repeats it. owned (`Callable`): Returns for a folder whether files that are
+            not in `contents` are deleted. private, token, revision: As in [`push_population`].
     """
 
     repo_id: str
@@ -55,7 +55,7 @@ class Push:
     _files: ExitStack = field(default_factory=ExitStack)
 
     def keep(self, folder: str) -> "Push":
-        """Keep the files as they are now, beside the others of `folder`, until they are sent."""
+        """Keeps the present content of the files in `folder` until they are sent."""
         paths = [content for content in self.contents.values() if isinstance(content, str)]
         found = self._files.enter_context(kept(paths, folder))
         self.contents = {
@@ -67,7 +67,8 @@ class Push:
         """Uploads, in one commit; returns its address.
 
         Raises:
-            HubError: If that failed, with the command that repeats it. Nothing has changed then, here or there.
+            HubError: If the upload fails, with the command that repeats it. Then nothing has changed, locally or on
+            the Hub.
         """
         whose = {"kind": self.kind, "token": self.token}
         try:
@@ -82,7 +83,7 @@ class Push:
             raise HubError(f"{error} Nothing is lost. To push again: {self.command}", final=error.final) from error
 
     def send_later(self) -> "Future[str | None]":
-        """Uploads in the background, after what is being uploaded already; a failure is a warning, and `None`."""
+        """Uploads in the background, after running uploads. A failure causes a warning and gives `None`."""
 
         def send() -> str | None:
             try:
@@ -107,30 +108,30 @@ def push_population(
     revision: str | None = None,
     message: str = "Population of adapters",
 ) -> Push:
-    """A population, one folder per member, ready to be sent.
+    """Prepares the upload of a population, with one folder per member.
 
     Args:
         folder (`str`): Run folder or checkpoint.
         to (`str`, *optional*): Repository; the run folder's name in your own namespace if unset.
-        base (`str`, *optional*): Base model, if another name than the recorded one is to be told.
-        about (`Mapping`, *optional*): Facts for the card, as [`model_card`] takes them; those of `run.json` if unset.
-        checkpoint (`str`, *optional*): Folder of a whole checkpoint to upload as well, with optimizer and random
+        base (`str`, *optional*): Name of the base model, if it is not the recorded one.
+        about (`Mapping`, *optional*): Facts for the card, as in [`model_card`]; those of `run.json` if unset.
+        checkpoint (`str`, *optional*): Folder of a complete checkpoint to upload, too, with optimizer and random
             states.
-        place (`str`, *optional*, defaults to `"last-checkpoint"`): What it is called in the repository.
+        place (`str`, *optional*, defaults to `"last-checkpoint"`): Name of the checkpoint in the repository.
         private (`bool`, *optional*): Whether the repository must be private.
         token (`str`, *optional*): Token that may write; the one you are logged in with if unset.
         revision (`str`, *optional*): Branch.
         message (`str`, *optional*): Title of the commit.
 
     Raises:
-        ValueError: If the folder holds no whole population or checkpoint.
+        ValueError: If the folder has no complete population or checkpoint.
     """
     run = _open(folder, base)
     name = to or _name(run)
     contents = dict(population_contents(run))
     if checkpoint:
-        if problem := flaw(checkpoint):
-            raise ValueError(f"{checkpoint} is no whole checkpoint: {problem}.")
+        if problem := find_defect(checkpoint):
+            raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
     options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}
     return Push(
@@ -156,10 +157,10 @@ def push_member(
     token: str | None = None,
     revision: str | None = None,
 ) -> Push:
-    """One member, its adapter at the root of the repository, ready to be sent. Arguments as in [`push_population`].
+    """Prepares the upload of one member, with its adapter at the root. Arguments as in [`push_population`].
 
     Raises:
-        ValueError: If there is no such member, or its adapter is not whole.
+        ValueError: If there is no such member, or its adapter is incomplete.
     """
     run = _open(folder, base)
     check_member(run, member)
@@ -186,10 +187,10 @@ def push_dataset(
     token: str | None = None,
     revision: str | None = None,
 ) -> Push:
-    """The tables of a run's rounds as a dataset repository, ready to be sent. Arguments as in [`push_population`].
+    """Prepares the upload of the tables of a run's rounds as a dataset. Arguments as in [`push_population`].
 
     Raises:
-        ValueError: If the run left no tables.
+        ValueError: If the run has no tables.
     """
     tables = table_contents(folder)
     name = to or f"{os.path.basename(os.path.abspath(folder))}-rounds"
@@ -221,10 +222,10 @@ def recorded(run: Run) -> dict[str, Any]:
 
 
 def _open(folder: str, base: str | None) -> Run:
-    """Opens a run; of one that has not ended it says which checkpoint to push."""
+    """Opens a run. If it has not finished, the error names the checkpoint to push."""
     checkpoints = whole_checkpoints(folder)
     if checkpoints and not os.path.isfile(os.path.join(folder, POPULATION_FILE)):
-        raise ValueError(f"{folder} has not ended: push its newest checkpoint, {checkpoints[-1]}.")
+        raise ValueError(f"{folder} has not finished: push its newest checkpoint, {checkpoints[-1]}.")
     return open_run(folder, base=base)
 
 

@@ -107,8 +107,8 @@ def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tupl
             return str(converted), {}
         return str(_smollm2_gguf_folder()), {"gguf_file": SMOLLM2_GGUF}
     raise ValueError(
-        f"{model} is not on this machine: `hf download {model} --include '*.json' '*.jinja' 'merges.txt'` brings its "
-        "configuration and tokenizer, without the weights."
+        f"{model} is not on this machine: `hf download {model} --include '*.json' '*.jinja' 'merges.txt'` downloads "
+        f"its configuration and tokenizer, without the weights."
     )
 
 

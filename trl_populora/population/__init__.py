@@ -1,6 +1,6 @@
 """Members and their LoRA adapters on one frozen base: creation, routing, replacement, saving and loading.
 
-What members play, how they are trained and how children are made lives elsewhere.
+What members play, how they are trained and how children are made is in other subpackages.
 """
 
 from .factors import Factor, Factors

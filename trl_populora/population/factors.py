@@ -1,6 +1,6 @@
 """The genotype of a member: its LoRA factors, one pair per adapted matrix.
 
-Only the type lives here; what is done with factors (algebra, variation) lives in `evolution`.
+This module has only the type. Operations on factors (algebra, variation) are in `evolution`.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def to_tensors(factors: Factors) -> dict[str, Tensor]:
 
 
 def from_tensors(tensors: Mapping[str, Tensor], scalings: Mapping[str, float]) -> Factors:
-    """Factors from what [`to_tensors`] gave, `scalings` by module path. Raises `KeyError` if a tensor is missing."""
+    """Inverse of [`to_tensors`], with `scalings` by module path. Raises `KeyError` if a tensor is missing."""
     return {
         path: Factor(tensors[f"{path}.lora_A.weight"], tensors[f"{path}.lora_B.weight"], scaling)
         for path, scaling in scalings.items()

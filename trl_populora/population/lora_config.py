@@ -1,4 +1,4 @@
-"""Which LoRA settings a population takes."""
+"""Checks the LoRA settings of a population."""
 
 from peft import LoraConfig
 
@@ -15,10 +15,10 @@ MORE_THAN_PAIRS = {  # settings with which an adapter is more than pairs of A an
 
 
 def check_lora_config(config: LoraConfig) -> None:
-    """Refuse LoRA settings that routing, operators or multi-LoRA serving cannot honour for every member.
+    """Refuses LoRA settings that routing, operators or multi-LoRA serving cannot apply for every member.
 
     Raises:
-        ValueError: Naming the setting, its value and what to use.
+        ValueError: With the setting, its value and what to use instead.
     """
     if not isinstance(config, LoraConfig):
         raise ValueError(f"A population needs a peft.LoraConfig, got {type(config).__name__}.")

@@ -1,4 +1,4 @@
-"""The noun `Member`: one row of the population's table."""
+"""`Member`: one row of the population's table."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -13,16 +13,17 @@ class Member:
     """One individual of the population.
 
     Attributes:
-        id (`str`): Slot name and PEFT adapter name, such as `"teacher_0"`.
+        id (`str`): Name of the slot (the member's place in the population), such as `"teacher_0"`. It is also the name
+            of the PEFT adapter.
         role (`str`): `"teacher"`, `"student"`, or `"shared"` (one adapter that plays both roles).
         slot (`int`): Position within the role.
-        version (`int`): 0 for a founder; every replacement in this slot adds one.
-        born_step (`int`): Optimizer step at which this version came into being.
-        parents (`tuple[str, ...]`): `"name@version"` of the parents, best first; of a founder that another run or
-            training made, where it comes from; empty for a fresh founder.
-        operator (`str`): Variation operator that made it, or `"founder"`.
+        version (`int`): 0 for a founder (first member of a slot). Every replacement in the slot adds one.
+        born_step (`int`): Optimizer step at which this version was created.
+        parents (`tuple[str, ...]`): `"name@version"` of the parents, best first. For a founder with an initial
+            adapter, its source. Empty for a fresh founder.
+        operator (`str`): Evolution operator that made it, or `"founder"`.
         learning_rate (`float`): Peak learning rate of this member's optimizer group.
-        temperature (`float`): Its sampling temperature as a multiple of the run's; 1 for a founder.
+        temperature (`float`): Sampling temperature as a multiple of the run's; 1 for a founder.
     """
 
     id: str
@@ -51,7 +52,7 @@ def member_names(num_teachers: int, num_students: int, *, shared: bool = False) 
 
 
 def check_names(names: Iterable[str], path_parts: set[str]) -> None:
-    """Refuse names that PEFT would confuse with another adapter or with a part of the model.
+    """Refuses names that PEFT would confuse with another adapter or with a part of the model.
 
     PEFT matches adapters in state dicts by the substring `.name.`, keys them in an `nn.ModuleDict` (no dots) and
     treats `default` and `ref` specially.

@@ -25,29 +25,31 @@ from .routing import Routing
 class Population(Mapping[str, Member]):
     """Teachers and students, each a LoRA adapter on one shared frozen base.
 
-    A mapping from name to [`Member`]. The model's un-routed forward is the frozen base; inside
-    `population.route(names_per_row)` row `i` runs as member `names_per_row[i]`. All members stay trainable.
+    A mapping from name to [`Member`]. Without routing, a forward of the model is the frozen base. Inside
+    `population.route(names_per_row)`, row `i` runs through the adapter `names_per_row[i]`. All members stay trainable.
 
     Args:
         model ([`~transformers.PreTrainedModel`]):
             Frozen base model. Its LoRA layers are created here.
         lora_config ([`~peft.LoraConfig`]):
-            Template for every adapter; each gets a copy. DoRA, LoRA bias, `modules_to_save`, rank or alpha patterns,
-            dropout, and targets on the LM head are refused.
+            Configuration of every adapter; each gets a copy. DoRA, LoRA bias, `modules_to_save`, rank or alpha
+            patterns, dropout, and targets on the LM head are refused.
         num_teachers, num_students (`int`):
             Size of each role, at least 1.
         shared_member (`bool`, *optional*, defaults to `False`):
-            One adapter, `"agent_0"`, plays both roles (the single-agent baseline). Needs one teacher and one student.
+            Whether one adapter, `"agent_0"`, plays both roles (the single-agent baseline). Needs one teacher and one
+            student.
         learning_rate (`float` or `dict[str, float]`, *optional*, defaults to `1e-5`):
             Peak learning rate of all members, or per role (`"teacher"`, `"student"`).
         seed (`int`, *optional*, defaults to `0`):
-            Seeds the adapters' initial values, each by its own name: adding members changes nobody else's.
+            Seed of the adapters' initial values. Each adapter also uses its own name, so adding members does not
+            change the values of others.
         shared_init (`bool`, *optional*, defaults to `False`):
-            All founders start from one A instead of each from its own. Their factors then correspond, as those of
-            siblings do; B is 0 in any case.
+            Whether all founders start from the same matrix A, instead of each from its own. Then their factors
+            correspond to each other. B is 0 in any case.
         num_guests (`int`, *optional*, defaults to `0`):
-            Frozen adapters `"guest_0"`, ... beside the members: rows run through them like through a member's, but
-            they are no members: not in the table, not trained, not saved. [`Population.admit`] says whose weights.
+            Number of frozen adapters `"guest_0"`, ... beside the members. Rows can run through them, but they are not
+            members: they are not in the table, not trained and not saved. [`Population.admit`] sets their weights.
 
     Attributes:
         guests (`tuple[str, ...]`): Names of the frozen adapters.
@@ -109,16 +111,16 @@ class Population(Mapping[str, Member]):
         return [name for name, member in self._members.items() if role in (None, member.role)]
 
     def adapter_of(self, player: str) -> str:
-        """Adapter that a player (`"teacher_0"`, `"student_0"`, ...) acts with: its own, or the shared one."""
+        """Adapter of a player (`"teacher_0"`, `"student_0"`, ...): its own, or the shared one."""
         return "agent_0" if self.shared_member else player
 
     def parameters(self, name: str) -> list[nn.Parameter]:
-        """Live parameters of one member or guest, in module order, A before B."""
+        """Parameters of one member or guest (not copies), in module order, A before B."""
         layers = self.routing.layers.values()
         return [p for layer in layers for p in (layer.lora_A[name].weight, layer.lora_B[name].weight)]
 
     def factors(self, name: str) -> Factors:
-        """LoRA factors of one member or guest: the live parameters, detached from autograd."""
+        """LoRA factors of one member or guest: the parameters themselves, detached from autograd."""
         return {
             path: Factor(layer.lora_A[name].weight.detach(), layer.lora_B[name].weight.detach(), layer.scaling[name])
             for path, layer in self.routing.layers.items()
@@ -126,14 +128,16 @@ class Population(Mapping[str, Member]):
 
     @torch.no_grad()
     def write(self, name: str, factors: Factors) -> None:
-        """Copy factors into a member's parameters, in place: optimizer and engine references stay valid.
+        """Copies factors into a member's parameters, in place, so that references in optimizer and engine stay valid.
 
         Raises:
             ValueError: If a module is missing, a shape differs, the scaling differs or a value is not finite.
         """
         own = self.factors(name)
         if own.keys() != factors.keys():
-            raise ValueError(f"Factors for {name!r} cover other modules: {sorted(own.keys() ^ factors.keys())[:4]}.")
+            raise ValueError(
+                f"Factors for {name!r} cover different modules: {sorted(own.keys() ^ factors.keys())[:4]}."
+            )
         for path, (A, B, scaling) in factors.items():
             target = own[path]
             if A.shape != target.A.shape or B.shape != target.B.shape or scaling != target.scaling:
@@ -158,7 +162,7 @@ class Population(Mapping[str, Member]):
         learning_rate: float | None = None,
         temperature: float | None = None,
     ) -> Member:
-        """Put a child into a slot: new weights in place, version + 1, parentage recorded.
+        """Puts a child into a slot: writes its weights in place, adds 1 to the version, and records its parents.
 
         Learning rate and temperature stay those of the slot unless given.
         """
@@ -173,19 +177,20 @@ class Population(Mapping[str, Member]):
             learning_rate=old.learning_rate if learning_rate is None else learning_rate,
             temperature=old.temperature if temperature is None else temperature,
         )
-        self.routing.temper(name, self._members[name].temperature)
+        self.routing.set_temperature(name, self._members[name].temperature)
         return self._members[name]
 
     def admit(self, guest: str, factors: Factors, *, temperature: float = 1.0) -> None:
-        """Let a guest play with these weights, at a temperature relative to the run's, until others are admitted.
+        """Loads weights into a guest adapter, with a temperature relative to the run's. They stay until other weights
+        are loaded.
 
         Raises:
             ValueError: If there is no such guest, or the factors do not fit.
         """
         if guest not in self.guests:
-            raise ValueError(f"{guest!r} is no guest of this population; its guests are {list(self.guests)}.")
+            raise ValueError(f"{guest!r} is not a guest of this population; its guests are {list(self.guests)}.")
         self.write(guest, factors)
-        self.routing.temper(guest, temperature)
+        self.routing.set_temperature(guest, temperature)
 
     # Forward passes --------------------------------------------------------------------------------------------
 
@@ -199,7 +204,7 @@ class Population(Mapping[str, Member]):
         return self.model.get_base_model()
 
     def set_trainable(self) -> None:
-        """All members trainable, everything else frozen, PEFT's own adapter path off."""
+        """Makes all members trainable, freezes everything else, and turns PEFT's own adapter path off."""
         self.model.base_model.disable_adapter_layers()
         self.model.requires_grad_(False)
         for name in self:
@@ -220,7 +225,7 @@ class Population(Mapping[str, Member]):
         }
 
     def name_base(self, name: str) -> None:
-        """Say in every adapter what the base is called, where it was loaded from a folder, such as a cache."""
+        """Sets the name of the base in every adapter, if the base was loaded from a folder, such as a cache."""
         for config in self.model.peft_config.values():
             config.base_model_name_or_path = name
 
@@ -238,8 +243,9 @@ class Population(Mapping[str, Member]):
         """Copy a saved population's weights and table into this one, in place.
 
         Args:
-            folder (`str`): Where [`Population.save`] wrote.
-            names (`Sequence[str]`, *optional*): Members to load; all if unset, and then it must hold no others.
+            folder (`str`): Folder of [`Population.save`].
+            names (`Sequence[str]`, *optional*): Members to load. If unset, all; then the folder must hold no other
+                members.
 
         Raises:
             ValueError: If the folder holds no population, or one of another size or other shapes.
@@ -256,9 +262,9 @@ class Population(Mapping[str, Member]):
             self.restore(members[name])
 
     def restore(self, member: Member) -> None:
-        """Put a row of the table back as it was saved; the member's weights are loaded apart."""
+        """Restores a row of the table. The weights of the member are loaded separately."""
         self._members[member.id] = member
-        self.routing.temper(member.id, member.temperature)
+        self.routing.set_temperature(member.id, member.temperature)
 
     @classmethod
     def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":

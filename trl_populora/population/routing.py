@@ -1,14 +1,15 @@
 """Routing: every row of a batch runs through the adapter of the member it belongs to.
 
-PEFT's own adapter path stays disabled, so an un-routed forward is the frozen base, exactly. A forward hook on each
-LoRA layer adds the members' contributions: the factors of the members present are stacked to `(members, d, rank)`, and
-all members with equally many rows share two batched matmuls. Micro-batches are dealt so that this is all of them
-(`training/batching.py`); otherwise there is one pair of matmuls for each different number of rows. Members without a
-row in the batch cost nothing.
+PEFT's own adapter path stays disabled, so a forward without routing is exactly the frozen base. A forward hook on each
+LoRA layer adds the members' contributions. It stacks the factors of the members in the batch to `(members, d, rank)`.
+All members with equally many rows share two batched matrix products. Batches are made such that this holds for all
+members (`composition.py`). Otherwise, there is one pair of products for each different number of rows, or, where each
+row is at one token, one pair over blocks that are filled up. Members without a row in the batch cost nothing. All of
+it is computed in the dtype of the layer's output, as autocast would.
 
-PEFT's parameters stay the only storage; gradients reach them through the stack, which lives as long as autograd needs
-it. Members may have temperatures of their own: their last hidden state is divided by it, which for a linear head is
-the same as dividing their logits, in sampling and in the loss alike. Nothing is patched: hooks are registered once and
+PEFT's parameters are the only storage. Gradients reach them through the stack, which exists as long as autograd needs
+it. Members may have their own temperatures. A member's last hidden state is divided by its temperature. For a linear
+head, this equals dividing the logits, in sampling and in the loss. Nothing is patched: hooks are registered once and
 removed by `close()`. The plan stays set until it is cleared, because gradient checkpointing runs the hooks again
 during the backward pass.
 """
@@ -28,19 +29,25 @@ from transformers.utils import ModelOutput
 
 @dataclass(frozen=True)
 class Plan:
-    """Which rows belong to whom, members with equally many rows side by side.
+    """Which rows belong to which member. Members with equally many rows are next to each other.
 
     Attributes:
-        members (`tuple[int, ...]`): Positions of the members present, by rows, then in the population's order.
-        groups (`tuple[tuple[int, int], ...]`): Runs of members with equally many rows: (members, rows of each).
+        members (`tuple[int, ...]`): Positions of the members in the batch, sorted by their number of rows, then in the
+            population's order.
+        groups (`tuple[tuple[int, int], ...]`): Groups of members with equally many rows: (members, rows of each).
         order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices in member order; `None` if already so.
         inverse (`torch.Tensor` of shape `(batch,)` or `None`): Inverse permutation of `order`.
+        padded (`torch.Tensor` of shape `(members, most)` or `None`): Row indices of each member, filled up with its
+            last one to as many as the largest has. `None` where `groups` are cheaper.
+        places (`torch.Tensor` of shape `(batch,)` or `None`): Where `padded`, flattened, has each row.
     """
 
     members: tuple[int, ...]
     groups: tuple[tuple[int, int], ...]
     order: Tensor | None
     inverse: Tensor | None
+    padded: Tensor | None = None
+    places: Tensor | None = None
 
     @property
     def rows(self) -> int:
@@ -48,25 +55,32 @@ class Plan:
 
 
 def member_order(members: Sequence[int]) -> list[int]:
-    """Row indices by how many rows their member has, then by member: the order in which no row has to be moved."""
+    """Row indices sorted by the number of rows of their member, then by member. In this order, routing moves no
+    row."""
     counts = Counter(members)
     return sorted(range(len(members)), key=lambda row: (counts[members[row]], members[row]))
 
 
 def make_plan(members: Sequence[int], device: torch.device) -> Plan:
-    """Plan for rows of these members. At most `sqrt(2 * rows)` different numbers of rows, however many members."""
+    """Plan for rows of these members. It has at most `sqrt(2 * rows)` groups, for any number of members."""
     order = member_order(members)
     blocks = [(member, len(list(run))) for member, run in groupby(members[row] for row in order)]
     groups = tuple((len(list(run)), rows) for rows, run in groupby(rows for _, rows in blocks))
     present = tuple(member for member, _ in blocks)
+    padded, places, most = None, None, max((rows for _, rows in blocks), default=0)
+    if len(groups) > 2 and most * len(blocks) <= 2 * len(order):  # five kernels, not two for each group and one more
+        own = [[row for row in order if members[row] == member] for member in present]
+        taken = {row: place * most + i for place, rows in enumerate(own) for i, row in enumerate(rows)}
+        padded = torch.tensor([[*rows, *rows[-1:] * (most - len(rows))] for rows in own], device=device)
+        places = torch.tensor([taken[row] for row in range(len(order))], device=device)
     if order == list(range(len(order))):
-        return Plan(present, groups, None, None)
+        return Plan(present, groups, None, None, padded, places)
     index = torch.tensor(order, device=device)
-    return Plan(present, groups, index, torch.argsort(index))
+    return Plan(present, groups, index, torch.argsort(index), padded, places)
 
 
 class Routing:
-    """Adds each row's member contribution to every LoRA layer of `model`.
+    """Adds the contribution of each row's member to every LoRA layer of `model`.
 
     Args:
         model ([`~peft.PeftModel`]): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
@@ -89,10 +103,10 @@ class Routing:
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
-        self._handles.append(self._base.base_model.register_forward_hook(self._temper_rows))
+        self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:
-        """Route the rows of the following forwards; stays until `clear()`.
+        """Sets the members of the rows of the following forwards, until `clear()`.
 
         Raises:
             ValueError: If a name is not a member.
@@ -124,7 +138,7 @@ class Routing:
 
         Args:
             names_per_row (`Sequence[str]`, *optional*):
-                Adapters at whose temperatures the base runs, row by row: the reference that each is compared with.
+                Adapters whose temperatures the base uses, row by row. This gives the reference for each adapter.
         """
         before = self._plan, self._row_temperatures
         self._plan, self._row_temperatures = None, self._temperatures_of(names_per_row)
@@ -133,12 +147,12 @@ class Routing:
         finally:
             self._plan, self._row_temperatures = before
 
-    def temper(self, name: str, temperature: float) -> None:
-        """Set an adapter's temperature, relative to that by which logits are divided anyway.
+    def set_temperature(self, name: str, temperature: float) -> None:
+        """Sets an adapter's temperature, relative to the run's, by which logits are divided in any case.
 
         Raises:
-            ValueError: If it is not 1 and the model's head is more than a matrix: its logits are then no multiple of
-                what goes into it.
+            ValueError: If it is not 1 and the model's head is more than a matrix. Then dividing its input does not
+                divide the logits.
         """
         if temperature == 1.0:
             self.temperatures.pop(name, None)
@@ -149,13 +163,13 @@ class Routing:
         self.temperatures[name] = temperature
 
     def check_head(self) -> None:
-        """Raises `ValueError` where members cannot have temperatures of their own (see [`Routing.temper`])."""
+        """Raises `ValueError` if members cannot have their own temperatures (see [`Routing.set_temperature`])."""
         base, head = self._base, self._base.get_output_embeddings()
         softcap = getattr(base.config.get_text_config(), "final_logit_softcapping", None)
         if base.base_model is base or getattr(head, "bias", None) is not None or softcap:
             raise ValueError(
                 f"{type(base).__name__} does more between hidden states and logits than multiply by a matrix: "
-                "its members cannot have temperatures of their own. Set mutate_temperature to false."
+                "its members cannot have their own temperatures. Set mutate_temperature to false."
             )
 
     def close(self) -> None:
@@ -163,11 +177,11 @@ class Routing:
             handle.remove()
         self._handles = []
 
-    def _stacked(self, layer: LoraLayer, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`."""
+    def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`, in `dtype`."""
         if not torch.is_grad_enabled() and layer in self._cache:
             return self._cache[layer]
-        A, B = (torch.stack([own[i] for i in plan.members]).transpose(1, 2) for own in self._factors[layer])
+        A, B = (torch.stack([own[i] for i in plan.members]).to(dtype).transpose(1, 2) for own in self._factors[layer])
         if not torch.is_grad_enabled():
             self._cache[layer] = (A, B)
         return A, B
@@ -182,27 +196,30 @@ class Routing:
                 f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Layers that "
                 "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
             )
-        A, B = self._stacked(layer, plan)
-        if not torch.is_autocast_enabled(x.device.type):  # which casts for itself
-            x = x.to(A.dtype)
-        x = x if plan.order is None else x.index_select(0, plan.order)
-        scaling = layer.scaling[self._names[0]]
+        A, B = self._stacked(layer, plan, output.dtype)
+        x, scaling = x.to(output.dtype), layer.scaling[self._names[0]]
+        if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not torch.is_grad_enabled():
+            delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
+            return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(output.dtype)
+        whole = output
+        if plan.order is not None:
+            x, whole = x.index_select(0, plan.order), output.index_select(0, plan.order)
         if len(plan.groups) == 1:
-            delta = _delta(x, A, B, scaling)
+            result = _adapted(whole, x, A, B, scaling)
         else:
             rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
-            parts = zip(x.split(rows), A.split(members), B.split(members), strict=True)
-            delta = torch.cat([_delta(*part, scaling) for part in parts])
-        delta = delta if plan.inverse is None else delta.index_select(0, plan.inverse)
-        return (output + delta).to(output.dtype)
+            parts = zip(whole.split(rows), x.split(rows), A.split(members), B.split(members), strict=True)
+            result = torch.cat([_adapted(*part, scaling) for part in parts])
+        result = result if plan.inverse is None else result.index_select(0, plan.inverse)
+        return result.to(output.dtype)
 
     def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
-        """Temperature of each row, `(batch, 1, 1)`; `None` where all are 1."""
+        """Temperature of each row, `(batch, 1, 1)`; `None` if all are 1."""
         if not any(name in self.temperatures for name in names):
             return None
         return torch.tensor([self.temperatures.get(name, 1.0) for name in names]).view(-1, 1, 1)
 
-    def _temper_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
+    def _scale_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
         if self._row_temperatures is None:
             return None
         hidden = output.last_hidden_state
@@ -210,7 +227,13 @@ class Routing:
         return output
 
 
-def _delta(x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
-    """`scaling * x A B` for rows `(members * rows, ..., d_in)` in equal blocks, one for each member of the stacks."""
-    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A) * scaling
-    return torch.bmm(inner, B).view(*x.shape[:-1], -1)
+def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
+    """`output + scaling * x A B` for rows `(members * rows, ..., d)` in equal blocks, one for each member of A and B.
+
+    Two kernels. Without gradients the sum is written into `output`.
+    """
+    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
+    flat = output.reshape(len(A), -1, output.shape[-1])
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):  # autocast leaves in-place products alone
+        return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
+    return flat.baddbmm_(inner, B, alpha=scaling).view(output.shape)

@@ -10,13 +10,13 @@ from ..diagnostics import RoundSummary
 ADVICE: tuple[tuple[str, str], ...] = (
     (
         "solved every task of",
-        "The tasks are too easy for those who solve them. Read a few under Tasks. teacher_reward 'adversarial' pays "
+        "The tasks are too easy for the students. Read a few under Tasks. teacher_reward 'adversarial' pays "
         "for harder tasks; a higher teacher_learning_rate or an exploring operator lets the teacher move.",
     ),
     (
         "solved no task of",
         "The tasks are too hard, or cannot be solved. Read a few under Tasks. teacher_reward 'solvable' or 'frontier' "
-        "pays nothing for tasks that nobody solves; pairing 'variance' seats closer opponents.",
+        "pays nothing for tasks that nobody solves; pairing 'variance' chooses closer opponents.",
     ),
     (
         "no valid proposal from",
@@ -26,7 +26,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (
         "coverage has not grown",
         "Teachers repeat what they have found. More references in the prompt (num_references), more task types, a "
-        "higher temperature or more evolution bring variety. In a long run it may just be all there is to find.",
+        "higher temperature or more evolution bring variety. In a long run, there may be nothing new to find.",
     ),
     (
         "ratings are not comparable",
@@ -35,17 +35,18 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         "is frozen after",
-        "It learns nothing more until evolution replaces it. Lower its learning rate, and look at its gradient norms "
+        "It does not learn until evolution replaces it. Lower its learning rate, and look at its gradient norms "
         "before the first such round. With evolution_interval 0 nobody will replace it.",
     ),
     (
-        "set back to the weights",
-        "Its numbers overflowed and it was restored. Once is no harm. If it comes again, lower the learning rate or "
+        "reset to the weights",
+        "Its numbers overflowed and it was restored. Once is harmless. If it happens again, lower the learning rate "
+        "or "
         "max_grad_norm, or train in float32 or bfloat16 instead of float16.",
     ),
     (
         "nobody was replaced",
-        "Selection needs a score of everybody. Check that the reward functions return a number for every member.",
+        "Selection needs a score for every member. Check that the reward functions return a number for every member.",
     ),
 )
 """Part of an alarm's words -> advice. Thresholds of the alarms are in `diagnostics` and `training/guard.py`."""

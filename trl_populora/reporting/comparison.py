@@ -292,7 +292,11 @@ class Comparison:
         """A warning where groups of runs never share an arm: what arms differ by may come from it."""
         arms = [{self._placed[number][0].name for number in group} for group in groups]
         together = any(one & other for i, one in enumerate(arms) for other in arms[:i])
-        return "" if together or len(self.arms) < 2 else " It differs as the arms do: either may be the cause."
+        return (
+            ""
+            if together or len(self.arms) < 2
+            else " It differs in the same way as the arms, so either may be the cause."
+        )
 
 
 ENDS = ("mean", "weakest", "best")

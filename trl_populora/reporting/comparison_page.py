@@ -47,11 +47,15 @@ SHOWN = {
     "fill_rate": Shown("Filled-in tasks", "Share of attempts at tasks from the buffer.", "share", True),
     "tasks/unsolved": Shown("Unsolved tasks", "Share of valid tasks that their student never solved.", "share", True),
     "teachers/validity": Shown("Valid proposals", "Share of proposals that became tasks.", "share", True, "Tasks"),
-    "tasks/duplicates": Shown("Duplicates", "Share of proposals refused because they exist.", "share", True, "Tasks"),
-    "complexity/": Shown("Proposed tasks: {}", "Mean of what teachers wrote in valid tasks.", "mean", group="Tasks"),
+    "tasks/duplicates": Shown(
+        "Duplicates", "Share of proposals refused because the task exists already.", "share", True, "Tasks"
+    ),
+    "complexity/": Shown(
+        "Proposed tasks: {}", "Mean complexity of what teachers wrote in valid tasks.", "mean", group="Tasks"
+    ),
     "coverage/filled": Shown("Coverage", "Cells of the task space visited so far.", "cells", group="Tasks"),
-    "exam/": Shown("Exam {}", "Accuracy along the run, mean of the students.", "share", True, "Exams"),
-    "final/": Shown("Final exam {}", "Accuracy after the run, of the students.", "share", True, "Exams"),
+    "exam/": Shown("Exam {}", "Accuracy during the run, mean over students.", "share", True, "Exams"),
+    "final/": Shown("Final exam {}", "Accuracy of the students after the run.", "share", True, "Exams"),
     "teachers/reward": Shown("Reward, teachers", "Mean reward of a row.", "reward", group="Rewards"),
     "students/reward": Shown("Reward, students", "Mean reward of a row.", "reward", group="Rewards"),
     "teachers/rating/dispersion": Shown(
@@ -60,23 +64,24 @@ SHOWN = {
     "students/rating/dispersion": Shown(
         "Rating dispersion, students", "Standard deviation of TrueSkill means.", "rating", group="Ratings"
     ),
-    "tokens/learned": Shown("Tokens", "Completion tokens learned from in a round.", "tokens", group="Cost"),
+    "tokens/learned": Shown("Tokens", "Completion tokens per round that were learned from.", "tokens", group="Cost"),
     "teachers/length": Shown("Length, teachers", "Mean tokens of a completion.", "tokens", group="Cost"),
     "students/length": Shown("Length, students", "Mean tokens of a completion.", "tokens", group="Cost"),
 }
 """Measures on the page, in its order: a name, or the beginning of names."""
 
 METHOD = (
-    "An arm is the runs whose settings differ by nothing but seed and places. Its curve is the mean over its seeds, "
-    f"its band Student's {LEVEL:.0%} interval over them; thin lines are the seeds themselves. A band is cut off where "
-    "the axis ends. Rounds are compared one by one, so a band holds for one round and not for the whole curve.",
-    "A difference is an arm's mean minus the control's. It is paired by seed where every seed of one arm is also in "
-    f"the other, else Welch's; intervals are Student's at {LEVEL:.0%} (our choice). The effect size is Hedges' g: the "
-    "difference in standard deviations, of the paired differences where seeds are paired, corrected for few seeds. "
-    "There is none of two seeds, whose correction is 0, and no interval where an arm has one seed, or differences are "
-    "the same in every seed. Intervals of shares are cut off at 0 and 100%.",
-    "Clear means that the interval excludes 0 even when all comparisons on this page share the chance of an error "
-    "(Bonferroni). The more measures are compared, the more intervals exclude 0 by chance alone.",
+    "An arm is a group of runs whose settings differ only in the seed and in paths. Its curve is the mean over its "
+    f"seeds, and its band is Student's {LEVEL:.0%} interval over them. Thin lines are the single seeds. A band is cut "
+    "at the ends of the axis. Rounds are compared one by one, so a band is valid for one round and not for the whole "
+    "curve.",
+    "A difference is an arm's mean minus the control's. It is paired by seed if every seed of one arm is also in the "
+    f"other arm, otherwise it is Welch's. Intervals are Student's at {LEVEL:.0%} (our choice). The effect size is "
+    "Hedges' g: the difference divided by the standard deviation (if paired, of the paired differences), corrected "
+    "for few seeds. There is none for two seeds, whose correction is 0. There is no interval if an arm has one seed, "
+    "or if the difference is the same in every seed. Intervals of shares are cut at 0 and 100%.",
+    "Clear means that the interval excludes 0 after correction for the number of comparisons on this page "
+    "(Bonferroni). With more comparisons, more intervals exclude 0 by chance alone.",
 )
 
 
@@ -189,27 +194,27 @@ def remarks(comparison: Comparison) -> list[str]:
     lengths = sorted({run.rounds for run in comparison.runs})
     if len(lengths) > 1:
         told.append(
-            f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.rounds} that all "
-            "have; what came later is not on this page."
+            f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.rounds} rounds "
+            f"that all runs have. Later rounds are not on this page."
         )
     told.append(
-        f"Numbers of curves are means over the last {comparison.last} of {comparison.rounds} rounds; those of exams "
-        "along a run are the newest that all runs have taken."
+        f"Numbers of curves are means over the last {comparison.last} of {comparison.rounds} rounds; for exams "
+        f"during a run, they are the newest that all runs have taken."
     )
     single = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < 2]
     if single:
         told.append(
-            f"One seed only: {', '.join(single)}. Chance between runs cannot be told from one, so there is no band "
-            "and no interval there."
+            f"One seed only: {', '.join(single)}. Variance between seeds cannot be estimated from one seed, so there "
+            f"is no band and no interval."
         )
     if any(len({run.seed for run in arm.runs}) == 2 for arm in comparison.arms):
         told.append("Two seeds give very wide intervals: Student's factor is 12.7. Three have 4.3, five 2.8.")
     twice = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < len(arm.runs)]
     if twice:
-        told.append(f"A seed was run more than once in {', '.join(twice)}: it counts once, with the mean of its runs.")
+        told.append(f"A seed was run more than once in {', '.join(twice)}: it counts once, as the mean of its runs.")
     unknown = [run.folder for run in comparison.runs if not run.record]
     if unknown:
-        told.append(f"Settings are not recorded in {', '.join(unknown)}: each is an arm of its own.")
+        told.append(f"Settings are not recorded in {', '.join(unknown)}: each is a separate arm.")
     return told
 
 
@@ -291,7 +296,7 @@ def compute_table(comparison: Comparison) -> Table:
         Column("arm"), Column("of"), Column("adapters", "count"), Column("rows", "count", "learned from"),
         Column("prompt tokens", "count"), Column("completion tokens", "count"),
         Column("updates", "count", "optimizer steps"),
-        Column("rows not learned from", "count"), Column("seconds", "count", "of rounds; probes and saving aside"),
+        Column("rows not learned from", "count"), Column("seconds", "count", "of rounds, without probes and saving"),
     ]  # fmt: skip
     rows = []
     for k, arm in enumerate(comparison.arms):
@@ -325,14 +330,14 @@ def _lead(comparison: Comparison, made: int) -> str:
         return f"{told}No comparison has an interval."
     return (
         f"{told}{made} comparisons have an interval; at {LEVEL:.0%} about {(1 - LEVEL) * made:.1f} of them would "
-        "exclude 0 by chance if nothing differed."
+        f"exclude 0 by chance if there were no differences."
     )
 
 
 def _unlike(comparison: Comparison) -> Text:
     found = comparison.circumstances()
     if not found:
-        return Text(["Versions, commits and whatever else the runs record about where they ran are the same."])
+        return Text(["Versions, commits and other recorded facts about the runs are the same."])
     return Text(["Runs differ in more than their settings:", *found], tone="alarm")
 
 
@@ -345,7 +350,7 @@ def _settings(comparison: Comparison) -> list[Table | Facts | Text]:
             [name, *(Cell(value, text=_plain(value), bold=value != values[0]) for value in values)]
             for name, values in differ.items()
         ]
-        parts.append(Table("settings", columns, rows, title="What differs", how="Bold: other than in the first arm."))
+        parts.append(Table("settings", columns, rows, title="What differs", how="Bold: different from the first arm."))
     elif len(comparison.arms) > 1:
         parts.append(Text(["No recorded setting differs between the arms."]))
     return [*parts, Facts({name: _plain(value) for name, value in same.items()}, "What all runs share", closed=True)]
@@ -389,8 +394,9 @@ def _interval(value: Interval | None, share: bool) -> Cell | None:
 def _difference(found: Difference | None, share: bool) -> Cell | None:
     if found is None:
         return None
-    known = found.low is not None and found.high is not None
-    ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]" if known else ""
+    ends = ""
+    if found.low is not None and found.high is not None:
+        ends = f" [{_amount(found.low, share, '+')}, {_amount(found.high, share, '+')}]"
     return Cell(found.difference, _amount(found.difference, share, "+") + ends)
 
 

@@ -38,7 +38,7 @@ def dataset_card(
     sections = [
         f"---\n{data.to_yaml()}\n---",
         f"# Rounds of a PopuLoRA population\n\nWhat the members of a population of LoRA adapters wrote in training"
-        f"{model}, and what became of it. The texts are written by models: prompts, tasks and answers that may be "
+        f"{model}, and the verdicts. The texts are written by models: prompts, tasks and answers that may be "
         "wrong, and programs that nobody should run outside a sandbox.",
     ]
     for config in configs:

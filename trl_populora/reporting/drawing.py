@@ -26,7 +26,7 @@ def need_matplotlib() -> None:
     require("matplotlib", user="a plot")
 
 
-def line_look(k: int) -> dict[str, str]:
+def line_look(k: int) -> dict[str, Any]:
     """Colour and line style of the `k`-th line of a panel."""
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
 

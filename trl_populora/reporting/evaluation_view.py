@@ -22,17 +22,18 @@ BASE = "base"
 
 
 class EvaluationView:
-    """Shows how far an evaluation is: the line of [`ProgressLine`]; off a terminal, a line every so often.
+    """Shows the progress of an evaluation: the line of [`ProgressLine`] on a terminal, otherwise a line every `every`
+    seconds.
 
     Args:
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        every (`float`, *optional*, defaults to `30.0`): Seconds between lines off a terminal.
+        every (`float`, *optional*, defaults to `30.0`): Seconds between lines if the output is not a terminal.
     """
 
     def __init__(self, *, file: TextIO | None = None, every: float = 30.0) -> None:
-        file = sys.stdout if file is None else file
-        terminal = file.isatty()
-        self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        stream: TextIO = sys.stdout if file is None else file
+        terminal = stream.isatty()
+        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
         self.every = every
         self._line = ProgressLine()
         self._live = None
@@ -71,7 +72,7 @@ class EvaluationView:
         if self._before < 0:
             self._before = done
             if done:
-                self.note(f"{self._name}: {done:,} of {total:,} answers are there already; going on")
+                self.note(f"{self._name}: {done:,} of {total:,} answers exist already; continuing")
         if self._live is None and now - self._spoken >= self.every and done > self._before:
             left = (now - self._started) / (done - self._before) * (total - done)
             self.note(f"{self._name}: {done:,} of {total:,} answers, {duration(left)} left")
@@ -162,7 +163,7 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
     for name, score in exam["scores"].items():
         if spared := score["verdicts"].get("spared"):
             yield (
-                f"{name}: {_plural(spared, 'answer')} in no share: the executor failed, twice. See `populora doctor`."
+                f"{name}: {_plural(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
             )
         if failed := score["verdicts"].get("failed"):
             yield f"{name}: {_plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
@@ -174,7 +175,7 @@ def stars(record: Mapping[str, Any]) -> str:
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
         f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
-        f"the {strict:.4g}% interval excludes 0, and a test by flips of the signs agrees."
+        f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees."
     )
 
 

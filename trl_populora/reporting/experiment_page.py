@@ -96,7 +96,9 @@ def _question(record: Mapping[str, Any]) -> list[Text]:
 
 def _missing(record: Mapping[str, Any]) -> list[Text]:
     absent = [f"{job['job']} is {job['state']}: {job['why']}" for job in record["jobs"] if job["state"] != "done"]
-    return [Text(["Not all runs are done. What follows is of those that are.", *absent], tone="alarm")] * bool(absent)
+    return [Text(["Not all runs are done. The results below cover the finished runs.", *absent], tone="alarm")] * bool(
+        absent
+    )
 
 
 def _remarks(record: Mapping[str, Any]) -> list[Text]:

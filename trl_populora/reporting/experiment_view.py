@@ -17,12 +17,12 @@ from .tables import NOTHING, new_table
 
 
 class ExperimentView:
-    """Shows how far the runs of an experiment are: a bar; off a terminal, a line every so often.
+    """Shows the progress of the runs of an experiment: a bar on a terminal, otherwise a line every `every` seconds.
 
     Args:
         rounds (`Mapping[str, int | None]`): Job -> rounds that its run will have; `None` where its data decide.
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        every (`float`, *optional*, defaults to `60.0`): Seconds between lines off a terminal.
+        every (`float`, *optional*, defaults to `60.0`): Seconds between lines if the output is not a terminal.
         clock (`Callable`, *optional*): Seconds since some time.
     """
 
@@ -34,9 +34,9 @@ class ExperimentView:
         every: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        file = sys.stdout if file is None else file
-        terminal = file.isatty()
-        self.console = Console(file=file) if terminal else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+        stream: TextIO = sys.stdout if file is None else file
+        terminal = stream.isatty()
+        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
         self.rounds, self.every, self.clock = dict(rounds), every, clock
         self._bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console) if terminal else None
         self._task = self._bar.add_task("", total=None) if self._bar is not None else None
@@ -68,7 +68,7 @@ class ExperimentView:
             line += f"; running {', '.join(f'{job} ({self._part(job, done)})' for job in running)}"
         if running and count > self._before:
             left = (now - self._started) / (count - self._before) * (total - count)
-            line += f"; about {duration(left)} left, exams aside"
+            line += f"; about {duration(left)} left, without exams"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=line, completed=count, total=total or None)
         elif now - self._spoken >= self.every and running:
@@ -116,8 +116,8 @@ def results_remarks(record: Mapping[str, Any]) -> list[str]:
     lines = []
     if record["comparisons"]:
         lines.append(
-            f"{record['comparisons']} comparisons have an interval. Clear: it excludes 0 even when all of them share "
-            "the chance of an error (Bonferroni)."
+            f"{record['comparisons']} comparisons have an interval. Clear: it excludes 0 after correction for the "
+            f"number of comparisons (Bonferroni)."
         )
     whys = {}
     for one in record["differences"]:

@@ -85,7 +85,7 @@ def _draw_side(
     def colour(name: str, version: int) -> str:
         return palette.get(founder(name, version), REST)
 
-    since = dict.fromkeys(side, (0, 0))  # round and version
+    since: dict[str, tuple[int, int]] = dict.fromkeys(side, (0, 0))  # round and version
     for number, event in births:
         slot, parents = event["slot"], [tuple(parent) for parent in event["parents"]]
         own = colour(*parents[0])

@@ -48,9 +48,9 @@ class LiveView:
             raise ValueError(f"table_every={table_every} must be at least 1")
         self.rounds, self.table_every = rounds, table_every
         self.enabled = os.environ.get("RANK", "0") == "0"
-        file = sys.stdout if file is None else file
+        stream: TextIO = sys.stdout if file is None else file
         self.console = (
-            Console(file=file) if file.isatty() else Console(file=file, width=PLAIN_WIDTH, color_system=None)
+            Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
         )
         self.redraws = self.console.is_terminal and not self.console.is_dumb_terminal
         self._live: Live | None = None
@@ -85,7 +85,7 @@ class LiveView:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def warm_start(self, step: int, total: int, loss: float | None = None) -> None:
-        """Show the progress of the supervised warm start; off a terminal, about ten lines of it."""
+        """Shows the progress of the supervised warm start: about ten lines if the output is not a terminal."""
         if not self.enabled:
             return
         told = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")

@@ -151,7 +151,7 @@ class _Base(NamedTuple):
             words = "`tiny`, which is not on the Hub but comes with trl-populora (`populora recipes copy tiny`)"
             return cls(None, words, 'base = "recipes/tiny/base"  # after `populora recipes copy tiny`')
         own = os.path.basename(os.path.normpath(base_model))
-        words = f"`{own}`, a local model that is not on the Hub: the adapters are of use only to those who have it"
+        words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
         return cls(None, words, f'base = "{own}"  # the folder of the base model')
 
 
@@ -163,7 +163,7 @@ def read_evaluation(folder: str) -> dict[str, Any] | None:
     record = read_json(path, missing="")
     weights = {name: value for name, value in record["weights"].items() if name != "base"}
     if weights != {name: adapter_fingerprint(folder, name) for name in weights}:
-        logger.warning(f"{path} is of other weights than those in {folder}; the model card leaves it out.")
+        logger.warning(f"{path} is about weights other than those in {folder}; the model card leaves it out.")
         return None
     return record
 
@@ -279,8 +279,8 @@ def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str |
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
     return (
-        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them; programs and "
-        f"parsers judge, no model does. Method: {cite}"
+        f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
+        f"parsers judge the answers, and no model does. Method: {cite}"
     )
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 BASE = "base"
 GAMES = {
-    ("students", "solved"): "Founders' tasks that today's students solve",
+    ("students", "solved"): "Founders' tasks that current students solve",
     ("teachers", "unsolved"): "Teachers' tasks that founders do not solve",
-    ("teachers", "unsolved_now"): "Teachers' tasks that today's students do not solve",
+    ("teachers", "unsolved_now"): "Teachers' tasks that current students do not solve",
     ("teachers", "valid"): "Valid proposals to the founders' prompts",
 }
 
@@ -57,7 +57,7 @@ def probes_summary(records: Sequence[Record]) -> list[str]:
     if not records:
         return []
     first, last = records[0], records[-1]
-    lines = ["Probes along the run (mean of those who solve):"]
+    lines = ["Probes during the run (mean over members that solve tasks):"]
     for name, exam in last["exams"].items():
         began, base = first["exams"].get(name, exam)["mean"], exam["players"][BASE]["accuracy"]
         steps = f"step {first['step']} to {last['step']}"

@@ -1,4 +1,4 @@
-"""The one line that every view on a terminal has: what goes on, a bar, how much is done of all, the time left."""
+"""The progress line of all views on a terminal: the current work, a bar, the amount done, and the time left."""
 
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner

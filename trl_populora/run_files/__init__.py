@@ -1,5 +1,5 @@
-"""The files of a run: what they are called, how they are written and read, which checkpoints are whole.
+"""The files of a run: their names, writing and reading them, and complete checkpoints.
 
-Plain Python: the commands list and check runs without torch. What is in the files belongs to those who fill them, and
-restoring a trainer from a checkpoint to `training`. The adapter files that an engine reads are no files of a run.
+It uses plain Python, so that commands can list and check runs without torch. Other modules define the content of the
+files. `training` restores a trainer from a checkpoint. Adapter files for an engine do not belong to a run.
 """

@@ -1,4 +1,5 @@
-"""Checkpoints that are whole or do not exist: written aside, sealed by a manifest, moved into place by one rename."""
+"""Checkpoints are complete or do not exist: they are written aside, listed in a manifest, and moved into place by one
+rename."""
 
 import logging
 import os
@@ -28,20 +29,21 @@ def write_checkpoint(
     about: Mapping,
     save_total_limit: int | None = None,
 ) -> bool:
-    """Writes `checkpoint-<step>`, whole or not at all.
+    """Writes `checkpoint-<step>`, completely or not at all.
 
     Args:
         write (`Callable`): Writes this rank's files into `checkpoint-<step>` below the staging folder of `output_dir`.
         output_dir (`str`): Folder of the run.
         step (`int`): Training step.
-        is_main (`bool`): Whether this rank seals. All ranks take part.
-        problems (`Callable`): Tells all ranks what went wrong on this one, and returns what went wrong on any.
-        about (`Mapping`): What the manifest says beside the files and their sizes.
-        save_total_limit (`int`, *optional*): Checkpoints to keep; older ones go once the new one is whole.
+        is_main (`bool`): Whether this rank writes the manifest. All ranks must call this function.
+        problems (`Callable`): Sends this rank's errors to all ranks, and returns the errors of all ranks.
+        about (`Mapping`): Additional content of the manifest, besides files and sizes.
+        save_total_limit (`int`, *optional*): Number of checkpoints to keep. Older ones are deleted after the new one
+            is complete.
 
     Returns:
-        `bool`: Whether it was written. If not (full disk, folder gone), a warning says why, what was written is
-        removed, and the checkpoints before it are as they were: training goes on and the next save tries again.
+        `bool`: Whether it was written. If not (full disk, missing folder), a warning gives the reason, incomplete
+        files are removed, and earlier checkpoints do not change. Training can continue, and the next save tries again.
     """
     staging = os.path.join(output_dir, STAGING_FOLDER)
     source, target = (checkpoint_folder(folder, step) for folder in (staging, output_dir))
@@ -55,8 +57,8 @@ def write_checkpoint(
         shutil.rmtree(staging, ignore_errors=True)
         if failed:
             logger.warning(
-                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training goes on; earlier checkpoints "
-                "are untouched, and the next save tries again. Free some space or mend the folder."
+                f"Step {step} was not saved to {target}: {'; '.join(failed)}. Training continues; earlier "
+                f"checkpoints are unchanged, and the next save tries again. Free some space or repair the folder."
             )
         elif save_total_limit:
             for folder in checkpoints(output_dir)[:-save_total_limit]:
@@ -66,11 +68,11 @@ def write_checkpoint(
 
 def whole_checkpoints(output_dir: str) -> list[str]:
     """Checkpoints in a folder that hold all their files, oldest first."""
-    return [folder for folder in checkpoints(output_dir) if flaw(folder) is None]
+    return [folder for folder in checkpoints(output_dir) if find_defect(folder) is None]
 
 
-def flaw(folder: str) -> str | None:
-    """What keeps a folder from being a whole checkpoint of a population, in words; `None` if nothing does."""
+def find_defect(folder: str) -> str | None:
+    """Why a folder is not a complete checkpoint of a population, in words; `None` if it is one."""
     if not os.path.isdir(folder):
         return "there is no such folder"
     try:
@@ -80,7 +82,7 @@ def flaw(folder: str) -> str | None:
         files = dict(manifest["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
-            return f"{MANIFEST_FILE} is missing: it is torn, or no checkpoint of a population"
+            return f"{MANIFEST_FILE} is missing: the checkpoint is incomplete, or not one of a population"
         return f"{MANIFEST_FILE} cannot be read ({error!r})"
     for name, size in files.items():
         path = os.path.join(folder, name)
@@ -96,33 +98,33 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
 
     Args:
         wanted (`str` or `bool`, *optional*):
-            A folder; `"auto"` for the newest whole checkpoint of `output_dir` or none; `True` for the newest, which
-            must exist; `None` or `False` for none.
+            A folder; `"auto"` for the newest complete checkpoint of `output_dir`, if any; `True` for the newest one,
+            which must exist; `None` or `False` for none.
         output_dir (`str`): Folder of the run.
 
     Raises:
-        ValueError: If it is torn or misses files; the text offers the newest whole one.
+        ValueError: If it is incomplete. The message names the newest complete one.
     """
     if wanted is None or wanted is False:
         return None
     if wanted is True or wanted == "auto":
         found = whole_checkpoints(output_dir)
         if wanted is True and not found:
-            raise ValueError(f"{output_dir!r} holds no whole checkpoint. Start without resume_from_checkpoint.")
+            raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
         return found[-1] if found else None
-    if problem := flaw(wanted):
+    if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
-        offer = f" The newest whole one is {others[-1]}: resume from that." if others else ""
-        problem = f"{wanted!r} is no whole checkpoint of a population: {problem}.{offer}"
+        offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
+        problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
         raise ValueError(f"resume_from_checkpoint={problem}")
     return wanted
 
 
 def check_origin(checkpoint: str, *, base: str, fixed: Mapping) -> None:
-    """Checks that a whole checkpoint can go on here: same base model, by its fingerprint, and same `fixed` settings.
+    """Checks that a run can resume from a checkpoint: same base model, by its fingerprint, and same `fixed` settings.
 
     Raises:
-        ValueError: If it was saved with others.
+        ValueError: If the checkpoint has different ones.
     """
     saved = _manifest(checkpoint)
     before = saved.get("fixed", {})

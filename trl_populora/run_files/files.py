@@ -1,7 +1,7 @@
-"""Writing files so that a kill, a crash or a full disk leaves the old one or the new one; and reading them again.
+"""Writes files such that a kill, a crash or a full disk leaves either the old or the new file; and reads them.
 
-What is written has reached the disk when a function returns. Only in a staging folder it may not: what lies there is
-flushed before it is moved out, all of it at once.
+When a function returns, the file is on disk. Staging folders are an exception: their files are flushed together,
+before they are moved out.
 """
 
 import errno
@@ -25,14 +25,14 @@ PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
 
 
 def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], object]) -> None:
-    """Writes a file whole or not at all: aside, flushed, renamed, and its folder flushed.
+    """Writes a file completely or not at all: aside, flushed, renamed, and its folder flushed.
 
     Args:
-        path (`str`): Where to; folders are made, a file that is there is replaced.
-        content (`bytes`, `str` or `Callable`): What to write, or a function that writes it to the path it is given.
+        path (`str`): Path of the file. Folders are created, and an existing file is replaced.
+        content (`bytes`, `str` or `Callable`): The content, or a function that writes it to the path that it gets.
 
     Raises:
-        OSError: If it cannot be written; what was there before is still there. Also whatever `content` raises.
+        OSError: If it cannot be written; the old file does not change. Also exceptions of `content`.
     """
     path = os.fspath(path)
     folder, scratch = os.path.dirname(path) or os.curdir, path + SCRATCH_SUFFIX
@@ -53,10 +53,10 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
 
 
 def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> None:
-    """Has a library write files into a folder aside, and puts each into its place once all are whole.
+    """Lets a function write files into a temporary folder, and moves each into its place when all are complete.
 
     Raises:
-        OSError: If they cannot be written. Also whatever `write` raises; what was there before is then still there.
+        OSError: If they cannot be written. Also exceptions of `write`; then the old files do not change.
     """
     folder = os.fspath(folder)
     aside = os.path.join(folder, STAGING_FOLDER)
@@ -76,7 +76,7 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
 
 
 def check_writable(folder: str, *, option: str) -> None:
-    """Raises a `ValueError` that names the option if a folder, which is made if missing, cannot be written into."""
+    """Creates a folder if it is missing. Raises a `ValueError` with the option's name if it is not writable."""
     probe = os.path.join(folder, f".writable-{os.getpid()}")
     try:
         write_file(probe, b"")
@@ -87,9 +87,9 @@ def check_writable(folder: str, *, option: str) -> None:
 
 @contextmanager
 def gone_if_unused(folder: str, used: Callable[[], bool]) -> Iterator[None]:
-    """A folder that is not there before the context is not there after it either, unless it was `used`.
+    """Context that removes a folder at its end, if the folder did not exist before and was not `used`.
 
-    Folders above it that were made for it go too. Only the process of rank 0 removes anything.
+    Parent folders that were created for it are removed, too. Only the process of rank 0 removes folders.
     """
     made = [folder := os.path.abspath(folder)]
     while not os.path.isdir(os.path.dirname(made[-1])):
@@ -110,12 +110,12 @@ def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1)
 
 
 def write_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
-    """Writes a file of JSON lines anew."""
+    """Writes a file of JSON lines and replaces an old one."""
     write_file(path, _lines(records))
 
 
 def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
-    """Adds JSON lines to a file, all of them or none.
+    """Appends JSON lines to a file, all of them or none.
 
     Raises:
         OSError: If they cannot be written; the file is then as it was.
@@ -136,10 +136,10 @@ def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
 
 
 def open_log(path: str) -> IO[bytes] | None:
-    """A file to which processes add what they say, locked for as long as one that has it open lives.
+    """A log file for the output of processes. It is locked as long as one of these processes lives.
 
     Returns:
-        `IO[bytes]` or `None`: `None` if processes started elsewhere have it.
+        `IO[bytes]` or `None`: `None` if other processes have locked it.
     """
     os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
     file = open(path, "ab", buffering=0)  # noqa: SIM115 - its processes close it
@@ -163,12 +163,12 @@ def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mappi
 
 
 def _storable(text: Any) -> str | None:
-    """Text without halves of surrogate pairs, which no file of UTF-8 can hold; of other things their text."""
+    """Text without lone surrogates, which UTF-8 cannot store; other values as text."""
     return None if text is None else str(text).encode("utf-8", "replace").decode()
 
 
 def move_folder(source: str, target: str) -> None:
-    """Moves a folder out of a staging folder into the place of another, once all that is in it is on the disk."""
+    """Moves a folder out of a staging folder and replaces another one, after all its files are on disk."""
     paths, place = files_below(source), os.path.dirname(target)
     _flush({source, *paths, *map(os.path.dirname, paths)}, place=place)
     if os.path.isdir(target):
@@ -179,14 +179,14 @@ def move_folder(source: str, target: str) -> None:
 
 @contextmanager
 def kept(paths: Iterable[str], folder: str) -> Iterator[dict[str, str]]:
-    """Files as they are now, for as long as the context lasts, whatever is put in their place meanwhile.
+    """Context that keeps the present content of files, even if the files are replaced meanwhile.
 
     Args:
-        paths (`Iterable[str]`): Files that are replaced and never changed, as all are that this module writes whole.
-        folder (`str`): Where to keep them, best on the same file system: hard links then cost nothing.
+        paths (`Iterable[str]`): Files that are only replaced and never changed in place, as all files of this module.
+        folder (`str`): Folder for the copies. On the same file system, they are hard links.
 
     Returns:
-        `dict[str, str]`: Path -> path under which its content is kept.
+        `dict[str, str]`: Path -> path of the kept content.
     """
     own = tempfile.mkdtemp(prefix=UPLOAD_PREFIX, dir=folder)
     try:
@@ -203,19 +203,19 @@ def kept(paths: Iterable[str], folder: str) -> Iterator[dict[str, str]]:
 
 
 def files_below(folder: str) -> list[str]:
-    """Paths of all files in a folder and in those in it."""
+    """Paths of all files in a folder and its sub-folders."""
     return [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 def read_json(path: str | os.PathLike, *, missing: str) -> Any:
-    """What a file of JSON holds.
+    """Reads a file of JSON.
 
     Args:
         path (`str`): The file.
-        missing (`str`): What it means if there is no such file, and the fix.
+        missing (`str`): Message if there is no such file, with the fix.
 
     Raises:
-        ValueError: If there is none, or it is damaged.
+        ValueError: If the file is missing or damaged.
     """
     folder, name = os.path.split(path)
     if not os.path.isfile(path):
@@ -228,7 +228,7 @@ def read_json(path: str | os.PathLike, *, missing: str) -> Any:
 
 
 def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[Record]:
-    """The records in a file of JSON lines, without a last line that has no end, as a killed process leaves it.
+    """The records in a file of JSON lines, without an incomplete last line, which a killed process may leave.
 
     Raises:
         ValueError: If another line cannot be read, or `parse` refuses it.
@@ -247,7 +247,7 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
 
 
 def _flush(paths: Iterable[str], *, place: str) -> None:
-    """Waits until files, and the names in folders, are on the disk, unless `place` is in a staging folder."""
+    """Waits until files and folder entries are on disk, unless `place` is in a staging folder."""
     if STAGING_FOLDER not in os.path.abspath(place).split(os.sep):
         with ThreadPoolExecutor() as pool:  # together: the disk is waited for once and not for every file
             list(pool.map(_flush_one, paths))

@@ -5,7 +5,8 @@ from typing import Any
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the checkout in which this process works, and whether files differ from it; `None` if it is none."""
+    """Commit of the checkout in the working folder, and whether files differ from it; `None` if it is not a
+    checkout."""
 
     def ask(*words: str) -> str:
         done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=10, check=True)

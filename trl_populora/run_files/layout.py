@@ -1,6 +1,7 @@
-"""The name of every file and folder of a run. No other module spells one of them (tests/run_files/test_layout.py).
+"""The names of all files and folders of a run. No other module contains one of these names
+(tests/run_files/test_layout.py).
 
-Members' adapters are in folders that carry the members' names.
+Adapters are in folders with the members' names.
 """
 
 import os
@@ -70,14 +71,14 @@ def checkpoint_step(folder: str) -> int:
 
 
 def checkpoints(output_dir: str) -> list[str]:
-    """All `checkpoint-N` of a folder, whole or not, oldest first."""
+    """All `checkpoint-N` of a folder, complete or not, oldest first."""
     names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
     found = [name for name in names if re.fullmatch(rf"{CHECKPOINT_PREFIX}\d+", name)]
     return sorted((os.path.join(output_dir, name) for name in found), key=checkpoint_step)
 
 
 def left_by_a_run(output_dir: str) -> list[str]:
-    """Paths of what a run has left in a folder, and a new one there would overwrite or mix with its own."""
+    """Paths of files that a run has left in a folder, and that a new run there would overwrite or mix with its own."""
     record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PROBES_FILE, PROBES_FOLDER, PLOTS_FOLDER, EVALUATION_FOLDER)
     state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, FOUNDERS_FOLDER, STAGING_FOLDER)
     paths = (os.path.join(output_dir, name) for name in record + state)
@@ -85,29 +86,29 @@ def left_by_a_run(output_dir: str) -> list[str]:
 
 
 def holds_a_run(output_dir: str) -> bool:
-    """Whether a folder holds anything that a run had to work for: a finished round, a probe, a checkpoint, members."""
+    """Whether a folder has results of a run: a finished round, a probe, a checkpoint or members."""
     names = (HISTORY_FILE, PROBES_FILE, POPULATION_FILE)
     return any(os.path.isfile(os.path.join(output_dir, name)) for name in names) or bool(checkpoints(output_dir))
 
 
 def uploads(output_dir: str) -> list[str]:
-    """What is kept for uploads, or was for those that a kill has ended."""
+    """Folders with files for uploads, including uploads that a kill has ended."""
     names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
     return [os.path.join(output_dir, name) for name in names if name.startswith(UPLOAD_PREFIX)]
 
 
 def round_file(output_dir: str, round: int) -> str:
-    """The table of a round; names sort as rounds do."""
+    """The table of a round. Names sort in the order of rounds."""
     return os.path.join(output_dir, ROUNDS_FOLDER, f"round_{round:06d}{TABLE_SUFFIX}")
 
 
 def answers_file(folder: str, exam: str) -> str:
-    """The table of answers to an exam, whose name is one for files."""
+    """The table of answers to an exam, from its name as a file name."""
     return os.path.join(folder, f"{exam}{TABLE_SUFFIX}")
 
 
 def probe_file(output_dir: str, step: int) -> str:
-    """The table of an evaluation along the run; names sort as steps do."""
+    """The table of an evaluation during the run. Names sort in the order of steps."""
     return os.path.join(output_dir, PROBES_FOLDER, f"step_{step:06d}{TABLE_SUFFIX}")
 
 

@@ -1,4 +1,4 @@
-"""`find_runs`: the runs below a folder, and the state that each is in, from their files alone."""
+"""`find_runs`: the runs in a folder and their states, from their files only."""
 
 import os
 import time
@@ -21,7 +21,7 @@ from .run import read_record
 
 QUIET = 600.0  # seconds without a finished round, and
 QUIET_ROUNDS = 5  # as many times the last round's, after which a run counts as stopped
-GOING_ON, FINISHED, STOPPED = "going on", "finished", "stopped"
+RUNNING, FINISHED, STOPPED = "running", "finished", "stopped"
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class RunState:
     """What the files of a run say of it.
 
     Attributes:
-        folder (`str`): Where it is. base (`str`): Base model. members (`str`): How many of each role.
-        state (`str`): `"going on"`, `"finished"` or `"stopped"`, which nobody can tell from a very long round.
-        rounds (`int`), of (`int` or `None`): Rounds finished, and planned.
-        resume (`int` or `None`): Step of the newest whole checkpoint.
-        solve_rate (`float` or `None`): Share of attempts at teachers' tasks solved in the newest round.
-        probe (`tuple` or `None`): Exam, share of right answers of the members' mean, and step of the best probe.
-        size (`int`): Bytes on the disk. time (`float`): When a round was last finished, in seconds since 1970.
+        folder (`str`): Folder of the run. base (`str`): Base model. members (`str`): Number of members of each role.
+        state (`str`): `"running"`, `"finished"` or `"stopped"`. A very long round may look like a stopped run.
+        rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
+        resume (`int` or `None`): Step of the newest complete checkpoint.
+        solve_rate (`float` or `None`): Share of solved attempts at teachers' tasks in the newest round.
+        probe (`tuple` or `None`): Exam, mean share of right answers over members, and step of the best probe.
+        size (`int`): Bytes on disk. time (`float`): End of the last finished round, in seconds since 1970.
     """
 
     folder: str
@@ -58,7 +58,7 @@ def find_runs(folder: str) -> list[RunState]:
         ValueError: If there is no such folder, or the record of a run is damaged.
     """
     if not os.path.isdir(folder):
-        raise ValueError(f"{folder!r} is no folder: give one with runs in it.")
+        raise ValueError(f"{folder!r} is not a folder: name a folder with runs in it.")
     return [read_state(path) for path in sorted(_run_folders(folder))]
 
 
@@ -72,7 +72,7 @@ def read_state(folder: str) -> RunState:
     settings = record.get("settings", {})
     changed = os.path.getmtime(next(iter(there.values())))
     limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
-    state = FINISHED if POPULATION_FILE in there else GOING_ON if time.time() - changed < limit else STOPPED
+    state = FINISHED if POPULATION_FILE in there else RUNNING if time.time() - changed < limit else STOPPED
     steps, each = settings.get("max_steps", -1), settings.get("num_iterations", 1)
     whole = whole_checkpoints(folder)
     return RunState(
@@ -107,7 +107,7 @@ def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def _best_probe(path: str | None) -> tuple[str, float, int] | None:
-    """Of the first exam, which all probes of a run have."""
+    """The best probe by the first exam, which all probes of a run have."""
     means = []
     for record in read_lines(path, dict) if path else ():
         for name, exam in [*record.get("exams", {}).items()][:1]:

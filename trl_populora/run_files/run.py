@@ -1,4 +1,4 @@
-"""Opening what a run has left: the table of its members, its base model, its settings."""
+"""Opens a run: the table of its members, its base model, its settings."""
 
 import hashlib
 import os
@@ -25,10 +25,10 @@ DATA_FILES = (".json", ".jsonl", ".parquet", ".csv")
 
 
 class Run(NamedTuple):
-    """A run folder and what is known about it.
+    """A run folder and its data.
 
     Attributes:
-        folder (`str`): Where it is. base (`str`): Base model as named in the recipe.
+        folder (`str`): Path of the folder. base (`str`): Base model as named in the recipe.
         members (`tuple[str, ...]`): Adapter names, teachers first. settings (`Mapping`): Settings, by name.
     """
 
@@ -46,7 +46,7 @@ class Run(NamedTuple):
         return places[1] if holds == [False, True] else self.folder
 
     def setting(self, name: str, default: Any) -> Any:
-        """A setting of the run, or `default` where the folder does not tell."""
+        """A setting of the run, or `default` if it is not recorded."""
         return self.settings.get(name, default)
 
     @property
@@ -56,14 +56,14 @@ class Run(NamedTuple):
 
 
 def open_run(folder: str, *, base: str | None = None) -> Run:
-    """Read a run folder or a checkpoint in one.
+    """Reads a run folder, or a checkpoint in one.
 
     Args:
         folder (`str`): Folder with `population.json`.
         base (`str`, *optional*): Base model to use instead of the recorded one.
 
     Raises:
-        ValueError: If it is no population, or its base model is not recorded anywhere.
+        ValueError: If it is not a population, or its base model is not recorded.
     """
     members = tuple(row["id"] for row in read_table(folder)["members"])
     above = os.path.dirname(os.path.abspath(folder))
@@ -71,12 +71,12 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
     base = base or record.get("model") or adapter.get("base_model_name_or_path")
     if not base:
-        raise ValueError(f"{folder} does not say what its base model is; name it with --base.")
+        raise ValueError(f"{folder} does not record its base model; name it with --base.")
     return Run(folder, base, members, record.get("settings", {}))
 
 
 def read_record(folder: str) -> dict:
-    """What `run.json` of a run folder says; empty if there is none."""
+    """Content of `run.json` of a run folder; empty if there is none."""
     return _known(os.path.join(folder, RUN_FILE))
 
 
@@ -102,7 +102,7 @@ def read_table(folder: str | os.PathLike) -> dict:
     """The table of members of a saved population.
 
     Raises:
-        ValueError: If the folder holds none, or one of another format.
+        ValueError: If the folder has none, or one of another format.
     """
     path = os.path.join(folder, POPULATION_FILE)
     table = read_json(path, missing="it is not a saved population.")

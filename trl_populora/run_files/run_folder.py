@@ -113,7 +113,7 @@ class RunFolder:
         self._unwritten = []
         for folder in checkpoints(self.path):
             if checkpoint_step(folder) > step:
-                logger.warning(f"{folder} is removed: the run goes on from step {step}.")
+                logger.warning(f"{folder} is removed, because the run continues from step {step}.")
                 shutil.rmtree(folder, ignore_errors=True)
         for folder in (os.path.join(self.path, STAGING_FOLDER), *uploads(self.path)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -139,8 +139,8 @@ class RunFolder:
             self.flush()
         except OSError as error:
             logger.warning(
-                f"The record of the run in {self.path} cannot be written: {error}. It is kept in memory and tried "
-                "again after the next round. Free some space or mend the folder."
+                f"The record of the run in {self.path} cannot be written: {error}. It stays in memory, and the next "
+                f"round tries again. Free some space or repair the folder."
             )
 
 

@@ -1,6 +1,7 @@
 """One round of self-play: ratings, matchmaking, rewards and the records of what happened.
 
-No tensors and no optimisation live here: a round reads and writes plain data, and is tested with a scripted sampler.
+There are no tensors and no optimisation here. A round reads and writes plain data, and tests play it with prepared
+texts.
 """
 
 from .evidence import Outcome

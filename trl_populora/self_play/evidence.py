@@ -1,6 +1,6 @@
-"""How much the games of a round say: attempts at one task, and tasks of one prompt, are not independent.
+"""The weight of the games of a round. Attempts at one task, and tasks of one prompt, are not independent.
 
-Only the weighing lives here; what is done with the weights is in `ratings`.
+This module computes the weights. `ratings` uses them.
 """
 
 import math
@@ -21,13 +21,13 @@ MEMORY = 400
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one proposal decided between its teacher and the student that it was dealt to.
+    """Result of one proposal between its teacher and the student that it was assigned to.
 
     Attributes:
         teacher (`str`): Member that proposed.
-        student (`str`): Member that it was dealt to.
-        games (`int`): Unit games at stake: attempts at the task, or those that an invalid proposal forfeits.
-        student_wins (`int`): Attempts that solved the task; 0 for a forfeit, where nothing was attempted.
+        student (`str`): Member that it was assigned to.
+        games (`int`): Number of games: attempts at the task, or attempts that an invalid proposal forfeits.
+        student_wins (`int`): Attempts that solved the task; 0 for a forfeit, because nothing was attempted.
         type (`str`, *optional*, defaults to `""`): Task type.
         prompt (`int`, *optional*, defaults to `0`): Proposals of one teacher to one prompt share this number.
         forfeit (`bool`, *optional*, defaults to `False`): Whether the proposal was invalid: the teacher loses.
@@ -54,15 +54,15 @@ class Correlations:
     """Intraclass correlations of attempts, per task type, estimated from the run's own tasks.
 
     The variance of a mean of n attempts is p (1 - p) / n times the design effect `1 + sum of correlations over ordered
-    pairs / n` (Kish, 1965), so n attempts are worth n / design effect independent ones. Two correlations are needed:
-    of attempts at one task, and of attempts at different tasks of one prompt (proposals to one prompt share references
-    and one student). Both are given the members: that one teacher is harder than another is no dependence.
+    pairs / n` (Kish, 1965). So n attempts count as n / design effect independent ones. Two correlations are needed: of
+    attempts at one task, and of attempts at different tasks of one prompt (these share references and the student).
+    Both are conditional on the members, so a difference between two teachers does not count as correlation.
 
-    With r the solve rate of a task, x the share of pairs of attempts that both solved and q the rate expected of its
-    teacher and student, each correlation is the sum of x - r q over that of r (1 - q), shrunk towards a first guess.
-    q is what ratings predicted before the round, plus the mean error of that prediction over the other prompts of the
-    type in the round. It does not depend on the task, so its noise is not taken for correlation, and a level that
-    moves cancels out. Prior, memory and estimator are our choice.
+    Let r be the solve rate of a task, x the share of pairs of attempts in which both solved it, and q the expected
+    rate of its teacher and student. Each correlation is the sum of x - r q divided by the sum of r (1 - q), shrunk
+    towards a first guess. q is the prediction of the ratings before the round, plus the mean error of this prediction
+    over the other prompts of the type in the round. It does not depend on the task itself. So its noise does not count
+    as correlation, and a change of the general level cancels out. Prior, memory and estimator are our choice.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,8 @@ class Correlations:
         return estimates[0], estimates[1]
 
     def solve_rate(self, type: str) -> float:
-        """Share of attempts that solve a task of the type, within (0, 1): half a task of each outcome is added."""
+        """Share of attempts that solve a task of the type, strictly inside (0, 1): half a task of each outcome is
+        added."""
         tasks, rates = self._sums.get(type, [0.0, 0.0])[:2]
         return (rates + 0.5) / (tasks + 1)
 
@@ -94,12 +95,12 @@ class Correlations:
         return 1 / (1 + (within * same + across * other) / attempts)
 
     def learn(self, prompts: Iterable[Sequence[Outcome]], predicted: Iterable[float]) -> None:
-        """Takes in the tasks of a round, in any order.
+        """Updates the estimates with the tasks of a round, in any order.
 
         Args:
             prompts (`Iterable[Sequence[Outcome]]`): Played tasks, one sequence per prompt.
-            predicted (`Iterable[float]`): For each prompt the solve rate that was predicted of its teacher and student
-                before the round. Its level is put right by the other prompts of the type in the round, if there are.
+            predicted (`Iterable[float]`): For each prompt, the predicted solve rate of its teacher and student before
+                the round. Its level is corrected by the other prompts of the type in the round, if there are any.
         """
         by_type: dict[str, list[tuple[Sequence[Outcome], float]]] = {}
         for tasks, prediction in zip(prompts, predicted, strict=True):
@@ -126,7 +127,7 @@ def _rates(tasks: Sequence[Outcome]) -> list[float]:
 
 
 def _count(tasks: Sequence[Outcome], q: float) -> list[float]:
-    """What the tasks of a prompt add to the sums of their type, with the solve rate expected of their pair."""
+    """Contribution of the tasks of a prompt to the sums of their type, with the expected solve rate of their pair."""
     rates = _rates(tasks)
     total, squares = math.fsum(rates), math.fsum(rate * rate for rate in rates)
     several = [(task.games, task.student_wins) for task in tasks if task.games > 1]

@@ -1,16 +1,16 @@
-"""Guests: champions of the past as opponents in a round. Where they are kept is not known here.
+"""Guests: champions of the past as opponents in a round. (Other modules store the champions.)
 
-In a crossed pairing the guest student attempts what the teacher proposed, and the student gets what the guest teacher
-wrote to the same prompts. Members' rows are as many as ever and nobody learns from a guest's; games with guests are
-recorded, not rated.
+In a crossed pairing, the guest student attempts the teacher's tasks. The student attempts tasks that the guest teacher
+wrote for the same prompts. Members have as many rows as without guests, and nobody learns from a guest's rows. Games
+with guests are recorded but not rated.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..tasks import TaskType
-from .asks import Ask, solve_ask
 from .records import Proposal
+from .requests import Request, solve_request
 from .settings import RoundSettings
 
 
@@ -18,8 +18,8 @@ class Guest(NamedTuple):
     """A champion of the past that plays one round, and does not learn.
 
     Attributes:
-        player (`str`): Who it is to the sampler, such as `"guest_0"`.
-        name (`str`): Who it is in the record, such as `"teacher_1@3"`.
+        player (`str`): Its name for the sampler, such as `"guest_0"`.
+        name (`str`): Its name in the record, such as `"teacher_1@3"`.
     """
 
     player: str
@@ -27,27 +27,27 @@ class Guest(NamedTuple):
 
 
 class Guests(NamedTuple):
-    """The guests of one round: the teacher that crossed students meet, the student that crossed teachers meet."""
+    """The guests of one round: a teacher for crossed students, and a student for crossed teachers."""
 
     teacher: Guest
     student: Guest
 
 
 class Crossing(NamedTuple):
-    """What guests do in a round; nothing, if there are none.
+    """The part of guests in a round. Without guests, it does nothing.
 
     Attributes:
-        guests ([`Guests`] or `None`): Who they are.
+        guests ([`Guests`] or `None`): The guests of the round.
     """
 
     guests: Guests | None = None
 
     def probability(self, settings: RoundSettings) -> float:
-        """How often a pairing is crossed."""
+        """Probability that a pairing is crossed."""
         return settings.guest_probability if self.guests else 0.0
 
-    def asks(self, own: Sequence[Ask], slots: Sequence[int]) -> list[Ask]:
-        """The guest teacher gets the prompts of the crossed slots."""
+    def requests(self, own: Sequence[Request], slots: Sequence[int]) -> list[Request]:
+        """Requests for the guest teacher, with the prompts of the crossed proposals."""
         return [
             own[i]._replace(player=self.guests.teacher.player, name=self.guests.teacher.name, slot=i, learns=False)
             for i in slots
@@ -55,14 +55,14 @@ class Crossing(NamedTuple):
 
     def games(
         self, proposals: Sequence[Proposal], slots: Sequence[int], task_types: Mapping[str, TaskType], group_size: int
-    ) -> list[Ask]:
-        """The guest student gets the valid tasks of crossed slots, `group_size` attempts at each."""
-        games: list[Ask] = []
+    ) -> list[Request]:
+        """Requests for the guest student, with `group_size` attempts at each valid crossed task."""
+        games: list[Request] = []
         for slot in slots:
             proposal = proposals[slot]
             if proposal.task is not None:
                 rest = {"opponent": proposal.member, "slot": slot, "name": self.guests.student.name, "learns": False}
-                game = solve_ask(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
+                game = solve_request(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
                 games += [game] * group_size
         return games
 

@@ -1,6 +1,7 @@
-"""Rewards that wait: with `solvable_rounds` a teacher is paid only when it is known whether anybody solves its tasks.
+"""Late rewards: with `solvable_rounds`, a teacher gets its reward only when it is known whether anybody solves its
+tasks.
 
-Here: the rows of teachers that wait, and what becomes of them. Not here: who attempts what (`matching.py`).
+This module stores the waiting rows of teachers and computes their rewards. `matching.py` decides who attempts what.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,10 +18,10 @@ class Row(NamedTuple):
     """One completion to learn from. Groups of `num_generations` rows are contiguous.
 
     Attributes:
-        player (`str`): Who wrote it. role (`str`): `"teacher"` or `"student"`. type (`str`): Task type.
-        prompt (`list[Message]`): Chat messages it answers. completion ([`Completion`]): Text and tokens.
-        reward (`float` or `None`): `None` if the executor failed, or if it is not known yet: such a row teaches
-            nothing.
+        player (`str`): Player that wrote it. role (`str`): `"teacher"` or `"student"`. type (`str`): Task type.
+        prompt (`list[Message]`): Chat messages that it answers. completion ([`Completion`]): Text and tokens.
+        reward (`float` or `None`): `None` if the executor failed, or if it is not known yet. Nobody learns from such a
+            row.
     """
 
     player: str
@@ -33,10 +34,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """The teachers' half of one round.
+    """The teachers' rows of one round.
 
     Attributes:
-        round (`int`): When it was played. versions (`dict[str, int]`): Teacher -> its version then.
+        round (`int`): Number of the round. versions (`dict[str, int]`): Teacher -> its version then.
         rows (`tuple[Row, ...]`), proposals (`tuple[Proposal, ...]`): In the same order; rewards as known so far.
     """
 
@@ -52,11 +53,11 @@ class Waiting:
 
 
 class LateRewards:
-    """Teachers' rows of the last rounds, which are learned from `rounds` rounds after they were written.
+    """Teachers' rows of the last rounds. Teachers learn from them `rounds` rounds after they were written.
 
     Args:
-        rounds (`int`): How many rounds rows wait, H. 0: they do not.
-        rewards ([`RewardSettings`]): What a task is worth that somebody solved later.
+        rounds (`int`): Number of rounds that rows wait, H. With 0 they do not wait.
+        rewards ([`RewardSettings`]): Rewards, for tasks that somebody solved later.
     """
 
     def __init__(self, rounds: int, rewards: RewardSettings) -> None:
@@ -65,11 +66,11 @@ class LateRewards:
 
     @property
     def unsolved(self) -> list[Task]:
-        """Tasks of earlier rounds that nobody has solved yet, the oldest first, each once."""
+        """Tasks of earlier rounds that nobody has solved yet, oldest first, without duplicates."""
         return list({task.id: task for waiting in self._waiting for task in waiting.unsolved}.values())
 
     def note(self, solved: Collection[str]) -> None:
-        """Pays for tasks that were solved since, given by id."""
+        """Updates the rewards of tasks that were solved since, given by id."""
         paid = teacher_reward(0.0, solved_elsewhere=True, settings=self.rewards)
         self._waiting = [
             replace(
@@ -85,17 +86,18 @@ class LateRewards:
     def exchange(
         self, round: int, rows: Sequence[Row], proposals: Sequence[Proposal], versions: Mapping[str, int]
     ) -> tuple[list[Row], tuple[Proposal, ...]]:
-        """Takes in a round's rows of teachers and hands out those whose time has come.
+        """Stores a round's rows of teachers, and returns the rows that they learn from now.
 
         Args:
-            round (`int`): The round that was played. rows, proposals: Its teachers' rows, and what became of them.
-            versions (`Mapping[str, int]`): Teacher -> version now. Who was replaced since learns nothing from its
-                predecessor's rows.
+            round (`int`): The round that was played. rows, proposals: Its teachers' rows and their proposals.
+            versions (`Mapping[str, int]`): Teacher -> current version. A new member does not learn from rows of the
+                member that it replaced.
 
         Returns:
             `list[Row]` and `tuple[Proposal, ...]`: Rows of round `round - H` and their proposals with final rewards.
-            Where there are none (the first H rounds, or another number of members since) the rows that were given,
-            without rewards, so that there are always as many. A predecessor's proposals are not `learned`.
+            If there are none (in the first H rounds, or after a change of the number of members), the rows that were
+            passed, without rewards. So the number of rows is always the same. Proposals of a replaced member are not
+            `learned`.
         """
         if not self.rounds:
             return list(rows), ()
@@ -124,9 +126,9 @@ class LateRewards:
         ]
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> None:
-        """Takes over a `state_dict`, without the rounds that would wait no longer: H may have been lowered.
+        """Restores a `state_dict`, without rounds that no longer wait, because H may be smaller now.
 
-        `task_types` read the tasks.
+        `task_types` are needed to read the tasks.
         """
         newest = max((one["round"] for one in state), default=0)
         self._waiting = [

@@ -1,6 +1,6 @@
-"""What must fit into how many tokens: a solver's prompt, the right answer, and a proposer's prompt.
+"""Limits in tokens: of a student's prompt, of the right answer, and of a teacher's prompt.
 
-Counting is the caller's: no tokenizer lives here.
+The caller passes the function that counts tokens, so this module needs no tokenizer.
 """
 
 import random
@@ -16,9 +16,9 @@ class TokenLimits:
     """Limits in tokens (our choice).
 
     Args:
-        count (`Callable[[str | list[Message]], int]`): Tokens of a text, or of a conversation as it is rendered.
-        prompt (`int`): Most tokens of a prompt, a proposer's or a solver's.
-        answer (`int`): Most tokens of a task's right answer in its block.
+        count (`Callable[[str | list[Message]], int]`): Number of tokens of a text, or of a rendered conversation.
+        prompt (`int`): Maximum tokens of a prompt, of a teacher or a student.
+        answer (`int`): Maximum tokens of a task's right answer in its block.
 
     Raises:
         ValueError: If a limit is below 1.
@@ -34,7 +34,8 @@ class TokenLimits:
                 raise ValueError(f"The {name} limit must be at least 1 token, got {getattr(self, name)}.")
 
     def refuse(self, task_type: TaskType, task: Task) -> Refusal | None:
-        """Why a task does not fit: its right answer, or the prompt that a solver would get."""
+        """The refusal of a task whose right answer, or whose prompt for the student, is too long; `None` if it
+        fits."""
         answer = self.count(task_type.solve_completion(task))
         if answer > self.answer:
             return Refusal("answer_too_long", f"the answer has {answer} tokens, at most {self.answer} are allowed")
@@ -44,11 +45,11 @@ class TokenLimits:
         return None
 
     def fits(self, task_type: TaskType, task: Task) -> bool:
-        """Whether a solver's prompt of the task fits."""
+        """Whether the task's prompt for the student fits."""
         return self.count(task_type.solve_prompt(task)) <= self.prompt
 
     def playable(self, task_type: TaskType, tasks: Iterable[Task]) -> list[Task]:
-        """The tasks whose solver's prompt fits.
+        """The tasks whose prompt for the student fits.
 
         Raises:
             ValueError: If none does.
@@ -61,16 +62,16 @@ class TokenLimits:
         return fitting
 
     def check(self, task_types: Mapping[str, TaskType], buffer: TaskBuffer) -> None:
-        """Raises `ValueError` if the shortest proposer's prompt of some type does not fit."""
+        """Raises `ValueError` if the shortest teacher's prompt of some type does not fit."""
         for task_type in task_types.values():
             self._smallest(task_type, buffer, random.Random(0))
 
     def fit(
         self, task_type: TaskType, references: Sequence[Task], buffer: TaskBuffer, rng: random.Random
     ) -> tuple[list[Message], Sequence[Task]]:
-        """A proposer's prompt that fits, and its references.
+        """A teacher's prompt that fits, and its references.
 
-        References are dropped from the end until the prompt fits. A type that cannot do without, such as `code_f`,
+        References are dropped from the end until the prompt fits. A type that needs a reference, such as `code_f`,
         gets the shortest program in play instead.
         """
         while True:

@@ -1,4 +1,4 @@
-"""Who solves what: a round's pairings, the students' tasks, and extra attempts at tasks that nobody has solved."""
+"""Matches tasks with students: a round's pairings, the students' tasks, and extra attempts at unsolved tasks."""
 
 import random
 from collections import defaultdict
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..tasks import Task, TaskBuffer, TaskType
-from .asks import Ask, solve_ask
 from .guests import Crossing
-from .pairing import Pairing, deal, pair
+from .pairing import Pairing, assign_prompts, pair
 from .ratings import Ratings
 from .records import Attempt, Proposal
+from .requests import Request, solve_request
 from .settings import RoundSettings
 
 
 def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: float) -> list[Pairing]:
-    """The round's pairings, some crossed. A teacher's prompts are dealt out among its students."""
+    """The round's pairings, some crossed. A teacher's prompts are divided among its students."""
     rng = np.random.default_rng(settings.seed_for(round, "pair"))
     pairs = pair(ratings, method=settings.pairing, rng=rng, floor=settings.pairing_floor)
-    return deal(
+    return assign_prompts(
         pairs,
         ratings.teachers,
         prompts=settings.prompts_per_teacher,
@@ -30,12 +30,12 @@ def pair_up(ratings: Ratings, settings: RoundSettings, *, round: int, crossing: 
 
 
 class Matchmaker:
-    """Pairs members up, and gives students their tasks.
+    """Pairs members, and gives students their tasks.
 
     Args:
-        task_types (`Mapping[str, TaskType]`): Types in play. buffer ([`TaskBuffer`]): Stock of tasks.
-        ratings ([`Ratings`]): Members and their ratings. settings ([`RoundSettings`]): Shape of a round.
-        crossing ([`Crossing`]): What guests do.
+        task_types (`Mapping[str, TaskType]`): Task types. buffer ([`TaskBuffer`]): Stored tasks.
+        ratings ([`Ratings`]): Members and their ratings. settings ([`RoundSettings`]): Settings of a round.
+        crossing ([`Crossing`]): The part of guests in the round.
         waiting (`Sequence[Task]`): Tasks of earlier rounds that nobody has solved, oldest first.
         round (`int`): Number of the round.
     """
@@ -59,14 +59,15 @@ class Matchmaker:
         # Without those that the buffer has given up.
         self.open = [task for task in waiting if task.id in playable or task not in buffer]
 
-    def with_guests(self, asks: Sequence[Ask]) -> list[Ask]:
-        """The asks of teachers, and those of a guest."""
-        return [*asks, *self.crossing.asks(asks, self.crossed)]
+    def with_guests(self, requests: Sequence[Request]) -> list[Request]:
+        """The requests of teachers, and those of a guest."""
+        return [*requests, *self.crossing.requests(requests, self.crossed)]
 
-    def games(self, proposals: Sequence[Proposal]) -> Iterator[Ask]:
-        """G attempts of every student at each of its tasks, proposed to it or of the buffer; then those of a guest.
+    def games(self, proposals: Sequence[Proposal]) -> Iterator[Request]:
+        """Requests for G attempts of every student at each of its tasks (new ones and fill-ins), then those of a
+        guest.
 
-        In a crossed slot the guest's proposal, one of the last, takes the place of the teacher's.
+        For a crossed proposal, the guest's proposal (at the end of the list) replaces the teacher's.
         """
         own = len(proposals) - len(self.crossed)
         instead = {slot: own + k for k, slot in enumerate(self.crossed)}
@@ -80,11 +81,13 @@ class Matchmaker:
         yield from self.crossing.games(proposals, self.crossed, self.task_types, self.settings.num_generations)
 
     def extra_games(
-        self, proposals: Sequence[Proposal], games: Sequence[Ask], attempts: Sequence[Attempt]
-    ) -> list[Ask]:
-        """Attempts at tasks that nobody has solved yet, dealt in turn to the students that have not tried them.
+        self, proposals: Sequence[Proposal], games: Sequence[Request], attempts: Sequence[Attempt]
+    ) -> list[Request]:
+        """Requests for attempts at tasks that nobody has solved yet, given in turn to students that have not tried
+        them.
 
-        They only tell a hard task from an impossible one: members' rows stay as many, and nobody learns from these.
+        They only show whether a hard task is possible. Nobody learns from them, so the number of rows to learn from
+        does not change.
         """
         n = self.settings.extra_attempts
         tried, solved = defaultdict(set), set()
@@ -93,18 +96,19 @@ class Matchmaker:
             if attempt.solved:
                 solved.add(game.task.id)
         tasks = [*self.open, *(proposal.task for proposal in proposals if proposal.learned and proposal.valid)]
-        asks: list[Ask] = []
+        requests: list[Request] = []
         for i, task in enumerate({task.id: task for task in tasks if task.id not in solved}.values()):
             students = [name for name in self.students if name not in tried[task.id]] or self.students
-            ask = solve_ask("", self.task_types[task.type], task, learns=False)
+            request = solve_request("", self.task_types[task.type], task, learns=False)
             turn = (self.round + i) * n
-            asks += [ask._replace(player=students[(turn + k) % len(students)]) for k in range(n)]
-        return asks
+            requests += [request._replace(player=students[(turn + k) % len(students)]) for k in range(n)]
+        return requests
 
     def _games_of(
         self, student: str, slots: list[int], proposals: Sequence[Proposal], retry: list[Task]
-    ) -> Iterator[Ask]:
-        """A student's tasks. Empty slots take tasks of `retry` first, and out of it, then others of the buffer."""
+    ) -> Iterator[Request]:
+        """A student's tasks. Places of invalid proposals are filled first with tasks of `retry` (and removed from it),
+        then from the buffer."""
         wanted: dict[str, int] = defaultdict(int)
         for i in slots:
             wanted[proposals[i].type] += proposals[i].task is None
@@ -120,4 +124,4 @@ class Matchmaker:
             task, opponent = proposals[i].task, proposals[i].member
             if task is None:
                 task, opponent = fill[proposals[i].type].pop(), None
-            yield solve_ask(student, self.task_types[task.type], task, opponent=opponent, slot=i)
+            yield solve_request(student, self.task_types[task.type], task, opponent=opponent, slot=i)

@@ -1,6 +1,6 @@
 """Matchmaking: which teacher's tasks go to which student in a round.
 
-Only the choice of pairs lives here; playing them is the round's business.
+This module only chooses the pairs. `round.py` plays them.
 """
 
 import math
@@ -15,17 +15,17 @@ from .ratings import Ratings
 
 
 def variance(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """x (1 - x): near-balanced matches, the variance of one game (prioritised fictitious self-play)."""
+    """x (1 - x), the variance of one game: prefers balanced matches (prioritised fictitious self-play)."""
     return teacher_wins * (1 - teacher_wins)
 
 
 def hard(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """(1 - x)^power with x = P(student beats teacher): the learner is the student, who gets teachers that beat it."""
+    """(1 - x)^power with x = P(student beats teacher): students get teachers that beat them."""
     return teacher_wins**power
 
 
 def uniform(teacher_wins: np.ndarray, power: float) -> np.ndarray:
-    """1: every pair alike, whatever the ratings (ablation)."""
+    """1: all pairs have equal weight, independent of ratings (ablation)."""
     return np.ones_like(teacher_wins)
 
 
@@ -45,26 +45,27 @@ def pair(
     floor: float = 0.1,
     power: float = 2.0,
 ) -> list[tuple[str, str]]:
-    """Draws a round's matches: one random maximum-weight assignment, so that every member plays equally much.
+    """Draws a round's matches: one random maximum-weight assignment, in which every member plays equally much.
 
     Args:
         ratings (`Ratings`): Members and their ratings.
         method (`str`, *optional*, defaults to `"variance"`):
-            A key of `PAIRINGS`, or `"fixed"`: round robin by index, match `k` is teacher `k mod T` against student
-            `k mod S`, the same in every round and drawing nothing from `rng`.
+            A key of `PAIRINGS`, or `"fixed"`: match `k` is teacher `k mod T` against student `k mod S`, the same in
+            every round, without using `rng`.
         rng (`np.random.Generator`): Source of the Gumbel noise.
-        floor (`float`, *optional*, defaults to `0.1`): Share of the uniform pairing mixed in, in [0, 1].
+        floor (`float`, *optional*, defaults to `0.1`): Share of uniform weights that is mixed in, from 0 to 1.
         power (`float`, *optional*, defaults to `2.0`): Exponent of `"hard"`.
 
     Returns:
         `list[tuple[str, str]]`: L = lcm(T, S) pairs `(teacher, student)`, sorted by teacher and then student, with
-        every teacher L / T times and every student L / S times. Where T and S differ a pair can occur twice.
+        every teacher L / T times and every student L / S times. If T and S differ, a pair can occur twice.
 
     Raises:
         ValueError: If a side is empty, the method is unknown, or `floor` or `power` is out of range.
 
-    The weight of a pair is `(1 - floor) f / mean(f) + floor`; independent Gumbel noise on its logarithm makes the best
-    assignment random, and for one pair at a time would make it exactly proportional to the weight (Gumbel-max).
+    The weight of a pair is `(1 - floor) f / mean(f) + floor`. Independent Gumbel noise is added to its logarithm,
+    which makes the best assignment random. (For a single pair, its probability would be exactly proportional to the
+    weight, by the Gumbel-max trick.)
     Source: prioritised fictitious self-play (Vinyals et al., 2019); floor and assignment are our choice.
     """
     teachers, students = ratings.teachers, ratings.students
@@ -96,9 +97,10 @@ class Pairing(NamedTuple):
     """A teacher and a student in a round.
 
     Attributes:
-        teacher (`str`), student (`str`): Who meets.
-        slots (`tuple[int, ...]`): Proposals at stake, counted over all teachers: all proposals to some prompts.
-        crossed (`bool`): Whether both meet guests over them instead of each other.
+        teacher (`str`), student (`str`): The two members.
+        slots (`tuple[int, ...]`): Numbers of the proposals that the student gets, counted over all teachers: all
+            proposals of some prompts.
+        crossed (`bool`): Whether both play against guests instead of each other.
     """
 
     teacher: str
@@ -107,7 +109,7 @@ class Pairing(NamedTuple):
     crossed: bool
 
 
-def deal(
+def assign_prompts(
     pairs: Sequence[tuple[str, str]],
     teachers: Sequence[str],
     *,
@@ -116,18 +118,18 @@ def deal(
     crossing: float,
     rng: random.Random,
 ) -> list[Pairing]:
-    """Deals every teacher's prompts out among its students, whole, and crosses some of the pairings.
+    """Divides every teacher's prompts among its students, and crosses some of the pairings.
 
-    Proposals to one prompt are one GRPO group. All go to one student: their advantages then compare the proposals and
-    not the students. Which prompt, hence which task type, goes to which student is drawn at random.
+    The proposals of one prompt are one GRPO group. All of them go to the same student, so that advantages compare
+    proposals and not students. Which prompt (and so which task type) goes to which student is drawn at random.
 
     Args:
-        pairs (`Sequence[tuple[str, str]]`): What [`pair`] gave: as many for each teacher, those of one side by side.
+        pairs (`Sequence[tuple[str, str]]`): Result of [`pair`]: equally many for each teacher, sorted by teacher.
         teachers (`Sequence[str]`): All teachers, in the order of their proposals.
-        prompts (`int`): Prompts of each teacher, P; a multiple of its number of students (see [`check_deal`]).
+        prompts (`int`): Prompts of each teacher, P; a multiple of its number of students (see [`check_prompts`]).
         completions (`int`): Proposals to each prompt, G.
-        crossing (`float`): Probability that a pairing is crossed, each for itself.
-        rng (`random.Random`): Draws both.
+        crossing (`float`): Probability that a pairing is crossed, independently of others.
+        rng (`random.Random`): Source of both random choices.
     """
     share = len(pairs) // len(teachers)
     order = [prompt for _ in teachers for prompt in rng.sample(range(prompts), prompts)]
@@ -140,11 +142,11 @@ def deal(
     return dealt
 
 
-def check_deal(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
-    """Refuses numbers with which whole prompts cannot be dealt evenly.
+def check_prompts(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
+    """Refuses numbers with which the prompts of a teacher cannot be divided evenly among its students.
 
     Raises:
-        ValueError: If the prompts of a teacher are no multiple of its students a round, S / gcd(T, S).
+        ValueError: If the prompts of a teacher are not a multiple of its students per round, S / gcd(T, S).
     """
     share = num_students // math.gcd(num_teachers, num_students)
     if prompts_per_teacher % share:
@@ -156,15 +158,15 @@ def check_deal(num_teachers: int, num_students: int, prompts_per_teacher: int) -
 
 
 def scheduled_type(types: Sequence[str], *, round: int, prompt: int, prompts_per_teacher: int) -> str:
-    """Task type of a teacher's prompt: types take turns over prompts and rounds, the same for every teacher.
+    """Task type of a teacher's prompt. Types take turns over prompts and rounds, in the same way for every teacher.
 
-    All teachers thus face the same mix of types in every round, and none is rated by when its turn came.
+    So all teachers have the same mix of types in every round, and a rating does not depend on the turn of types.
     """
     return types[(round * prompts_per_teacher + prompt) % len(types)]
 
 
 def _mix(weights: np.ndarray, floor: float) -> np.ndarray:
-    """Weights with mean 1, mixed with the uniform floor; uniform where all weights vanish."""
+    """Weights with mean 1, mixed with the uniform floor; uniform if all weights are 0."""
     mean = weights.mean()
     if mean == 0:
         return np.ones_like(weights)

@@ -1,6 +1,6 @@
-"""TrueSkill ratings of teachers and students, and the tally of who beat whom.
+"""TrueSkill ratings of teachers and students, and the counts of games and wins.
 
-Ratings only: how they steer matchmaking is in `pairing`, how they steer replacement is in `evolution`.
+`pairing` uses ratings for matchmaking, and `evolution` uses them for replacement.
 """
 
 import math
@@ -19,7 +19,7 @@ REMEMBERED = 10.0  # proposals of the last interval that a new one begins with, 
 
 @dataclass(frozen=True)
 class Rating:
-    """Belief about a member's skill: a normal distribution.
+    """Estimate of a member's skill: a normal distribution.
 
     Attributes:
         mu (`float`, *optional*, defaults to `25.0`): Mean.
@@ -37,14 +37,15 @@ class Rating:
 
 @dataclass(frozen=True)
 class Match:
-    """Games of one teacher against one student in one round, as observed.
+    """Observed games of one teacher against one student in one round.
 
     Attributes:
         teacher (`str`): Member that proposed.
         student (`str`): Member that solved.
         games (`int`): Attempts at the teacher's valid tasks.
-        student_wins (`int`): Attempts that solved the task; the teacher wins the others.
-        forfeits (`int`, *optional*, defaults to `0`): Games that invalid proposals lost the teacher, beside `games`.
+        student_wins (`int`): Attempts that solved their task; the teacher wins the others.
+        forfeits (`int`, *optional*, defaults to `0`): Games that the teacher lost by invalid proposals, not part of
+            `games`.
     """
 
     teacher: str
@@ -62,7 +63,7 @@ class Match:
 
 
 def tally(outcomes: Iterable[Outcome]) -> tuple[Match, ...]:
-    """Adds outcomes up to matches, one per teacher and student, in order of first appearance."""
+    """Sums outcomes into matches, one per teacher and student, in order of first appearance."""
     totals: dict[tuple[str, str], list[int]] = {}
     for outcome in outcomes:
         total = totals.setdefault((outcome.teacher, outcome.student), [0, 0, 0])
@@ -73,27 +74,27 @@ def tally(outcomes: Iterable[Outcome]) -> tuple[Match, ...]:
 
 
 class Ratings:
-    """Ratings of a two-sided population, and its teachers x students tally.
+    """Ratings of teachers and students, and the counts of games for each pair.
 
     Args:
         teachers (`Sequence[str]`): Names of the teachers, in row order.
         students (`Sequence[str]`): Names of the students, in column order.
 
     Attributes:
-        games (`np.ndarray` of shape `(T, S)`): Unit games played by the present occupants of both slots.
-        wins (`np.ndarray` of shape `(T, S)`): Those of them that the student won.
-        forfeits (`np.ndarray` of shape `(T, S)`): Unit games that the teacher forfeited, beside those played.
-        correlations ([`Correlations`]): How far attempts agree, which says what they are worth.
+        games (`np.ndarray` of shape `(T, S)`): Games played by the current members of both slots.
+        wins (`np.ndarray` of shape `(T, S)`): Games that the student won.
+        forfeits (`np.ndarray` of shape `(T, S)`): Games that the teacher forfeited, not part of `games`.
+        correlations ([`Correlations`]): Correlations of attempts, which determine the weights of games.
 
-    A teacher's rating has two parts: its skill, from the games that were played, and the share of its proposals that
-    were invalid, of which it lost all games. The rating is the skill at which it would win as often by playing alone.
+    A teacher's rating has two parts: its skill, from the games that were played, and its share of invalid proposals,
+    which lose all their games. The rating is the skill at which it would win as often without forfeits.
 
     Raises:
         ValueError: If a name appears twice.
 
     TrueSkill (Herbrich et al., 2006) with mu 25, sigma 25/3, beta 25/6 and no draws; tau 25/300 is added once a round.
-    Teachers meet students only, so the common level of all ratings is free; [`Ratings.update`] keeps their mean at 25
-    (our choice).
+    Teachers only meet students, so games do not determine the common level of all ratings. [`Ratings.update`] keeps
+    their mean at 25 (our choice).
     """
 
     def __init__(self, teachers: Sequence[str], students: Sequence[str]) -> None:
@@ -114,7 +115,7 @@ class Ratings:
         self._proposals = dict.fromkeys(self.teachers, (0.0, 0.0))  # in this interval, and invalid ones
 
     def __getitem__(self, name: str) -> Rating:
-        """Rating of a member, what it forfeited included."""
+        """Rating of a member, including forfeits."""
         skill = self.skill(name)
         proposals, invalid = self._proposals.get(name, (0.0, 0.0))
         if not invalid:
@@ -123,32 +124,33 @@ class Ratings:
         return _with_forfeits(skill, level, proposals, invalid)
 
     def skill(self, name: str) -> Rating:
-        """Rating of a member by the games that were played alone: what decides a game between two members."""
+        """Rating of a member from played games only, without forfeits. It predicts a game between two members."""
         try:
             return self._ratings[name]
         except KeyError:
             raise ValueError(f"No member is called {name!r}; the members are {list(self._ratings)}.") from None
 
     def fitness(self, name: str) -> float:
-        """`mu - 3 sigma` of a member, a relative fitness measured against the other side."""
+        """`mu - 3 sigma` of a member: a fitness relative to the other side."""
         return self[name].fitness
 
     def win_probability(self, i: str, j: str, handicap: float = 0.0) -> float:
-        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) in a game that is played."""
+        """P(i beats j) = Phi((mu_i - mu_j) / sqrt(2 beta^2 + sigma_i^2 + sigma_j^2)) in a played game."""
         a, b = self.skill(i), self.skill(j)
         return float(ndtr((a.mu + handicap - b.mu) / math.sqrt(2 * BETA**2 + a.sigma**2 + b.sigma**2)))
 
     def win_probabilities(self, handicap: float = 0.0) -> np.ndarray:
-        """P(teacher beats student) of every pair if they play, shape `(T, S)`; with so many points for teachers."""
+        """P(teacher beats student) in a played game for every pair, shape `(T, S)`, with additional rating points for
+        teachers."""
         rows = [[self.win_probability(t, s, handicap) for s in self.students] for t in self.teachers]
         return np.array(rows).reshape(self.games.shape)
 
     @property
     def residual(self) -> np.ndarray:
-        """Observed minus predicted win rate of the teachers, shape `(T, S)`; NaN where no game was played.
+        """Observed minus predicted win rate of the teachers, shape `(T, S)`; NaN if no game was played.
 
-        Both are of the games that the pair played, type by type. Ratings are a one-dimensional summary of the tally;
-        what they miss (a teacher that one student alone finds hard) shows here.
+        Both are computed from the games of the pair, type by type. A rating is a single number per member. What it
+        cannot describe, such as a teacher that is hard for only one student, shows here.
         """
         handicaps = self._handicaps()
         predicted = sum(
@@ -159,7 +161,7 @@ class Ratings:
             return (self.games - self.wins - predicted) / self.games
 
     def _handicaps(self) -> dict[str, float]:
-        """Rating points that each type gives to every teacher: how hard it is, compared with the mean of types."""
+        """Rating points that each type adds to every teacher, for its difficulty compared with the mean of types."""
         gaps = {
             type: -math.sqrt(2) * BETA * float(ndtri(self.correlations.solve_rate(type))) for type in self._by_type
         }
@@ -170,21 +172,21 @@ class Ratings:
         """Rates one round, then shifts all means so that their average over all members is 25 again.
 
         Args:
-            outcomes (`Iterable[Outcome]`): Every proposal of the round that counts, in any order: the result does not
-                depend on it.
+            outcomes (`Iterable[Outcome]`): Every proposal of the round that counts. The result does not depend on
+                their order.
 
         Raises:
             ValueError: If an outcome names a member that does not exist or plays the other role.
 
-        An attempt has a weight w, by [`Correlations`]: its update by the `trueskill` package is taken to the share w
-        in natural parameters, the update by its likelihood to the power of w. Types differ in hardness for all
-        alike, so a teacher plays each with a handicap: the difference between the type's solve rate and the mean of
-        types, in rating points. A forfeit is no game of the student; it lowers the teacher's rating only.
+        An attempt has a weight w from [`Correlations`]. Its update by the `trueskill` package is scaled by w in
+        natural parameters. This equals the update with its likelihood to the power of w. Some types are harder for
+        everybody. So a teacher plays each type with a handicap: the difference between the type's solve rate and the
+        mean of types, in rating points. A forfeit is not a game of the student. It only lowers the teacher's rating.
 
         TrueSkill depends on the order of games, so the order is fixed. The weights of the teacher's wins and of the
-        student's are added up per pair and type, and spread evenly over n equal steps of the round, n so large that
-        neither has more than weight 1 in a step. Step `k` is at time `(k + 1/2) / n`, ties in the order of teachers,
-        students and types; wins and losses of a step update the same belief.
+        student's wins are summed per pair and type. They are divided evenly over n equal steps of the round, with n so
+        large that neither weight in a step is above 1. Step `k` is at time `(k + 1/2) / n`. Ties are ordered by
+        teacher, student and type. The wins and losses of a step update the same estimate.
         """
         outcomes = list(outcomes)
         prompts: dict[tuple, list[Outcome]] = {}
@@ -216,7 +218,8 @@ class Ratings:
     def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float]:
         """Solve rate that the skills predict for each `(row, column, type, prompt)`.
 
-        From mu alone: sigma would draw predictions together, and what members differ by would count as correlation.
+        It uses only mu. With sigma, predictions would be closer together, and differences between members would count
+        as correlation.
         """
         handicaps, predicted = self._handicaps(), []
         for row, column, type, _ in prompts:
@@ -249,21 +252,21 @@ class Ratings:
         self._ratings = {name: Rating(rating.mu + shift, rating.sigma) for name, rating in belief.items()}
 
     def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
-        """Gives the new occupant of a slot its starting rating and an empty tally, and begins a new interval.
+        """Gives the new member of a slot its first rating and no games, and starts a new rating interval.
 
         Args:
-            child (`str`): The slot whose member was replaced.
+            child (`str`): Slot whose member was replaced.
             parents (`Sequence[str]`): Its parents; the slot itself may be among them.
             begin (`bool`, *optional*, defaults to `True`):
-                Whether a new interval begins. Without, nothing changes for the other members.
+                Whether a new interval starts. If not, nothing changes for the other members.
 
         Returns:
             `Rating`: mean mu of the parents, sigma = max(parents' sigma, half the prior) (our choice).
 
-        In a new interval every other member keeps its mu, and its sigma becomes at least half the prior's as well; of
-        its validity it keeps the share, at the worth of a few proposals. What was known is then soon outweighed by
-        games since the replacement, so that the next selection goes by the whole interval between the two, for old
-        members as for the new (our choice).
+        In a new interval, every other member keeps its mu, and its sigma becomes at least half the prior's sigma, too.
+        It keeps its share of valid proposals, with the weight of a few proposals. So games after the replacement soon
+        outweigh earlier ones, and the next selection depends on the whole interval, for old and new members (our
+        choice).
         """
         if not parents:
             raise ValueError(f"{child!r} needs at least one parent to inherit a rating from.")
@@ -321,7 +324,7 @@ class Ratings:
 
 
 def _with_forfeits(skill: Rating, level: float, proposals: float, invalid: float) -> Rating:
-    """The rating at which playing alone would win as often against the level of the students.
+    """The rating at which a member would win as often without forfeits against the mean student.
 
     With f the share of invalid proposals, P(win) is (1 - f) Phi(z) where z is the skill's distance from the level in
     performance deviations. The standard deviation is that of both parts, to first order.

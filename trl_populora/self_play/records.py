@@ -1,6 +1,6 @@
-"""What happened in a round, as plain frozen records: who proposed what, and who solved it.
+"""Records of a round: proposals, attempts and their results, as plain frozen data.
 
-Records carry facts and turn into flat rows. Deciding anything (pairing, judging, rewarding) lives elsewhere.
+Records hold facts and can be converted to flat rows. Other modules make all decisions (pairing, judging, rewards).
 """
 
 import json
@@ -24,18 +24,19 @@ class Proposal:
 
     Attributes:
         member (`str`): Teacher that wrote it.
-        type (`str`): Task type that was asked for.
+        type (`str`): Task type of its prompt.
         completion (`str`): Text as generated.
         group (`int`): Proposals of one prompt share a group.
         task (`Task`, *optional*): The task it became, if it is valid.
         refusal (`Refusal`, *optional*): Why it is not valid. Exactly one of `task` and `refusal` is given.
-        reward (`float`, *optional*): `None` until rewarded, or if it is valid and was not played. With
-            `solvable_rounds` what is known at the end of the round; `late_proposals` has what was paid.
-        solve_rate (`float`, *optional*): Share of the attempts of the student that it went to that solved it.
+        reward (`float`, *optional*): `None` before rewards are computed, or if it is valid and was not played. With
+            `solvable_rounds`, it is the reward as known at the end of the round, and `late_proposals` has the final
+            one.
+        solve_rate (`float`, *optional*): Share of its student's attempts that solved it.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
-        learned (`bool`, *optional*, defaults to `True`): Whether it is one of the round's rows to learn from. With
-            `solvable_rounds` it is not: its copy among the `late_proposals` of a later round is.
+        learned (`bool`, *optional*, defaults to `True`): Whether the teacher learns from it in this round. With
+            `solvable_rounds`, it learns from the copy in the `late_proposals` of a later round instead.
         prompt (`list[Message]`, *optional*): Chat messages that it answers.
     """
 
@@ -75,14 +76,14 @@ class Attempt:
 
     Attributes:
         member (`str`): Student that wrote it.
-        task (`Task`): What it had to solve.
+        task (`Task`): Task that it attempts.
         completion (`str`): Text as generated.
         group (`int`): The attempts of one student at one task share a group.
         solved (`bool`): Whether the answer was judged right.
         refusal (`Refusal`, *optional*): Why no answer could be read; such an attempt is never solved.
         opponent (`str`, *optional*):
-            Teacher that this attempt is a game against; `None` for a task filled in from the buffer, which is no game
-            and rewards nobody but the student. A champion of the past is called by slot and version, `"teacher_1@3"`.
+            Teacher of the game. `None` for a fill-in (a task from the buffer), which is not a game and rewards only
+            the student. A champion of the past is named by slot and version, `"teacher_1@3"`.
         reward (`float`, *optional*): `None` until rewarded.
         tokens (`int`, *optional*, defaults to `0`): Length of the completion.
         prompt_tokens (`int`, *optional*, defaults to `0`): Length of the prompt.
@@ -129,12 +130,12 @@ class RoundRecord:
         proposals (`tuple[Proposal, ...]`): In the order of their prompts.
         attempts (`tuple[Attempt, ...]`): In the order of their prompts.
         matches (`tuple[Match, ...]`): Outcome of each pairing of members.
-        guest_proposals (`tuple[Proposal, ...]`): What a champion of the past proposed; nobody learns from it.
-        guest_attempts (`tuple[Attempt, ...]`): A champion's attempts at members' tasks; they reward the teacher only.
-        extra_attempts (`tuple[Attempt, ...]`): Attempts that only ask whether anybody can solve a task: no games, and
-            nobody learns from them.
-        late_proposals (`tuple[Proposal, ...]`): Proposals of an earlier round that teachers learn from in this one.
-            Those of a teacher that was replaced since have no reward and are not `learned`.
+        guest_proposals (`tuple[Proposal, ...]`): Proposals of a champion of the past; nobody learns from them.
+        guest_attempts (`tuple[Attempt, ...]`): A champion's attempts at members' tasks; they only reward the teacher.
+        extra_attempts (`tuple[Attempt, ...]`): Attempts that only show whether somebody can solve a task. They are not
+            games, and nobody learns from them.
+        late_proposals (`tuple[Proposal, ...]`): Proposals of an earlier round that teachers learn from in this round.
+            Those of a replaced teacher have no reward and are not `learned`.
     """
 
     round: int
@@ -149,13 +150,13 @@ class RoundRecord:
 
     @property
     def settled_proposals(self) -> tuple[Proposal, ...]:
-        """Proposals with their final rewards: this round's or, where rewards wait, those whose time has come."""
+        """Proposals with their final rewards: those of this round or, with late rewards, the `late_proposals`."""
         return (*(proposal for proposal in self.proposals if proposal.learned), *self.late_proposals)
 
     def rows(self, versions: Mapping[str, int] | None = None) -> Iterator[dict[str, Any]]:
-        """One flat row per completion, proposals first, with the keys of `COLUMNS`: ready for a table.
+        """One flat row per completion, proposals first, with the keys of `COLUMNS`.
 
-        `versions` tells which occupant of each slot played. Advantages are not known here.
+        `versions` has the version of each member. Advantages are added later.
         """
         for role, names in (("teacher", PROPOSALS), ("student", ATTEMPTS)):
             for name in names:

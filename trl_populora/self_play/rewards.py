@@ -1,6 +1,6 @@
-"""Rewards of both sides and the advantages made from them.
+"""Rewards of both sides, and advantages computed from them.
 
-Pure functions of plain numbers. Parsing, verification and the loss live elsewhere.
+Pure functions of plain numbers. Parsing, verification and the loss are in other modules.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,12 +24,12 @@ def learnability(solve_rate: float, solved_elsewhere: bool = False) -> float:
 
 
 def frontier(solve_rate: float, solved_elsewhere: bool = False) -> float:
-    """4 s (1 - s): highest, at 1, for a task solved every second time (our choice)."""
+    """4 s (1 - s): highest (1) for a task that is solved in half of the attempts (our choice)."""
     return 4 * solve_rate * (1 - solve_rate)
 
 
 def solvable(solve_rate: float, solved_elsewhere: bool = False) -> float:
-    """1 - s if anybody of the population solved the task, else 0: hard is paid for, impossible is not (our choice)."""
+    """1 - s if some member of the population solved the task, else 0: no reward for impossible tasks (our choice)."""
     return 1 - solve_rate if solve_rate > 0 or solved_elsewhere else 0.0
 
 
@@ -39,19 +39,20 @@ TEACHER_REWARDS: dict[str, Callable[[float, bool], float]] = {
     "frontier": frontier,
     "solvable": solvable,
 }
-"""Rewards of a valid task: functions of its solve rate in [0, 1], and of whether anybody else solved it."""
+"""Rewards of a valid task: functions of its solve rate in [0, 1], and of whether another member solved it."""
 
 
 @dataclass(frozen=True)
 class RewardSettings:
-    """What an outcome is worth (values of Absolute Zero Reasoner).
+    """Rewards of the possible outcomes. The default values are those of Absolute Zero Reasoner.
 
     Args:
-        solved (`float`, *optional*, defaults to `1.0`): Student: the answer is right.
-        wrong (`float`, *optional*, defaults to `-0.5`): Student: well formed and wrong.
-        malformed (`float`, *optional*, defaults to `-1.0`): Student: no answer could be read.
-        invalid (`float`, *optional*, defaults to `-1.0`): Teacher: the proposal is invalid or badly formed.
-        teacher (`str`, *optional*, defaults to `"adversarial"`): Key of `TEACHER_REWARDS`, for valid tasks.
+        solved (`float`, *optional*, defaults to `1.0`): Reward of a student for a right answer.
+        wrong (`float`, *optional*, defaults to `-0.5`): Reward of a student for a well-formed wrong answer.
+        malformed (`float`, *optional*, defaults to `-1.0`): Reward of a student if no answer could be read.
+        invalid (`float`, *optional*, defaults to `-1.0`): Reward of a teacher for an invalid proposal.
+        teacher (`str`, *optional*, defaults to `"adversarial"`):
+            Reward of a teacher for a valid task: a key of `TEACHER_REWARDS`.
 
     Raises:
         ValueError: If `teacher` is unknown or a reward is not finite.
@@ -77,7 +78,7 @@ def student_reward(solved: bool, *, well_formed: bool, settings: RewardSettings 
 
     Args:
         solved (`bool`): Whether the answer was judged right.
-        well_formed (`bool`): Whether an answer could be read; an answer that could not be read cannot be right.
+        well_formed (`bool`): Whether an answer could be read. If not, it cannot be right.
         settings (`RewardSettings`, *optional*): Values of the three outcomes.
     """
     if not well_formed:
@@ -92,10 +93,10 @@ def teacher_reward(
 
     Args:
         solve_rate (`float` or `None`):
-            Mean success of the matched student over its attempts; NaN for a valid task that was not played, which
-            then gets NaN: no reward and no part in the baseline. `None` for an invalid proposal.
+            Solve rate of the matched student. `None` for an invalid proposal. NaN for a valid task that was not
+            played: its reward is NaN, which means no reward and no part in the baseline.
         solved_elsewhere (`bool`, *optional*, defaults to `False`):
-            Whether an attempt that the solve rate does not count solved the task; only `"solvable"` asks.
+            Whether an attempt outside the solve rate solved the task. Only `"solvable"` uses it.
         settings (`RewardSettings`, *optional*): Value of an invalid proposal and reward of a valid one.
 
     Raises:
@@ -117,10 +118,10 @@ def role_task_advantages(
     weights: Sequence[float] | np.ndarray | None = None,
     scale: bool = True,
 ) -> np.ndarray:
-    """Rewards whitened within each stratum over tokens (Absolute Zero Reasoner's TRR++, verl's `masked_whiten`).
+    """Rewards, whitened over tokens within each stratum (Absolute Zero Reasoner's TRR++, verl's `masked_whiten`).
 
-    (r - mean) / sqrt(variance + 1e-8), where a row counts as often as its weight says, in the mean and in the unbiased
-    variance. The other advantages, of GRPO, are TRL's own.
+    (r - mean) / sqrt(variance + 1e-8). In the mean and in the unbiased variance, a row counts as often as its weight.
+    GRPO's advantages are computed by TRL.
 
     Args:
         rewards (`np.ndarray` of shape `(N,)`): NaN marks a row that was not played.
@@ -129,8 +130,8 @@ def role_task_advantages(
         scale (`bool`, *optional*, defaults to `True`): `False` subtracts the mean and does not divide.
 
     Returns:
-        `np.ndarray` of shape `(N,)`, float64. A row with NaN reward gets 0 and is left out of the baseline, as does
-        a row that is alone in its stratum.
+        `np.ndarray` of shape `(N,)`, float64. A row with NaN reward gets 0 and is not part of the baseline. A row that
+        is alone in its stratum gets 0.
 
     Raises:
         ValueError: If lengths differ, a reward is infinite, or a weight is negative.
@@ -155,19 +156,18 @@ def role_task_advantages(
 def role_rewards(
     total: np.ndarray, by_function: Mapping[str, np.ndarray], *, roles: Sequence[str], group_size: int
 ) -> dict[str, float]:
-    """Headline numbers of a round's rows, each role for itself: a zero-sum game has no common mean worth a look.
+    """Main numbers of a round's rows, separately for each role, because a mean over a zero-sum game says nothing.
 
     Args:
-        total (`np.ndarray` of shape `(N,)`): Total reward of each row, groups contiguous; NaN counts for nobody.
+        total (`np.ndarray` of shape `(N,)`): Total reward of each row, groups contiguous. Rows with NaN do not count.
         by_function (`Mapping[str, np.ndarray]`): Name of a reward function -> its rewards of the rows, shape `(N,)`.
         roles (`Sequence[str]` of length N): `"teacher"` or `"student"`.
         group_size (`int`): Rows of a group.
 
     Returns:
         `dict[str, float]`: for each role `"<role>s/reward"` and `"<role>s/reward_std"` (unbiased), over rows;
-        `"<role>s/zero_std_groups"`, the share of groups without any difference in reward, from which the group
-        baseline leaves nothing to learn; with several functions, `"<role>s/rewards/<function>/mean"` and `"/std"`.
-        What does not exist (no row counts) is left out.
+        `"<role>s/zero_std_groups"`, the share of groups in which all rewards are equal; with several functions,
+        `"<role>s/rewards/<function>/mean"` and `"/std"`. Numbers for which no row counts are left out.
     """
     values: dict[str, float | None] = {}
     for role in dict.fromkeys(roles):
@@ -187,7 +187,7 @@ def _mean_and_std(rewards: np.ndarray) -> tuple[float | None, float | None]:
 
 
 def _whiten(rewards: np.ndarray, weights: np.ndarray, *, scale: bool) -> np.ndarray:
-    """Whitens rewards as if each stood `weights` times in the array; 0 where that leaves fewer than two."""
+    """Whitens rewards as if each occurred `weights` times in the array; 0 if there are fewer than two."""
     total = weights.sum()
     if total < 2 or np.ptp(rewards[weights > 0]) == 0:
         return np.zeros_like(rewards)

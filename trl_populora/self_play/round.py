@@ -1,7 +1,8 @@
 """One round of self-play: propose, verify, match, solve, judge, settle.
 
-A round asks a sampler for completions and an executor for executions, and returns records. It knows no trainer, no
-engine and no tensors, and it draws every random number from (seed, round): a resumed run replays it exactly.
+A round uses a sampler for completions and an executor for executions, and returns records. It does not depend on a
+trainer, an engine or tensors. It draws every random number from (seed, round), so that a resumed run repeats it
+exactly.
 """
 
 import time
@@ -12,14 +13,14 @@ from typing import NamedTuple
 
 from ..progress import Progress
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
-from .asks import Ask, draw, proposal_asks
 from .guests import NOBODY, Crossing
 from .late import LateRewards, Row
 from .lengths import TokenLimits
 from .matching import Matchmaker
-from .pairing import Pairing, check_deal
+from .pairing import Pairing, check_prompts
 from .ratings import Ratings, tally
 from .records import Attempt, Proposal, RoundRecord
+from .requests import Request, draw, proposal_requests
 from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
@@ -27,7 +28,7 @@ from .verification import verify
 
 
 class PlayedRound(NamedTuple):
-    """A round's facts, the rows to learn from (teachers first), and the wall-clock seconds of its phases."""
+    """Record of a round, the rows to learn from (teachers first), and the wall-clock seconds of its phases."""
 
     record: RoundRecord
     rows: list[Row]
@@ -38,11 +39,11 @@ class SelfPlay:
     """Plays rounds between teachers and students.
 
     Args:
-        task_types (`Mapping[str, TaskType]`): Task types in play, by id; they take turns.
-        run_many (`Run`): Runs programs, order kept.
+        task_types (`Mapping[str, TaskType]`): Task types by id. They take turns.
+        run_many (`Run`): Runs programs and returns results in their order.
         buffer ([`TaskBuffer`]): Verified tasks; must hold at least one task of every type in play.
         ratings ([`Ratings`]): Ratings of teachers and students, updated by every round.
-        settings ([`RoundSettings`]): Shape of a round.
+        settings ([`RoundSettings`]): Settings of a round.
         lengths ([`TokenLimits`], *optional*): What must fit into how many tokens; no limits if unset.
         progress ([`Progress`], *optional*): Where to say which phase has begun.
 
@@ -69,7 +70,7 @@ class SelfPlay:
         self.task_types, self.run_many, self.buffer = dict(task_types), run_many, buffer
         self.ratings, self.settings, self.lengths = ratings, settings, lengths
         self.late = LateRewards(settings.solvable_rounds, settings.rewards)
-        check_deal(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
+        check_prompts(len(ratings.teachers), len(ratings.students), settings.prompts_per_teacher)
         for name in self.task_types:
             if not buffer.tasks(name):
                 raise ValueError(f"The buffer holds no {name} task: seed it, so that empty slots can be filled.")
@@ -100,11 +101,11 @@ class SelfPlay:
         )
         with clock("propose"):
             shape = {"round": round, "settings": settings, "lengths": self.lengths}
-            asks = matchmaker.with_guests([*proposal_asks(self.ratings.teachers, *stock, **shape)])
-            written = draw(sampler, asks, settings.seed_for(round, "propose"))
+            requests = matchmaker.with_guests([*proposal_requests(self.ratings.teachers, *stock, **shape)])
+            written = draw(sampler, requests, settings.seed_for(round, "propose"))
         with clock("verify"):
             rules = {"buffer": self.buffer, "lengths": self.lengths, "group_size": G, "step": step}
-            proposals = verify(asks, written, referee=referee, **rules)
+            proposals = verify(requests, written, referee=referee, **rules)
         with clock("match"):
             games = list(matchmaker.games(proposals))
         with clock("solve"):
@@ -116,7 +117,7 @@ class SelfPlay:
         if settings.extra_attempts:
             with clock("extra"):
                 extra = self._try(sampler, matchmaker.extra_games(proposals, games, attempts), referee, round)
-        wrote, answered = _Phase(asks, written, proposals), _Phase(games, answers, attempts)
+        wrote, answered = _Phase(requests, written, proposals), _Phase(games, answers, attempts)
         record = RoundRecord(round, step, extra_attempts=tuple(extra))
         record = self._settle(record, wrote, answered, matchmaker.pairings)
         learned = answered.rows("student", record.attempts)
@@ -136,7 +137,7 @@ class SelfPlay:
         tried = [one for one in (*attempts, *record.extra_attempts) if one.refusal != INFRASTRUCTURE]
         solvable = {one.task.id for one in tried if one.solved}
         self.late.note(solvable)
-        solved = solved_by_slot(answered.asks, attempts)
+        solved = solved_by_slot(answered.requests, attempts)
         rewarded = reward_teachers(proposals[:own], solved, solvable, self.settings.rewards)
         results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
         self.ratings.update(results)
@@ -154,7 +155,7 @@ class SelfPlay:
             guest_attempts=tuple(attempts[answered.own :]),
         )
 
-    def _try(self, sampler: SampleFunc, games: Sequence[Ask], referee: Referee, round: int) -> list[Attempt]:
+    def _try(self, sampler: SampleFunc, games: Sequence[Request], referee: Referee, round: int) -> list[Attempt]:
         """Extra attempts."""
         if not games:
             return []
@@ -166,20 +167,20 @@ class SelfPlay:
 class _Phase(NamedTuple):
     """What was asked, written, and became of it."""
 
-    asks: Sequence[Ask]
+    requests: Sequence[Request]
     written: Sequence[Completion]
     items: Sequence[Proposal | Attempt]
 
     @property
     def own(self) -> int:
         """How many are members' to learn from; they come first."""
-        return sum(ask.learns for ask in self.asks)
+        return sum(request.learns for request in self.requests)
 
     def rows(self, role: str, settled: Sequence[Proposal | Attempt]) -> list[Row]:
         """The rows of one role to learn from, in the order of their prompts."""
         return [
-            Row(ask.player, role, ask.type.id, ask.prompt, completion, item.reward)
-            for ask, completion, item in zip(self.asks, self.written, settled)
+            Row(request.player, role, request.type.id, request.prompt, completion, item.reward)
+            for request, completion, item in zip(self.requests, self.written, settled)
             if item.learned
         ]
 

@@ -1,4 +1,4 @@
-"""`RoundSettings`: the shape of a round, and where its random numbers come from."""
+"""`RoundSettings`: size and rules of a round, and the seeds of its random numbers."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -8,22 +8,23 @@ from .rewards import RewardSettings
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """Shape of a round.
+    """Size and rules of a round.
 
     Args:
         prompts_per_teacher (`int`, *optional*, defaults to `1`): Proposal prompts per teacher, P.
         num_generations (`int`, *optional*, defaults to `8`): Completions per prompt and attempts per task, G.
-        num_references (`int`, *optional*, defaults to `6`): Reference tasks shown to a proposer, K.
+        num_references (`int`, *optional*, defaults to `6`): Reference tasks that a teacher's prompt shows, K.
         pairing (`str`, *optional*, defaults to `"variance"`): Method of [`pair`].
-        pairing_floor (`float`, *optional*, defaults to `0.1`): Uniform share in the pairing.
-        guest_probability (`float`, *optional*, defaults to `0.0`): Chance that both sides of a pairing meet guests.
+        pairing_floor (`float`, *optional*, defaults to `0.1`): Share of uniform weights in the pairing.
+        guest_probability (`float`, *optional*, defaults to `0.0`): Probability that both sides of a
+            pairing play against guests.
         balance_rows (`bool`, *optional*, defaults to `False`): Each student learns from P of its tasks only.
         solvable_attempts (`int`, *optional*, defaults to `4`): With the teacher reward `"solvable"`, extra attempts
-            of the other students at each valid task that its student never solved; nobody learns from them.
-        solvable_rounds (`int`, *optional*, defaults to `0`): With `"solvable"`, rounds that an unsolved task has to be
-            solved by somebody, H. Teachers then learn from a round's proposals H rounds later.
-        rewards ([`RewardSettings`], *optional*): What outcomes are worth.
-        seed (`int`, *optional*, defaults to `0`): Seed of everything random in a round.
+            of other students at each valid task that its own student did not solve. Nobody learns from them.
+        solvable_rounds (`int`, *optional*, defaults to `0`): With `"solvable"`, the number of later rounds in which an
+            unsolved task may still be solved, H. Teachers then learn from their proposals H rounds later.
+        rewards ([`RewardSettings`], *optional*): Rewards of the outcomes.
+        seed (`int`, *optional*, defaults to `0`): Seed of all random numbers in a round.
     """
 
     prompts_per_teacher: int = 1
@@ -40,7 +41,7 @@ class RoundSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.guest_probability <= 1:
-            raise ValueError(f"guest_probability lies in [0, 1], got {self.guest_probability}.")
+            raise ValueError(f"guest_probability must be between 0 and 1, got {self.guest_probability}.")
         for name in ("solvable_attempts", "solvable_rounds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
@@ -52,7 +53,7 @@ class RoundSettings:
 
     @property
     def extra_attempts(self) -> int:
-        """Extra attempts at each unsolved task: none where the teacher's reward does not ask for them."""
+        """Extra attempts at each unsolved task: 0 unless the teacher's reward is `"solvable"`."""
         return self.solvable_attempts if self.rewards.teacher == "solvable" else 0
 
     def seed_for(self, round: int, purpose: str) -> int:

@@ -1,4 +1,4 @@
-"""What came of a round: attempts, rewards of both roles, who learns from which rows, and outcomes for the ratings."""
+"""Results of a round: attempts, rewards of both roles, rows to learn from, and outcomes for the ratings."""
 
 import random
 from collections import defaultdict
@@ -8,19 +8,24 @@ from dataclasses import replace
 import numpy as np
 
 from ..tasks import INFRASTRUCTURE, Referee
-from .asks import Ask
 from .evidence import Outcome
 from .pairing import Pairing
 from .records import Attempt, Proposal
+from .requests import Request
 from .rewards import RewardSettings, student_reward, teacher_reward
 from .sampling import Completion
 from .settings import RoundSettings
 
 
 def judge(
-    games: Sequence[Ask], answers: Sequence[Completion], *, referee: Referee, rewards: RewardSettings, group_size: int
+    games: Sequence[Request],
+    answers: Sequence[Completion],
+    *,
+    referee: Referee,
+    rewards: RewardSettings,
+    group_size: int,
 ) -> list[Attempt]:
-    """What became of each answer. `group_size` answers of a student to one task share a group."""
+    """Judges each answer. `group_size` answers of a student to one task share a group."""
     verdicts = referee.judge([game.task for game in games], [completion.text for completion in answers])
     attempts = []
     for i, (game, completion, verdict) in enumerate(zip(games, answers, verdicts, strict=True)):
@@ -47,9 +52,9 @@ def judge(
 def choose(
     attempts: Sequence[Attempt], students: Sequence[str], settings: RoundSettings, *, round: int
 ) -> list[Attempt]:
-    """With `balance_rows`, P tasks of each student to learn from, drawn without a look at what came of them.
+    """With `balance_rows`, draws P tasks of each student to learn from, independently of their results.
 
-    A teacher writes P groups of G rows; a student then learns from as many.
+    A teacher writes P groups of G rows. So a student learns from equally many rows.
     """
     if not settings.balance_rows:
         return list(attempts)
@@ -64,8 +69,8 @@ def choose(
     return [replace(one, learned=one.learned and one.group in chosen) for one in attempts]
 
 
-def solved_by_slot(games: Sequence[Ask], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
-    """Slot -> outcome of every attempt there at which the executor did not fail."""
+def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dict[int, list[bool]]:
+    """Number of a proposal -> whether each attempt at it solved it, without attempts on which the executor failed."""
     solved: dict[int, list[bool]] = defaultdict(list)
     for game, attempt in zip(games, attempts, strict=True):
         if attempt.refusal != INFRASTRUCTURE:
@@ -79,7 +84,7 @@ def reward_teachers(
     solvable: Collection[str],
     rewards: RewardSettings,
 ) -> tuple[Proposal, ...]:
-    """Reward members' proposals by the solve rate of the student that each was given to.
+    """Rewards members' proposals by the solve rate of the student that attempted them.
 
     `solvable` holds the ids of tasks that somebody solved in this round.
     """
@@ -97,9 +102,9 @@ def reward_teachers(
 def outcomes(
     proposals: Sequence[Proposal], pairings: Sequence[Pairing], solved: Mapping[int, list[bool]], *, stake: int
 ) -> Iterator[Outcome]:
-    """What members' ratings go by: crossed pairings are not rated, and filled-in tasks are no games.
+    """Outcomes for the ratings. Crossed pairings are not rated, and fill-ins are not games.
 
-    A proposal that is not valid forfeits `stake` attempts.
+    An invalid proposal forfeits `stake` attempts.
     """
     for pairing in pairings:
         for slot in () if pairing.crossed else pairing.slots:

@@ -4,14 +4,14 @@ measured in tokens."""
 from collections.abc import Sequence
 
 from ..tasks import INFRASTRUCTURE, Draft, Referee, Refusal, Task, TaskBuffer
-from .asks import Ask
 from .lengths import TokenLimits
 from .records import Proposal
+from .requests import Request
 from .sampling import Completion
 
 
 def verify(
-    asks: Sequence[Ask],
+    requests: Sequence[Request],
     written: Sequence[Completion],
     *,
     referee: Referee,
@@ -20,30 +20,30 @@ def verify(
     group_size: int,
     step: int,
 ) -> tuple[Proposal, ...]:
-    """What became of each completion. `group_size` completions of one prompt share a group."""
-    types = [ask.type.id for ask in asks]
-    drafts = referee.parse(types, [one.text for one in written], [ask.references for ask in asks])
-    drafts, first = _refuse_known(asks, drafts, buffer)
+    """Makes a proposal from each completion. `group_size` completions of one prompt share a group."""
+    types = [request.type.id for request in requests]
+    drafts = referee.parse(types, [one.text for one in written], [request.references for request in requests])
+    drafts, first = _refuse_known(requests, drafts, buffer)
     outcomes = referee.verify(types, drafts)
     proposals = []
-    for i, (ask, completion, outcome) in enumerate(zip(asks, written, outcomes, strict=True)):
+    for i, (request, completion, outcome) in enumerate(zip(requests, written, outcomes, strict=True)):
         if outcomes[first.get(i, i)] == INFRASTRUCTURE:
             outcome = INFRASTRUCTURE
         elif not isinstance(outcome, Refusal):
-            outcome = Task.create(ask.type.id, outcome, author=ask.member, step=step)
+            outcome = Task.create(request.type.id, outcome, author=request.member, step=step)
             if lengths is not None:
-                outcome = lengths.refuse(ask.type, outcome) or outcome
+                outcome = lengths.refuse(request.type, outcome) or outcome
         kind = "refusal" if isinstance(outcome, Refusal) else "task"
         proposals.append(
             Proposal(
-                ask.member,
-                ask.type.id,
+                request.member,
+                request.type.id,
                 completion.text,
-                group=(i if ask.slot is None else ask.slot) // group_size,
+                group=(i if request.slot is None else request.slot) // group_size,
                 tokens=len(completion.ids),
                 prompt_tokens=len(completion.prompt_ids),
-                learned=ask.learns,
-                prompt=ask.prompt,
+                learned=request.learns,
+                prompt=request.prompt,
                 **{kind: outcome},
             )
         )
@@ -51,21 +51,23 @@ def verify(
 
 
 def _refuse_known(
-    asks: Sequence[Ask], drafts: Sequence[Draft | Refusal], buffer: TaskBuffer
+    requests: Sequence[Request], drafts: Sequence[Draft | Refusal], buffer: TaskBuffer
 ) -> tuple[list[Draft | Refusal], dict[int, int]]:
-    """Refuse what is reserved, what the buffer knows and what a teacher writes twice in a round.
+    """Refuses tasks that are reserved, that the buffer knows, or that a teacher writes twice in a round.
 
-    Who does not learn may repeat itself and the buffer, but nobody may set a reserved task: students learn from it.
+    A guest, which does not learn, may repeat itself and the buffer. But it may not propose a reserved task, because
+    students learn from it.
 
-    Also returns, for each of these drafts, the number of the first like it: if that is spared, so is its copy.
+    Also returns the number of the first equal draft for each of these drafts. If that one is spared, its copy is
+    spared, too.
     """
     first: dict[tuple[str, str], int] = {}
     checked, like = [], {}
-    for i, (ask, draft) in enumerate(zip(asks, drafts, strict=True)):
+    for i, (request, draft) in enumerate(zip(requests, drafts, strict=True)):
         if isinstance(draft, Draft) and draft.key in buffer.reserved:
             draft = Refusal("held_out", "the task belongs to an exam, up to names and layout of the program")
-        elif isinstance(draft, Draft) and ask.learns:
-            like[i] = first.setdefault((ask.player, draft.key), i)
+        elif isinstance(draft, Draft) and request.learns:
+            like[i] = first.setdefault((request.player, draft.key), i)
             if buffer.knows(draft.key) or like[i] < i:
                 draft = Refusal("duplicate", "the task exists already, up to names and layout of the program")
         checked.append(draft)

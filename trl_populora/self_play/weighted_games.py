@@ -1,6 +1,6 @@
-"""Games of TrueSkill that count in part: the package's update, taken to a share in natural parameters.
+"""TrueSkill games with weights: the package's update, scaled in natural parameters.
 
-Arithmetic of beliefs only; whose games they are, and what they weigh, is decided in `ratings` and `evidence`.
+This module only updates estimates. `ratings` and `evidence` determine the games and their weights.
 """
 
 import math
@@ -29,7 +29,7 @@ def schedule(weights: dict[tuple[int, int, str], tuple[float, float]]) -> list[t
 def play_step(
     teacher: trueskill.Rating, student: trueskill.Rating, handicap: float, teacher_won: float, student_won: float
 ) -> tuple[trueskill.Rating, trueskill.Rating]:
-    """Both beliefs after one win of each side, each to the power of its weight."""
+    """Both estimates after one win of each side, each to the power of its weight."""
     teacher, rated = GAME.create_rating(teacher.mu + handicap, teacher.sigma), []
     if teacher_won:
         rated.append((teacher_won, trueskill.rate_1vs1(teacher, student, env=GAME)))
@@ -40,7 +40,7 @@ def play_step(
 
 
 def _power(old: trueskill.Rating, rated: Sequence[tuple[float, trueskill.Rating]]) -> trueskill.Rating:
-    """A belief moved to each share towards what a game made of it, in precision and precision times mean."""
+    """An estimate, moved by each share towards its value after a game, in precision and precision times mean."""
     precision = old.pi + sum(weight * (new.pi - old.pi) for weight, new in rated)
     weighted_mean = old.tau + sum(weight * (new.tau - old.tau) for weight, new in rated)
     return GAME.create_rating(weighted_mean / precision, precision**-0.5)

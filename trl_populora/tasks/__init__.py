@@ -1,7 +1,7 @@
-"""Tasks: what is played. What a task type is, those that come with the package, the referee, and the buffer.
+"""Tasks: the definition of a task type, the types of the package, the referee, and the buffer.
 
-This room turns text into tasks and answers into verdicts. It knows no model, no member and no reward, and runs nothing
-itself: task types hand jobs to the executor and compare plain values.
+This subpackage turns text into tasks and answers into verdicts. It does not depend on models, members or rewards. It
+runs no programs itself: task types pass jobs to the executor and compare plain values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a task type is. A user adds one by writing one class with these methods, in one file.
+"""The definition of a task type. Users add one by writing one class with these methods, in one file.
 
-Here: the interface, and the settings that all types share. Not here: any particular type, the list of those that come
-with the package (`registry.py`), and who asks a type what in which order (`referee.py`).
+This module has the interface and the settings that all types share. `registry.py` has the list of types in the
+package. `referee.py` calls the methods of types.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Run = Callable[[Sequence[Job]], list[Execution]]
 
 
 class Features(NamedTuple):
-    """What diagnostics sees of a task: only what its teacher wrote itself.
+    """Data about a task for diagnostics. It covers only what the teacher wrote itself.
 
     Attributes:
         measures (`Mapping[str, float]`): Complexity by name of the measure; means over a round are logged.
-        space (`str`): Types whose points can be compared share a space.
-        point (`tuple[float, ...]`): Place in the unit cube, 4 numbers in [0, 1], for the coverage archive.
+        space (`str`): Name of the space of `point`. Types with comparable points share a space.
+        point (`tuple[float, ...]`): Position in the unit cube, 4 numbers in [0, 1], for the coverage archive.
     """
 
     measures: Mapping[str, float]
@@ -42,17 +42,17 @@ class Features(NamedTuple):
 class TaskType(ABC):
     """One kind of task: its prompts, how completions are read, what is valid and what counts as solved.
 
-    A type is a frozen dataclass without state; its settings are numbers, text, booleans, lists or mappings of these.
-    Whatever a model wrote is data here: nothing of it is evaluated in this process; programs run through `run` in the
-    sandbox. All its answers are functions of its arguments, so that every process of a run and every resumed run
-    decides alike.
+    A type is a frozen dataclass without state. Its settings are numbers, text, booleans, lists or mappings of these.
+    The text of a model is only data: nothing of it is evaluated in this process, and programs run in the sandbox
+    through `run`. All results depend only on the arguments, so that every process of a run and every resumed run makes
+    the same decisions.
 
     Args:
         style (`str`, *optional*, defaults to `"full"`):
-            `"full"` spells out every rule, for capable models. `"compact"` uses a few short words, for small models
-            and CPU. Completions are read the same way.
+            `"full"` prompts state every rule, for capable models. `"compact"` prompts are short, for small models and
+            CPUs. Completions are parsed in the same way.
         num_references (`int`, *optional*):
-            How many reference tasks a proposal prompt shows at most. Default: 6 in the full style (AZR), 1 in the
+            Maximum number of reference tasks in a teacher's prompt. Default: 6 in the full style (AZR), 1 in the
             compact style (our choice).
     """
 
@@ -92,84 +92,86 @@ class TaskType(ABC):
 
     @abstractmethod
     def propose_prompt(self, references: Sequence[Task], rng: random.Random) -> list[Message]:
-        """Chat messages that ask for a new task. `rng` decides which references are shown and in which order."""
+        """Chat messages for proposing a new task. `rng` decides which references are shown and in which order."""
 
     @abstractmethod
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
-        """Reads a proposal and applies every rule that needs no execution. `references` as given to the prompt.
+        """Parses a proposal and applies every rule that needs no execution. `references` are those of the prompt.
 
-        Total: any text gives a `Draft` or a `Refusal`, in time linear in its length.
+        Every text gives a `Draft` or a `Refusal`, in time linear in its length.
         """
 
     @abstractmethod
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
-        """What each draft becomes: the payload of a valid task, or why it is none.
+        """For each draft, the payload of a valid task, or the refusal.
 
-        `run` may be called any number of times, preferably once with the jobs of all drafts. Where an execution failed
-        for reasons that are not the program's, the refusal is `refused_by(execution)`, which is then spared.
+        `run` may be called any number of times, preferably once with the jobs of all drafts. If an execution failed
+        for reasons that are not the program's, return `refused_by(execution)`. The proposal is then spared: it is not
+        counted.
         """
 
     @abstractmethod
     def propose_completion(self, task: Task) -> str:
-        """The completion that proposes exactly this task; target of the supervised warm start."""
+        """The completion that proposes exactly this task. It is a target of the supervised warm start."""
 
     def example_references(self, task: Task, references: Sequence[Task]) -> Sequence[Task]:
-        """The references under which `propose_completion(task)` is a right answer; all that are given, by default."""
+        """The references with which `propose_completion(task)` is a right answer. Default: all."""
         return references
 
     # Solving ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def solve_prompt(self, task: Task) -> list[Message]:
-        """Chat messages that ask for the solution."""
+        """Chat messages for solving the task."""
 
     @abstractmethod
     def parse_answer(self, task: Task, completion: str) -> Answer | Refusal:
-        """Reads an answer; total, as `parse_proposal`. A `Refusal` means badly formed: worth less than a wrong one."""
+        """Parses an answer. Like `parse_proposal`, it accepts every text. A `Refusal` means badly formed, with a lower
+        reward than a wrong answer."""
 
     @abstractmethod
     def judge(self, tasks: Sequence[Task], answers: Sequence[Answer], run: Run) -> list[bool | Refusal]:
         """Whether `answers[i]` solves `tasks[i]`.
 
-        A `Refusal` may only say that the executor failed (`refused_by`). The comparison itself is made here, in the
-        caller, on plain values: no object of a model decides.
+        A `Refusal` may only mean that the executor failed (`refused_by`). The comparison itself happens in this
+        process, on plain values. No object that a model made takes part in it.
         """
 
     @abstractmethod
     def solve_completion(self, task: Task) -> str:
-        """A right answer in the wanted format; target of the supervised warm start."""
+        """A right answer in the required format. It is a target of the supervised warm start."""
 
     # Stock -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def generate(self, rng: random.Random, *, families: Sequence[str] | None = None) -> Task:
-        """One verified seed task, of one of the families. Equal states of `rng` give equal tasks."""
+        """One verified seed task from one of the families. Equal states of `rng` give equal tasks."""
 
     @abstractmethod
     def simplest(self) -> Task:
-        """The one task from which a run without seed tasks starts."""
+        """The single task from which a run without seed tasks starts."""
 
     @abstractmethod
     def features(self, task: Task) -> Features | None:
-        """Complexity and place of what the task's author wrote itself; `None` if it cannot be measured."""
+        """Complexity and position of what the task's author wrote itself; `None` if it cannot be measured."""
 
     def key(self, payload: Any) -> str:
-        """A key that payloads share only if they are the same task; by default only equal payloads do."""
+        """A key that is equal for two payloads only if they are the same task. By default, only equal payloads are."""
         return content_id(self.id, payload)
 
     def describe(self, task: Task) -> str:
-        """What was found to be right about a task, for people; a right answer, by default."""
+        """The right result of a task, as text to read. Default: a right answer."""
         return self.solve_completion(task)
 
     def size(self, task: Task) -> int:
-        """How long a task is as a reference, in any unit: the shortest is shown where prompts must be short."""
+        """Length of a task as a reference, in any unit. The shortest tasks are shown if prompts must be short."""
         return sum(len(message["content"]) for message in self.solve_prompt(task))
 
     def seeds(self, count: int, *, seed: int = 0, families: Sequence[str] | None = None) -> list[Task]:
-        """A fixed set of `count` different seed tasks; what a buffer starts from. Equal seeds give equal lists.
+        """A fixed list of `count` different seed tasks for the start of a buffer. Equal seeds give equal lists.
 
         Raises:
-            ValueError: If a family is unknown, or the families do not hold that many different tasks.
+            ValueError: If a family is unknown, or the families do not have that many different tasks.
         """
         self.check_families(families)
         rng, found = random.Random(f"{seed}/{self.id}"), {}
@@ -208,5 +210,6 @@ class TaskType(ABC):
 
 
 def refused_by(execution: Execution) -> Refusal:
-    """The refusal that stands for an execution that is not `ok`: its status, `infra_error` being nobody's fault."""
+    """The refusal for an execution that is not `ok`. Its reason is the status. `infra_error` means that the executor
+    failed."""
     return Refusal(execution.status.value, execution.error or "")

@@ -1,8 +1,7 @@
-"""The stock of verified tasks, kept per type: references for proposers, and fill-ins where a proposal was invalid.
+"""The buffer: verified tasks per type. They are references for teachers, and fill-ins for invalid proposals.
 
-When a type is full, its oldest task leaves; the newest are always kept. A proposed task that was tried often and never
-solved is neither shown nor played any more, but stays known. Not here: making or judging tasks, and who plays whom
-(`self_play`).
+When a type is full, its oldest task is removed. A proposed task that was attempted often and never solved leaves play:
+it is neither shown nor attempted again, but it is still known as a duplicate.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from trl_populora.tasks.task import Task
 
 
 class Tries(NamedTuple):
-    """Attempts at a task by anybody, and those of them that solved it."""
+    """Number of attempts at a task by all players, and number of those that solved it."""
 
     attempts: int = 0
     solved: int = 0
@@ -30,16 +29,16 @@ class TaskBuffer:
 
     Args:
         types (`Mapping[str, TaskType]`):
-            Types of the tasks, by id.
+            Task types by id.
         capacity (`int`, *optional*, defaults to `16384`):
             Tasks kept per type.
         tasks (`Iterable[Task]`, *optional*):
-            First tasks, such as those of [`TaskType.seeds`].
+            Tasks for the start, such as those of [`TaskType.seeds`].
         max_unsolved_tries (`int`, *optional*, defaults to `0`):
-            After so many attempts of which none solved it, a proposed task is no reference and fills no slot any
-            more, as long as its type has others. Seed tasks were made to be solvable and stay. 0 keeps all.
+            After this number of attempts without a solution, a proposed task leaves play, if its type has other tasks.
+            Seed tasks are solvable and stay. 0 keeps all tasks in play.
         reserved (`Collection[str]`, *optional*):
-            Keys of tasks that never enter, such as those of exams.
+            Keys of tasks that are never added, such as those of exams.
     """
 
     def __init__(
@@ -76,27 +75,27 @@ class TaskBuffer:
         return list(self._tasks.get(type, OrderedDict()).values())
 
     def in_play(self, type: str) -> list[Task]:
-        """The tasks of a type that may be shown and played, oldest first: all of them if none is left otherwise."""
+        """The tasks of a type in play, oldest first. If none is in play, all of them."""
         stock = self.tasks(type)
         return [task for task in stock if task.id not in self._given_up] or stock
 
     def add(self, task: Task) -> bool:
-        """Adds a task, unless it is reserved or one with the same content is there; returns whether it did.
+        """Adds a task, unless it is reserved or already in the buffer; returns whether it was added.
 
-        A full type loses, and forgets, its oldest task.
+        If the type is full, its oldest task is removed and forgotten.
         """
         return self._add(task, self._type(task.type).key(task.payload))
 
     def knows(self, key: str) -> bool:
-        """Whether a task with this [`TaskType.key`] is here, in play or not."""
+        """Whether a task with this [`TaskType.key`] is in the buffer, in play or not."""
         return key in self._known
 
     def shortest(self, type: str, n: int) -> list[Task]:
-        """The `n` smallest tasks in play, by [`TaskType.size`], among those that serve as references of `type`."""
+        """The `n` smallest tasks in play, by [`TaskType.size`], that can be references of `type`."""
         return sorted(self._sources(type), key=lambda task: (self.types[task.type].size(task), task.id))[:n]
 
     def count(self, task: Task, *, solved: bool) -> None:
-        """Counts one attempt at a task. Tasks that the buffer does not hold are not counted."""
+        """Counts one attempt at a task, if the task is in the buffer."""
         if task in self:
             before = self.tries(task)
             self._set_tries(task, Tries(before.attempts + 1, before.solved + solved))
@@ -116,10 +115,10 @@ class TaskBuffer:
 
     def fill(self, type: str, n: int, rng: random.Random, *, exclude: Collection[str] = ()) -> list[Task]:
         """
-        Tasks for the slots that an invalid proposal left empty: exactly `n`, whatever the stock.
+        Fill-ins that replace invalid proposals: exactly `n` tasks, even if the buffer has fewer.
 
-        The tasks of the newest step come first, in random order; then the others, uniformly without replacement; and
-        when all are used up, uniformly with replacement.
+        First come the tasks of the newest step, in random order; then the others, drawn uniformly without replacement;
+        and when all are used, drawn uniformly with replacement.
 
         Args:
             type (`str`):
@@ -129,7 +128,7 @@ class TaskBuffer:
             rng (`random.Random`):
                 Source of randomness.
             exclude (`Collection[str]`, *optional*):
-                Ids to avoid as long as there are others.
+                Ids to avoid if there are other tasks.
 
         Raises:
             `ValueError`: if there is no task of this type at all.
@@ -149,13 +148,13 @@ class TaskBuffer:
 
     def references(self, type: str, k: int, rng: random.Random) -> list[Task]:
         """
-        Up to `k` different tasks, drawn uniformly, to show to a proposer of `type`. Empty if there are none.
+        Up to `k` different tasks, drawn uniformly, as references for a proposal of `type`. Empty if there are none.
         """
         stock = self._sources(type)
         return rng.sample(stock, min(k, len(stock)))
 
     def state_dict(self) -> dict[str, Any]:
-        """All tasks as JSON-able records in order of arrival, with the key of each and the attempts at it."""
+        """All tasks as data for JSON in order of arrival, each with its key and its attempts."""
         tasks = [task for kept in self._tasks.values() for task in kept.values()]
         return {
             "tasks": [task.to_json() for task in tasks],
@@ -208,5 +207,5 @@ class TaskBuffer:
 
 
 def is_seed(task: Task) -> bool:
-    """Whether a task came with the package and not from a member."""
+    """Whether a task is a seed task, and not written by a member."""
     return task.author.partition(":")[0] == "seed"

@@ -1,10 +1,9 @@
 """`countdown`: reach a target from given numbers with + - * / and parentheses, every number exactly once.
 
-A type without programs: nothing runs, and no executor is needed. The teacher writes one expression and nothing else.
-Its numbers become the puzzle's numbers, sorted, and its exact value becomes the target: nobody can propose a puzzle
-without a solution, or with a wrong one (our choice). Every number is used, as in TinyZero: where some may be left out,
-a puzzle of six numbers can have an answer of two. Expressions are read by the parser below and computed in exact
-fractions; nothing is evaluated as Python.
+A type without programs, so it needs no executor. The teacher writes only one expression. Its numbers, sorted, become
+the puzzle's numbers, and its exact value becomes the target. So every puzzle has a solution (our choice). Every number
+must be used, as in TinyZero. Otherwise, a puzzle of six numbers could have an answer with two. The parser below reads
+expressions and computes them in exact fractions. Nothing is evaluated as Python.
 """
 
 from __future__ import annotations
@@ -53,13 +52,14 @@ class CountdownPuzzle(Payload):
 
 @dataclass(frozen=True)
 class Countdown(TaskType):
-    """Arithmetic puzzles. Proposers write an expression; solvers see its numbers and its value, and write one too.
+    """Arithmetic puzzles. Teachers write an expression. Students see its numbers and its value, and write an
+    expression, too.
 
     Args:
-        min_numbers (`int`, *optional*, defaults to `2`): Fewest numbers of a puzzle.
-        max_numbers (`int`, *optional*, defaults to `6`): Most numbers of a puzzle.
-        largest_number (`int`, *optional*, defaults to `100`): Numbers are 1 to this.
-        largest_target (`int`, *optional*, defaults to `1000`): Targets are 1 to this.
+        min_numbers (`int`, *optional*, defaults to `2`): Minimum number of numbers in a puzzle.
+        max_numbers (`int`, *optional*, defaults to `6`): Maximum number of numbers in a puzzle.
+        largest_number (`int`, *optional*, defaults to `100`): Numbers are between 1 and this.
+        largest_target (`int`, *optional*, defaults to `1000`): Targets are between 1 and this.
     """
 
     id: ClassVar[str] = "countdown"
@@ -70,7 +70,7 @@ class Countdown(TaskType):
         "not_an_expression": "something else than numbers, + - * / and parentheses, or too long or too deep",
         "number_count": "a puzzle with too few or too many numbers",
         "number_range": "a puzzle with a number that is too large, or zero",
-        "target_range": "a target that is no whole number, below 1 or too large, or a division by zero",
+        "target_range": "a target that is not a whole number, below 1 or too large, or a division by zero",
         "trivial": "a part of the solution has the target's value already, such as one of the numbers",
     }
 
@@ -132,7 +132,7 @@ class Countdown(TaskType):
         return Draft(key, puzzle)
 
     def puzzle(self, expression: Expression) -> CountdownPuzzle | Refusal:
-        """The puzzle that an expression is the solution of, or why it is none under these settings."""
+        """The puzzle whose solution is this expression, or the refusal under these settings."""
         count, value = len(expression.numbers), expression.value
         if not self.min_numbers <= count <= self.max_numbers:
             return Refusal("number_count", f"{count} numbers; {self.min_numbers} to {self.max_numbers} are wanted")
@@ -215,7 +215,8 @@ class Countdown(TaskType):
         return f"{self.id} {' '.join(map(str, payload.numbers))} = {payload.target}"
 
     def _draw(self, rng: random.Random, count: int) -> Expression:
-        """Joins random numbers two by two until one expression is left. Values on the way are whole and above 0."""
+        """Joins random numbers pairwise until one expression is left. All intermediate values are whole numbers above
+        0."""
         limits = (10, self.largest_number)  # without small numbers there would be few products
         pool = [_number(rng.randint(1, limit)) for limit in rng.choices(limits, k=count)]
         while len(pool) > 1:
@@ -251,7 +252,7 @@ def read_expression(text: str) -> Expression:
 
 
 def _parse(tokens: list[str], opened: int, precedence: int = 1) -> Expression:
-    """The longest expression at the front of `tokens` whose last operation binds at least as tightly."""
+    """Parses the longest expression at the start of `tokens` whose last operation has at least this precedence."""
     left = _atom(tokens, opened) if precedence == 3 else _parse(tokens, opened, precedence + 1)
     while tokens and PRECEDENCE.get(tokens[-1]) == precedence:
         left = _join(left, tokens.pop(), _parse(tokens, opened, precedence + 1))
@@ -277,7 +278,7 @@ def _number(value: int) -> Expression:
 
 
 def _join(left: Expression, operator: str, right: Expression) -> Expression:
-    """One expression from two. Parentheses stand wherever the tree would change without them."""
+    """Joins two expressions, with parentheses where they are necessary."""
     precedence, a, b = PRECEDENCE[operator], left.value, right.value
     undefined = a is None or b is None or (operator == "/" and b == 0)
     value = None if undefined else OPERATIONS[operator](a, b)
@@ -294,7 +295,7 @@ def _join(left: Expression, operator: str, right: Expression) -> Expression:
 
 
 def _read(completion: str) -> Expression | Refusal:
-    """The expression of a completion; proposals and answers have the same form."""
+    """The expression of a completion. Proposals and answers have the same form."""
     blocks = completion_fences(completion)
     if blocks is None:
         return Refusal("too_large", "the completion")

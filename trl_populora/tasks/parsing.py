@@ -1,11 +1,11 @@
-"""From a completion to its fenced blocks, in time linear in the length of the text.
+"""Finds the fenced blocks of a completion, in time linear in the length of the text.
 
-Here: which part of a completion counts, and cutting it into fences. Not here: what a block must contain (task types,
-`hygiene.py`) and the literal parser (`executor.literals`). Nothing in this file evaluates or parses code.
+This module selects the part of a completion that counts, and finds its blocks. Task types check the content of blocks.
+Nothing in this file evaluates or parses code.
 
-A completion may hold any amount of talk. What counts is the text after the last `</think>`; within it, the text inside
-the last `<answer>...</answer>` if there is one; and in that, fenced blocks with a label. When a label occurs more than
-once, the last block wins.
+A completion may contain other text. Only the text after the last `</think>` counts. If it has an
+`<answer>...</answer>`, only the text inside the last one counts. In this text, fenced blocks with a label are used. If
+a label occurs more than once, the last block is used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fences(text: str) -> list[Fence]:
 
 
 def completion_fences(completion: str) -> list[Fence] | None:
-    """The fences of the part that counts, or `None` if the completion exceeds `MAX_COMPLETION`."""
+    """The blocks of the part that counts, or `None` if the completion is longer than `MAX_COMPLETION`."""
     return fences(final_text(completion)) if len(completion) <= MAX_COMPLETION else None
 
 
@@ -84,7 +84,7 @@ def last_body(blocks: list[Fence], label: str) -> str | None:
 
 
 def fence(label: str, body: str) -> str:
-    """Renders a block so that [`fences`] reads it back."""
+    """Writes a block that [`fences`] can read."""
     return f"{FENCE}{label}\n{body}\n{FENCE}"
 
 
@@ -94,7 +94,7 @@ def reserved_in(text: str) -> str | None:
 
 
 def num_bytes(text: str) -> int:
-    """Length in UTF-8, counting lone surrogates instead of failing on them."""
+    """Length in UTF-8. Lone surrogates are counted and cause no error."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 

@@ -1,7 +1,7 @@
-"""The referee: what became of proposals and answers. Self-play, evaluation, warm start and the command line ask here.
+"""The referee judges proposals and answers, for self-play, evaluation, warm start and the command line.
 
-An answer is solved, wrong, refused (badly formed) or spared: its execution failed for reasons that are not the
-program's, so nobody knows whether it is right. What an outcome is worth is decided elsewhere.
+An answer is solved, wrong, refused (badly formed) or spared. Spared means that its execution failed for reasons that
+are not the program's, so it is not known whether it is right. Rewards are computed in other modules.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from trl_populora.tasks.task import INFRASTRUCTURE, Answer, Draft, Payload, Refu
 
 
 class Verdict(NamedTuple):
-    """What became of one answer. Exactly one of solved, wrong, refused and spared is true.
+    """Verdict on one answer. Exactly one of solved, wrong, refused and spared is true.
 
     Attributes:
         solved (`bool`): The answer is right.
-        refusal (`Refusal` or `None`): Why no answer could be read or, if `spared`, judged.
+        refusal (`Refusal` or `None`): Why no answer could be read or, if it is spared, judged.
     """
 
     solved: bool
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
     @property
     def spared(self) -> bool:
-        """The executor failed, not the program: neither right nor wrong."""
+        """Whether the executor failed, and not the program."""
         return is_spared(self.refusal)
 
     @property
@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 
 
 class Referee:
-    """Asks the task types in play, all completions of one type in one batch.
+    """Calls the task types, with all completions of one type in one batch.
 
     Args:
         task_types (`Mapping[str, TaskType]`): Types by id.
@@ -55,21 +55,21 @@ class Referee:
     def parse(
         self, types: Sequence[str], completions: Sequence[str], references: Sequence[Sequence[Task]]
     ) -> list[Draft | Refusal]:
-        """Reads proposals. Nothing runs."""
+        """Parses proposals. No program runs."""
         return [
             self.task_types[name].parse_proposal(text, shown)
             for name, text, shown in zip(types, completions, references, strict=True)
         ]
 
     def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
-        """What each proposal becomes; refusals stay."""
+        """Verifies the drafts. Refusals stay refusals."""
         return self._by_type(types, drafts, lambda kind, places: kind.verify([drafts[i] for i in places], self.run))
 
     def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
-        """Reads and judges `completions[i]` as an answer to `tasks[i]`.
+        """Parses and judges `completions[i]` as an answer to `tasks[i]`.
 
         Raises:
-            ValueError: If lengths differ, or a task is of a type that is not given.
+            ValueError: If lengths differ, or the type of a task is unknown.
         """
         if len(tasks) != len(completions):
             raise ValueError(f"{len(tasks)} tasks and {len(completions)} completions: give one completion per task.")
@@ -90,16 +90,16 @@ class Referee:
         self,
         types: Sequence[str],
         items: Sequence[Draft | Answer | Refusal],
-        ask: Callable[[TaskType, list[int]], list],
+        call: Callable[[TaskType, list[int]], list],
     ) -> list[Any]:
-        """`items`, with what is no refusal replaced by what its type says of it."""
+        """`items` without changes to refusals, and all others replaced by the results of their types."""
         places: dict[str, list[int]] = defaultdict(list)
         for i, (name, item) in enumerate(zip(types, items, strict=True)):
             if not isinstance(item, Refusal):
                 places[name].append(i)
         results = list(items)
         for name, own in places.items():
-            for i, result in zip(own, ask(self.task_types[name], own), strict=True):
+            for i, result in zip(own, call(self.task_types[name], own), strict=True):
                 spared = isinstance(result, Refusal) and is_spared(result)
                 results[i] = INFRASTRUCTURE if spared else result
         return results

@@ -1,6 +1,6 @@
-"""From names to task types: those that come with the package, those of other packages, and classes by module and name.
+"""Finds task types by name: those of this package, those of other packages, and classes by module and name.
 
-The one list of types is `BUILT_IN`. Nothing else in the package knows a type by name.
+`BUILT_IN` is the only list of types. No other module contains names of types.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ GROUP = "trl_populora.task_types"
 
 
 def known_task_types() -> dict[str, str]:
-    """Id -> `module:Class` of the types that come with the package and with installed ones."""
+    """Id -> `module:Class` of the types of this package and of other installed packages.
+
+    It reads the metadata of every installed package, which takes several milliseconds each time.
+    """
     return {**{point.name: point.value for point in entry_points(group=GROUP)}, **BUILT_IN}
 
 
 def task_type_class(name: str) -> type[TaskType]:
     """
-    The class that a name stands for.
+    The class of a type by its name.
 
     Args:
         name (`str`): Id of a type of this package or of an installed one, or `"module:Class"`.
 
     Raises:
-        ValueError: If there is no such type, or what is there cannot be a task type.
+        ValueError: If there is no such type, or the object is not a task type.
     """
-    path = name if ":" in name else known_task_types().get(name)
+    path = name if ":" in name else BUILT_IN.get(name) or known_task_types().get(name)
     if path is None:
         known = sorted(known_task_types())
         near = get_close_matches(name, known, n=1)
@@ -88,23 +91,23 @@ def make_task_types(
     kwargs: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> dict[str, TaskType]:
     """
-    Task types, ready to use.
+    Creates task types.
 
     Args:
         names (`Sequence[str | TaskType]`, *optional*, defaults to the three Python types):
-            Ids, `"module:Class"`, or types that are made already, which stay as they are.
+            Ids, `"module:Class"`, or instances, which are used without changes.
         style (`str`, *optional*, defaults to `"full"`):
             Wording of the prompts, `"full"` or `"compact"`; see [`TaskType`].
         num_references (`int`, *optional*):
             Reference tasks per proposal prompt. Default: 6 in the full style, 1 in the compact style.
         kwargs (`Mapping[str, Mapping]`, *optional*):
-            Id of a type -> keyword arguments of its class. Those of known types that are not in play do not matter.
+            Id of a type -> keyword arguments of its class. Those of known types that are not in `names` are ignored.
 
     Returns:
-        `dict[str, TaskType]`: By id, in the order of `names`.
+        `dict[str, TaskType]`: Types by id, in the order of `names`.
 
     Raises:
-        ValueError: If a name or a keyword argument is unknown, or two types have one id.
+        ValueError: If a name or a keyword argument is unknown, or two types have the same id.
     """
     kwargs, types = dict(kwargs or {}), {}
     alone = isinstance(names, (str, TaskType))
@@ -121,18 +124,18 @@ def make_task_types(
                 f"two task types have the id {made.id!r}: {types[made.id]!r} and {made!r}. Name each once."
             )
         types[made.id] = made
-    unknown = sorted(set(kwargs) - set(known_task_types()))
-    if unknown:
+    foreign = set(kwargs) - set(BUILT_IN)
+    if unknown := sorted(foreign - set(known_task_types())) if foreign else []:
         raise ValueError(f"settings of unknown task types {unknown}; in play are {list(types)}.")
     return types
 
 
 def recorded(types: Sequence[TaskType]) -> tuple[list[str], dict[str, dict[str, Any] | None]]:
     """
-    What [`make_task_types`] needs to make these types again: their names, and keyword arguments by id.
+    Names and keyword arguments with which [`make_task_types`] creates these types again.
 
-    A type of this package or an installed one goes by its id, any other by `"module:Class"`. Keyword arguments that
-    are no plain data cannot be written down; then `None` stands for them.
+    A type of this package or of an installed one is named by its id, any other type by `"module:Class"`. Keyword
+    arguments that are not plain data cannot be stored, so they become `None`.
     """
     known, names, kwargs = known_task_types(), [], {}
     for one in types:
@@ -150,9 +153,9 @@ def recorded(types: Sequence[TaskType]) -> tuple[list[str], dict[str, dict[str, 
 
 def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -> dict[str, tuple[str, ...] | None]:
     """
-    Which of the families that a run names belong to which type; `None` for all of a type.
+    The families of a run for each type; `None` for all families of a type.
 
-    A type that has none of them draws from all of its own.
+    A type that has none of these families uses all of its own.
 
     Raises:
         ValueError: If no type has a family of that name.

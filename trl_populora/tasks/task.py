@@ -1,7 +1,6 @@
-"""The nouns of this room: a verified task, a draft on its way to one, a parsed answer, and a refusal with its reason.
+"""The records of this subpackage: a verified task, a draft of a task, a parsed answer, and a refusal with its reason.
 
-Here: plain frozen records with a JSON round trip. Not here: how text becomes a draft and what a draft must satisfy
-(the task types), and who asks them in which order (`referee.py`).
+They are plain and frozen, and can be stored as JSON. Task types parse and check drafts. `referee.py` calls the types.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ REASONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a proposal did not become a task, or why an answer could not be read or judged.
+    """The reason why a proposal did not become a task, or why an answer could not be read or judged.
 
     Args:
         reason (`str`): Short name: one of the type's own `reasons`, or of the shared `REASONS`.
-        detail (`str`, *optional*): What exactly was refused, for people.
+        detail (`str`, *optional*): The reason in words.
     """
 
     reason: str
@@ -46,16 +45,17 @@ INFRASTRUCTURE = Refusal(
 
 
 def is_spared(refusal: Refusal | None) -> bool:
-    """Whether a refusal is nobody's fault: the row is neither right nor wrong, and no number may count it."""
+    """Whether a refusal is caused by the executor. Then the row is neither right nor wrong, and no number counts
+    it."""
     return refusal is not None and refusal.reason == INFRASTRUCTURE.reason
 
 
 @dataclass(frozen=True)
 class Payload:
-    """Base of what a task of one type holds: a frozen dataclass of plain values.
+    """Base class of the content of a task of one type: a frozen dataclass of plain values.
 
-    Fields are text, numbers, booleans, `None`, and tuples of these at any depth: they go through JSON and come back
-    equal. Everything that belongs to one task is here, also what no prompt shows, such as hidden tests.
+    Fields are text, numbers, booleans, `None`, and tuples of these at any depth. They can be stored as JSON and read
+    back equal. They hold everything that belongs to a task, including what no prompt shows, such as hidden tests.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -68,11 +68,11 @@ class Payload:
 
 @dataclass(frozen=True)
 class Draft:
-    """A proposal that parsed and passed every rule that needs no execution.
+    """A proposal that was parsed and passed every rule that needs no execution.
 
     Args:
-        key (`str`): Equal keys mean the same task; equal to `TaskType.key` of the payload that it becomes.
-        content (`Any`): What the type needs to verify it; nobody else looks inside.
+        key (`str`): Equal keys mean the same task. It equals `TaskType.key` of the later payload.
+        content (`Any`): Data that the type needs to verify it. Only the type uses it.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Answer:
-    """A well-formed answer; its value means something to its type only."""
+    """A well-formed answer. Only its type uses its value."""
 
     value: Any
 
@@ -90,10 +90,10 @@ class Answer:
 class Task:
     """A verified task.
 
-    Build one with [`Task.create`], which derives the id from the content.
+    Create one with [`Task.create`], which computes the id from the content.
 
     Args:
-        id (`str`): Hash of type and payload; equal content means equal id, whoever wrote it.
+        id (`str`): Hash of type and payload. Equal content has an equal id, for every author.
         type (`str`): Id of its task type, such as `"code_o"`.
         payload (`Payload`): The type's own record.
         author (`str`, *optional*, defaults to `"seed"`): Member that proposed it, or `"seed:<family>"`.
@@ -108,7 +108,7 @@ class Task:
 
     @classmethod
     def create(cls, type: str, payload: Payload, *, author: str = "seed", step: int = 0) -> Task:
-        """Builds a task and its id."""
+        """Creates a task with its id."""
         return cls(content_id(type, payload), type, payload, author, step)
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Task:
 
 
 def content_id(type: str, payload: Payload) -> str:
-    """16 hexadecimal digits that stand for the content of a task."""
+    """Hash of the content of a task, 16 hexadecimal digits."""
     content = json.dumps([type, *payload.to_json().values()])
     return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
 

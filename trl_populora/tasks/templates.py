@@ -1,6 +1,6 @@
-"""From chat messages to the string that a model continues.
+"""Renders chat messages to the string that a model continues.
 
-The tokenizer is an argument: this module imports no model library. Not here: the words of the prompts (task types).
+The tokenizer is an argument, so this module imports no model library. Task types write the prompts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def render_prompt(messages: Sequence[dict], tokenizer: Any = None, *, template: 
         messages (`Sequence[dict]`):
             Messages with `"role"` (`"system"`, `"user"` or `"assistant"`) and `"content"`.
         tokenizer (`PreTrainedTokenizerBase`, *optional*):
-            Needed for the chat template only.
+            Needed only for the chat template.
         template (`str`, *optional*, defaults to `"auto"`):
-            `"chat"`: the tokenizer's chat template. `"base"`: a transcript of turns, for base models.
-            `"plain"`: the contents and a line break, the shortest, for models that are trained on this package's
-            prompts alone. `"auto"`: `"chat"` if the tokenizer has a chat template, else `"base"`.
+            `"chat"`: the tokenizer's chat template. `"base"`: a transcript of turns, for base models. `"plain"`: only
+            the contents and a line break, for models that are trained only on this package's prompts. `"auto"`:
+            `"chat"` if the tokenizer has a chat template, else `"base"`.
 
     Returns:
         `str`: the prompt. A chat template may put special tokens into it, so tokenize that one without adding more.

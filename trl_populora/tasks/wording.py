@@ -1,4 +1,4 @@
-"""Words that prompts of several task types share. Not here: what belongs to one type, and chat templates."""
+"""Text that prompts of several task types share."""
 
 from __future__ import annotations
 

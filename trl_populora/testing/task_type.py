@@ -23,8 +23,9 @@ def check_task_type(task_type: TaskType, *, run: Run | None = None, count: int =
 
     What is checked: the declaration, seeds and their determinism in this process and in others with other string
     hashes, the round trip through JSON, prompts in both styles, that a seed's own proposal and answer are valid and
-    right and others are not always right, that a failing executor is nobody's fault, features, and that hostile text
-    is refused by a declared reason and never evaluated. Hostile text is met first in another process under watch.
+    right and others are not always right, that a failing executor does not count against anybody, features, and that
+    hostile text is refused by a declared reason and never evaluated. Hostile text is met first in another process
+    under watch.
 
     Args:
         task_type (`TaskType`): An instance. Its class stands at the top level of a module.

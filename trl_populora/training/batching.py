@@ -1,79 +1,80 @@
-"""Micro-batches with equally many rows of each member in them, of similar length, without padding nobody needs.
+"""Micro-batches with equally many rows of each of their members, with rows of similar length, and little padding.
 
-TRL pads a whole generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round
-belong to one optimizer step, so which rows share one means nothing to the update. It does to time and memory: rows of
-similar length need little padding, and equal blocks of rows run through all members in one batched matmul.
+TRL pads a generation batch to its longest prompt and completion and shuffles it. All micro-batches of a round belong
+to one optimizer step, so the update does not depend on which rows share a micro-batch. Time and memory do: rows of
+similar length need little padding, and equal blocks of rows run through all members in one batched matrix product.
+
+A row without an advantage teaches nothing: all attempts of its group were right, or all were wrong. Such rows are left
+out where the loss allows it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ..population.routing import member_order
+from ..population.composition import schedule
 
 
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 
 
-def deal(batches: list[dict[str, Tensor]], roles: Sequence[str]) -> list[dict[str, Tensor]]:
-    """Re-divide micro-batches as [`schedule`] says, each trimmed to its own longest row.
+def deal(
+    batches: list[dict[str, Tensor]], roles: Sequence[str], *, leave_out_idle: bool = False
+) -> list[dict[str, Tensor]]:
+    """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
 
     Args:
         batches (`list[dict[str, torch.Tensor]]`):
             Micro-batches of equal size as TRL buffers them: per-row tensors of shape `(rows, ...)`, `"member_ids"` of
             shape `(rows,)` among them; scalars are shared.
         roles (`Sequence[str]`): Role of each member, by id.
+        leave_out_idle (`bool`, *optional*, defaults to `False`):
+            Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
+            changes neither the gradient nor the number that the loss is divided by.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches of the same size, narrowest first.
+        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
+            shows in the first pass, and the allocator's blocks fit all later ones.
     """
     first = batches[0]
     whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}
     lengths = (whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)).tolist()
-    chosen = schedule(whole["member_ids"].tolist(), lengths, roles=roles, size=len(first["prompt_ids"]))
-    chosen.sort(key=lambda rows: max(lengths[row] for row in rows))
+    members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
+    if leave_out_idle:
+        rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches))
+    places = schedule(
+        [members[row] for row in rows],
+        [lengths[row] for row in rows],
+        roles=roles,
+        size=len(rows) // len(batches),
+    )
+    chosen = [[rows[place] for place in batch] for batch in places]
+    chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
 
 
-def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
-    """Which rows share a micro-batch.
+def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequence[int], *, multiple: int) -> list[int]:
+    """Rows that the update needs: those with an advantage, and some of the others, the shortest.
 
-    Each member's rows, sorted by length, are cut into hands of equally many. The hands of a role are laid out shortest
-    first, one of every member before the second of any, and every micro-batch takes the next few: as many rows of each
-    member in it, all of about the same rank in length, and roles (whose prompts differ severalfold in length) apart.
-    Hands are as small as that allows, so lengths are as similar as they can be. Our choice.
-
-    Where members have different numbers of rows, as in one rank's share of a round, the last micro-batches of a role
-    may hold more rows of some members than of others.
+    The others are needed for two reasons. Every member keeps at least one row: with a gradient of 0 it still takes its
+    optimizer step, because the moments of Adam move its weights. And micro-batches must have equal size.
 
     Args:
-        members (`Sequence[int]`): Member of each row.
-        lengths (`Sequence[int]`): Length of each row in tokens.
-        roles (`Sequence[str]`): Role of each member.
-        size (`int`): Rows of a micro-batch; divides the number of rows.
+        advantages (`Sequence[float]`), members (`Sequence[int]`), lengths (`Sequence[int]`): Of each row.
+        multiple (`int`): The number of rows is a multiple of this; it divides the number of all rows.
 
     Returns:
-        `list[list[int]]`: Row indices of each micro-batch, in the order in which routing wants them.
+        `list[int]`: Row indices, ascending.
     """
-    own: dict[int, list[int]] = {}
-    for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):
-        own.setdefault(members[row], []).append(row)
-    hand = _hand_size([len(rows) for rows in own.values()], Counter(roles[member] for member in own), size)
-    hands = sorted(
-        (roles[member], start, member) for member, rows in own.items() for start in range(0, len(rows), hand)
-    )
-    dealt = [row for _, start, member in hands for row in own[member][start : start + hand]]
-    chosen = [dealt[start : start + size] for start in range(0, len(dealt), size)]
-    return [[rows[i] for i in member_order([members[row] for row in rows])] for rows in chosen]
-
-
-def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:
-    """Fewest rows of one member so that a micro-batch can be filled from different members of one role."""
-    smallest = min(role_sizes.values())
-    fitting = [q for q in range(1, size + 1) if size % q == 0 and all(count % q == 0 for count in counts)]
-    return next((q for q in fitting if size // q <= smallest), fitting[-1])
+    kept = {row for row, advantage in enumerate(advantages) if advantage != 0}
+    idle = sorted(set(range(len(members))) - kept, key=lambda row: (lengths[row], row))
+    for row in idle:
+        if members[row] not in {members[one] for one in kept}:
+            kept.add(row)
+    spare = [row for row in idle if row not in kept]
+    kept.update(spare[: -len(kept) % multiple])
+    return sorted(kept)
 
 
 def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -90,3 +91,15 @@ def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return value
 
     return {key: cut(key, value) for key, value in batch.items()}
+
+
+def used_columns(mask: Tensor, completion: int) -> tuple[slice, int]:
+    """The columns that not all rows pad, and how many are cut from the completions.
+
+    Args:
+        mask (`torch.Tensor` of shape `(rows, width)`): Attention mask of prompts, padded on the left, and completions.
+        completion (`int`): Width of the completions, of which one column stays.
+    """
+    used = mask.any(0).nonzero().flatten().tolist()
+    spare = min(mask.shape[1] - 1 - used[-1], completion - 1)
+    return slice(used[0], mask.shape[1] - spare), spare

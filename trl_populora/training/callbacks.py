@@ -28,9 +28,9 @@ logger = logging.get_logger(__name__)
 
 
 class RoundCallback(TrainerCallback):
-    """At the end of each round: evolve if it is time, reset what belonged to the replaced, report the round.
+    """At the end of each round: evolves if it is time, resets the state of replaced members, and reports the round.
 
-    Runs before logging and saving, so metrics and checkpoints hold the population after replacement.
+    It runs before logging and saving. So metrics and checkpoints hold the population after replacement.
     """
 
     def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
@@ -53,14 +53,14 @@ class RoundCallback(TrainerCallback):
         self.trackers.begin()
         if args.is_probed:
             trainer.probes.begin(step=state.global_step)
-            if state.global_step == 0 and trainer.probes.asks:
+            if state.global_step == 0 and trainer.probes.has_exams:
                 probe(trainer)
 
     def _warn_of_members_away(self, args: PopulationSelfPlayConfig) -> None:
         away = [name for name in self.trainer.population if self._has_moved(name)] if args.beta else []
         if away:
             logger.warning(
-                f"beta={args.beta} pulls members towards the base, where {', '.join(away)} does not start: "
+                f"beta={args.beta} pulls members towards the base, but {', '.join(away)} does not start: "
                 "what was learned before would be undone. Set beta to 0.0, or start from fresh adapters."
             )
 
@@ -102,7 +102,7 @@ class RoundCallback(TrainerCallback):
             self.trackers.log(step=state.global_step)
 
     def _weighed(self, summary: RoundSummary) -> RoundSummary:
-        """The summary with the measures of the members' weights, in rounds that take them; only the log needs them."""
+        """The summary with the weight metrics, in rounds that measure them. Only the log needs them."""
         trainer, every = self.trainer, self.trainer.args.weight_metrics_interval
         if not every or (summary.round + 1) % every or not trainer.accelerator.is_main_process:
             return summary
@@ -116,7 +116,7 @@ class RoundCallback(TrainerCallback):
         return replace(summary, seconds=summary.seconds | {"weights": time.perf_counter() - start})
 
     def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
-        """Events of the replacement step, if this is one, and alarms."""
+        """Events of the replacement step, if there is one in this round, and alarms."""
         trainer, settings = self.trainer, self.trainer.args.evolution
         rounds = step // trainer.num_iterations
         if settings is None or not settings.due(rounds):
@@ -159,5 +159,6 @@ class RoundCallback(TrainerCallback):
 
 
 def _updated(member: MemberSummary, updates: int) -> MemberSummary:
-    """The summary with the member's optimizer steps, which are no updates where no row of its has a reward."""
+    """The summary with the member's optimizer steps. A step counts as an update only if one of its rows has a
+    reward."""
     return replace(member, updates=updates if member.rows and member.reward is not None else 0)

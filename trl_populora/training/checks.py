@@ -1,4 +1,4 @@
-"""What a population's settings must satisfy, checked before anything is built. Errors name the value and the fix."""
+"""Checks of a population's settings, before anything is built. Errors name the value and the fix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from ..self_play.pairing import PAIRINGS, check_deal
+from ..self_play.pairing import PAIRINGS, check_prompts
 from ..self_play.rewards import TEACHER_REWARDS
 
 
@@ -32,8 +32,8 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
     """`"all-linear"`, or a list of names, from either form of `lora_target_modules`.
 
     Raises:
-        ValueError: If there is none, or one is no name. PEFT takes a lone text for a pattern and a list for names, and
-            a command line cannot tell the two apart.
+        ValueError: If the list is empty, or an entry is not a name. PEFT reads a single text as a pattern and a list
+            as names, and a command line cannot express this difference.
     """
     names = [modules] if isinstance(modules, str) else list(modules)
     if names == ["all-linear"]:
@@ -47,14 +47,14 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 
 
 def check_choices(args: PopulationSelfPlayConfig) -> None:
-    """Refuse words that are no choice of their setting."""
+    """Refuses values that are not among the choices of their setting."""
     for name, allowed in CHOICES.items():
         if getattr(args, name) not in allowed:
             raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:
-    """Refuse numbers that make no population, no round or no run."""
+    """Refuses numbers with which no population, round or run is possible."""
     check_numbers(args)
     if args.evolution is not None:
         args.evolution.check_sizes(args.num_teachers, args.num_students)
@@ -62,7 +62,7 @@ def check_population(args: PopulationSelfPlayConfig) -> None:
 
 
 def check_numbers(args: PopulationSelfPlayConfig) -> None:
-    """Those of the checks that read plain settings only; `recipe_checks` makes them before anything is imported."""
+    """The checks that read plain settings only. `recipe_checks` makes them before heavy imports."""
     _check_members(args)
     _check_ranges(args)
     _check_rows(args)
@@ -75,11 +75,13 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
     if T < 0 or S < 1:
         raise ValueError(
             f"num_teachers={T} and num_students={S}: self-play needs at least one of each (1 and 1 with "
-            "shared_member=true for a single agent), training on a dataset num_teachers=0 and at least one student."
+            f"shared_member=true for a single agent). Training on a dataset needs num_teachers=0 and at least one "
+            f"student."
         )
     if args.shared_member and (T, S) != (1, 1):
         raise ValueError(
-            f"shared_member=true is the single agent; it needs num_teachers=1 and num_students=1, got {T} and {S}."
+            f"shared_member=true is the single-agent baseline; it needs num_teachers=1 and num_students=1, got {T} "
+            f"and {S}."
         )
     if args.shared_member and args.evolution_interval:
         raise ValueError(
@@ -93,13 +95,13 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
     if G < 2:
         raise ValueError(f"num_generations={G} must be at least 2: a GRPO group needs a baseline.")
     if T:
-        check_deal(T, S, P)
+        check_prompts(T, S, P)
     if args.balance_rows and not T:
         raise ValueError("balance_rows=true needs self-play: on a dataset all members have equally many rows already.")
     if args.balance_rows and T * G < S:
         raise ValueError(
             f"balance_rows=true: {S} students share {T * P * G} tasks a round (num_teachers={T} x prompts_per_teacher="
-            f"{P} x num_generations={G}), too few for each to learn from {P} of its own, as many groups of rows as a "
+            f"{P} x num_generations={G}), too few: each must learn from {P} of its own, as many groups of rows as a "
             f"teacher writes. Set num_generations to at least {-(-S // T)}."
         )
 
@@ -118,38 +120,38 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
     for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
         rate = getattr(args, name)
         if rate is not None and not 0.0 <= rate < math.inf:
-            raise ValueError(f"{name}={rate} must be a number that is not negative.")
+            raise ValueError(f"{name}={rate} must be a number of at least 0.")
     if not 0.0 < args.pairing_floor <= 1.0:
-        raise ValueError(f"pairing_floor={args.pairing_floor} must lie in (0, 1].")
+        raise ValueError(f"pairing_floor={args.pairing_floor} must be above 0 and at most 1.")
 
 
 def _check_hall_of_fame(args: PopulationSelfPlayConfig) -> None:
     probability = args.hall_of_fame_probability
     if not 0.0 <= probability <= 1.0:
-        raise ValueError(f"hall_of_fame_probability={probability} must lie in [0, 1]; 0 keeps no champions.")
+        raise ValueError(f"hall_of_fame_probability={probability} must be between 0 and 1; 0 keeps no champions.")
     if probability and (args.evolution_interval == 0 or args.num_teachers == 0):
         raise ValueError(
-            f"hall_of_fame_probability={probability} needs self-play and evolution: champions are taken in at the "
-            "replacement steps, and play. Set num_teachers and evolution_interval, or the probability to 0."
+            f"hall_of_fame_probability={probability} needs self-play and evolution: champions are chosen at the "
+            f"replacement steps and play in rounds. Set num_teachers and evolution_interval, or the probability to 0."
         )
 
 
 def _check_lengths(args: PopulationSelfPlayConfig) -> None:
     if not 0.0 < args.answer_share <= 1.0 or int(args.answer_share * args.max_completion_length) < 1:
         raise ValueError(
-            f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must lie in "
-            "(0, 1] and leave at least one token for an answer."
+            f"answer_share={args.answer_share} of max_completion_length={args.max_completion_length} must be above 0 "
+            f"and at most 1, and leave at least one token for an answer."
         )
     if args.use_vllm and args.max_prompt_tokens is not None:
         prompt_limit(args, args.vllm_max_model_length)
 
 
 def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
-    """Tokens that a prompt may have: what an engine's length leaves, 4,096 at most by default.
+    """Maximum tokens of a prompt: by default 4,096, or less if the engine's length leaves less.
 
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
-        length (`int` or `None`): Tokens of prompt and completion together that the engine takes; `None` for any.
+        length (`int` or `None`): Maximum tokens of prompt and completion together in the engine; `None` for no limit.
 
     Raises:
         ValueError: If prompt and completion together exceed it.

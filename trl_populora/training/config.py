@@ -1,6 +1,6 @@
 """`PopulationSelfPlayConfig`: every setting of a population run, checked at construction.
 
-Settings that GRPO shares live in [`~trl.GRPOConfig`]; only those of the population are here.
+The settings of GRPO are inherited from [`~trl.GRPOConfig`]. Only those of the population are defined here.
 """
 
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ from trl import GRPOConfig
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
-from .checks import check_choices, check_population, target_modules
+from .checks import MAX_PROMPT_TOKENS, check_choices, check_population, target_modules
 from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
@@ -24,167 +24,184 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     r"""
     Configuration class for the [`PopulationSelfPlayTrainer`].
 
-    The dial is `num_teachers` and `num_students`; the shape of a round follows. With T teachers, S students, P prompts
-    per teacher and G = `num_generations`, a round has T*P*G proposals and as many tasks to solve, each attempted G
-    times: T*P*G*(1 + G) rows, or (T + S)*P*G with `balance_rows`; one optimizer step (times `num_iterations`).
-    `gradient_accumulation_steps` is derived from the rows and `per_device_train_batch_size`. With `num_teachers=0` the
-    students train on the dataset given to the trainer; batch sizes are then GRPO's, in multiples of
-    `num_generations * num_students` rows.
+    `num_teachers` and `num_students` set the size of the population, and the size of a round follows from it. Let
+    there be T teachers, S students, P prompts per teacher and G = `num_generations`. A round has T*P*G proposals, and
+    as many tasks to solve. Each task is attempted G times. This gives T*P*G*(1 + G) rows (completions) to learn from,
+    or (T + S)*P*G with `balance_rows`. A round is one optimizer step (times `num_iterations`).
+    `gradient_accumulation_steps` is computed from the number of rows and `per_device_train_batch_size`.
 
-    Only what differs from [`~trl.GRPOConfig`] is listed. Sources: the paper (arXiv 2605.16727), AZR (arXiv
-    2505.03335), or our choice; docs/deviations.md tells them apart.
+    With `num_teachers=0`, the students train on the dataset that is passed to the trainer. Batch sizes then work as in
+    GRPO, in multiples of `num_generations * num_students` rows.
+
+    Only parameters that differ from [`~trl.GRPOConfig`] are listed. A default comes from the paper (arXiv 2605.16727),
+    from AZR (arXiv 2505.03335), or is our choice. docs/deviations.md says which.
 
     Parameters:
         > Parameters that control the population
 
         num_teachers (`int`, *optional*, defaults to `4`):
-            Number of teachers, T. 0 trains the students on a dataset instead of self-play; `max_steps=-1` then trains
-            for `num_train_epochs`.
+            Number of teachers, T. With 0, the students train on a dataset instead of self-play. Then `max_steps=-1`
+            trains for `num_train_epochs`.
         num_students (`int`, *optional*, defaults to `4`):
             Number of students, S.
         shared_member (`bool`, *optional*, defaults to `False`):
-            One adapter plays both roles: the single-agent baseline. Needs one teacher and one student.
+            Whether one adapter plays both roles: the single-agent baseline. Needs one teacher and one student.
         shared_init (`bool`, *optional*, defaults to `False`):
-            All founders start from one A, so that their factors correspond as siblings' do.
+            Whether all fresh adapters start from the same matrix A. Then crossover can combine their factors better.
         lora_r (`int`, *optional*, defaults to `16`):
-            LoRA rank of every member. Ignored when the trainer is given a `peft_config`.
+            LoRA rank of every member. Ignored if a `peft_config` is passed to the trainer.
         lora_alpha (`int`, *optional*, defaults to `32`):
             LoRA alpha of every member.
         lora_target_modules (`str` or `list[str]`, *optional*, defaults to `"all-linear"`):
-            Modules to adapt: `"all-linear"`, or the ends of their names. Patterns need a `peft_config`.
+            Modules to adapt: `"all-linear"`, or a list of endings of module names. Patterns need a `peft_config`.
         initial_adapters (`str`, `list[str]` or `dict[str, str]`, *optional*):
-            What members start from in place of fresh adapters: PEFT folders, or `user/repo[@revision][/folder]` on the
-            Hub. One name is a population, whose members start those of the same names, or an adapter, from which all
-            start; a list has one for each member, teachers first; a mapping, one for members or roles
-            (docs/hub.md). Not used by a run that resumes.
+            Adapters that members start from, instead of fresh ones: PEFT folders, or
+            `user/repo[@revision][/folder]` on the Hub. A single name is either a population (each member starts from
+            the member of the same name) or one adapter for all members. A list has one adapter per member, teachers
+            first. A mapping has names of members or roles as keys (docs/hub.md). Ignored when a run resumes.
         teacher_learning_rate (`float`, *optional*):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
             Learning rate of the students; `learning_rate` if unset.
         shard_base (`bool`, *optional*, defaults to `False`):
-            Divide the frozen base among the processes of each machine (FSDP2), for a base too large for one GPU. Every
-            process still holds all adapters; docs/scaling.md says when it pays.
+            Whether to divide the frozen base among the processes of each machine (FSDP2). Use it for a base that is
+            too large for one GPU. Every process still holds all adapters (docs/scaling.md).
 
         > Parameters that control the round
 
         prompts_per_teacher (`int`, *optional*, defaults to `1`):
-            Proposal prompts per teacher and round, P. Task types take turns.
+            Proposal prompts per teacher and round, P. Task types take turns over prompts and rounds.
         task_types (`list[str]`, *optional*, defaults to those of Absolute Zero):
-            Task types in play: ids of the package or of an installed one, such as `"code_o"` (deduction), `"code_i"`
-            (abduction) and `"code_f"` (induction), or classes as `"module:Class"`.
+            Task types of the run. Each is an id, such as `"code_o"` (deduction), `"code_i"` (abduction) and `"code_f"`
+            (induction), or a class as `"module:Class"`. Other installed packages can add ids.
         task_kwargs (`dict[str, dict]` or `str`, *optional*):
-            Settings of task types by their ids, which have the fields of the types' classes: `{"code_f":
+            Settings of task types, as a mapping from ids to fields of the types' classes: `{"code_f":
             {"num_inputs": 4}, "code_o": {"max_float_digits": 8}}`.
         prompt_style (`str`, *optional*, defaults to `"full"`):
-            `"full"` spells the rules out; `"compact"` uses few words, for small models.
+            `"full"` states all rules in the prompt. `"compact"` is short, for small models.
         prompt_template (`str`, *optional*, defaults to `"chat"`):
-            `"chat"` uses the tokenizer's chat template; `"base"` a plain transcript for base models.
+            `"chat"` uses the tokenizer's chat template. `"base"` writes a plain transcript, for base models.
         num_references (`int`, *optional*, defaults to `6`):
-            Reference tasks shown to a proposer, K.
+            Number of reference tasks that a teacher's prompt shows, K.
         seed_tasks (`int`, *optional*, defaults to `256`):
-            Verified seed tasks per type that fill the buffers at the start. 0 starts from one identity task.
+            Verified seed tasks (generated examples) per type in the buffer at the start. 0 starts from one trivial
+            task.
         seed_families (`list[str]`, *optional*):
-            Families of the seed generator to draw from; all if unset.
+            Families (kinds) of seed tasks to use; all if unset.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
-            Tasks kept per type; the newest stay.
+            Tasks that the buffer keeps per type. When it is full, the newest stay.
         balance_rows (`bool`, *optional*, defaults to `False`):
-            Each student learns from P of its T*P*G/S tasks, drawn at random: from as many rows as a teacher, instead
-            of T*G/S times as many. All its attempts still count for rewards, ratings and records.
+            Whether each student learns from only P of its T*P*G/S tasks, drawn at random. It then learns from as many
+            rows as a teacher, instead of T*G/S times as many. All its attempts still count for rewards, ratings and
+            records.
         max_unsolved_tries (`int`, *optional*, defaults to `32`):
-            A proposed task that was attempted so often and never solved is neither shown to teachers nor given to
-            students again. 0 keeps all.
+            After this number of attempts without a solution, a proposed task leaves play: it is neither shown to
+            teachers nor given to students again. 0 keeps all tasks in play.
         max_prompt_tokens (`int`, *optional*):
-            Tokens that a prompt may have. References are dropped until a teacher's prompt fits; a task whose solver's
-            prompt does not fit is refused. Unset: 4096, or what `max_completion_length` leaves of vLLM's model length.
+            Maximum tokens of a prompt. References are dropped until a teacher's prompt fits. A task is refused if the
+            student's prompt does not fit. If unset: 4096, or at most vLLM's model length minus
+            `max_completion_length`.
         answer_share (`float`, *optional*, defaults to `0.5`):
-            Share of `max_completion_length` that a task's right answer may take, its block included.
+            Share of `max_completion_length` that the right answer of a task may take, including its code block.
         generation_rows (`int`, *optional*, defaults to `64`):
-            Rows decoded at once; bounds the memory of the KV cache.
+            Number of rows that are decoded at once. It limits the memory of the KV cache.
 
         > Parameters that control training on a dataset (`num_teachers=0`)
 
         member_prompts (`str`, *optional*, defaults to `"shared"`):
-            `"shared"` gives every prompt to all members, which makes their rewards comparable; `"split"` deals the
-            prompts out, so that N members see N times as many.
+            `"shared"` gives every prompt to all members, which makes their rewards comparable. `"split"` gives every
+            prompt to one member, so that N members see N times as many prompts.
 
         > Parameters that control rewards and advantages
 
         teacher_reward (`str`, *optional*, defaults to `"adversarial"`):
-            Reward of a valid task with solve rate s: `"adversarial"` 1 - s, `"learnability"` 1 - s inside (0, 1) and
-            -0.5 at the ends, `"frontier"` 4 s (1 - s), `"solvable"` 1 - s if anybody of the population solved it,
-            else 0.
+            Reward of a valid task with solve rate s. `"adversarial"`: 1 - s. `"learnability"`: 1 - s if 0 < s < 1,
+            else -0.5. `"frontier"`: 4 s (1 - s). `"solvable"`: 1 - s if some member of the population solved the
+            task, else 0.
         solvable_attempts (`int`, *optional*, defaults to `4`):
-            With `"solvable"`, extra attempts of the other students at each valid task that its student never solved.
-            Nobody learns from them; a round has at most T*P*G times so many rows more. Otherwise ignored.
+            With `"solvable"`, the number of extra attempts by other students at each valid task that its own student
+            did not solve. Nobody learns from them. A round has at most T*P*G times this number of extra rows. Ignored
+            with other rewards.
         solvable_rounds (`int`, *optional*, defaults to `0`):
-            With `"solvable"`, rounds that an unsolved task may be solved in, H. Teachers learn from a round H rounds
-            later, and a round has up to H + 1 times as many extra attempts.
+            With `"solvable"`, the number of later rounds in which an unsolved task may still be solved, H. Teachers
+            learn from their proposals H rounds later. A round has up to H + 1 times as many extra attempts.
         reward_kwargs (`dict[str, float]` or `str`, *optional*):
-            Fields of [`RewardSettings`] that differ from their defaults: `solved`, `wrong`, `malformed`, `invalid`.
+            Fields of [`RewardSettings`] to change: `solved`, `wrong`, `malformed`, `invalid`.
         advantage (`str`, *optional*, defaults to `"group"`):
-            `"group"` is GRPO's baseline within each group of G; `"role_task"` whitens per member, role and task type,
-            over tokens (AZR).
+            How advantages are computed. `"group"` uses GRPO's baseline within each group of G. `"role_task"` whitens
+            rewards over tokens, separately for each member, role and task type (AZR).
 
         > Parameters that control matchmaking
 
         pairing (`str`, *optional*, defaults to `"variance"`):
-            Weight of a pairing by the teacher's predicted win probability x: `"variance"` x (1 - x), `"hard"`,
-            `"uniform"`, or `"fixed"` pairs.
+            How teachers and students are paired. Let x be the predicted probability that the teacher wins. The weight
+            of a pairing is x (1 - x) for `"variance"`, x squared for `"hard"`, and equal for `"uniform"`. `"fixed"`
+            always makes the same pairs.
         pairing_floor (`float`, *optional*, defaults to `0.1`):
-            Share of uniform weight mixed in.
+            Share of uniform weights that is mixed into the weights of pairings, from 0 to 1.
 
         > Parameters that control evolution
 
         evolution_interval (`int`, *optional*, defaults to `20`):
-            Rounds between replacement steps; 0 turns evolution off.
+            Number of rounds between replacement steps. 0 turns evolution off.
         evolution_kwargs (`dict[str, Any]` or `str`, *optional*):
-            Fields of [`EvolutionSettings`] that differ from their defaults, such as `{"fraction": 0.5, "elites": 2}`.
+            Fields of [`EvolutionSettings`] to change, such as `{"fraction": 0.5, "elites": 2}`.
         hall_of_fame_probability (`float`, *optional*, defaults to `0.0`):
-            Probability that a pairing meets champions of the past instead of each other: the student attempts what a
-            champion teacher proposes, a champion student what the teacher proposed. Nobody learns from champions'
-            rows; those of members stay as many. 0 keeps no champions.
+            Probability that a teacher and a student that are paired play against champions (frozen earlier members)
+            instead of each other. The student attempts tasks of a champion teacher. A champion student attempts the
+            tasks of the teacher. Nobody learns from the champions' rows, and members have as many rows as without
+            champions. 0 keeps no champions.
         hall_of_fame_size (`int`, *optional*, defaults to `8`):
-            Champions kept per role: the fittest at each replacement step, spread over the whole run.
+            Number of champions to keep per role. At each replacement step, the fittest member is added. Those that are
+            kept are spread over the whole run.
 
         > Parameters that control what is measured
 
         weight_metrics_interval (`int`, *optional*, defaults to `10`):
-            Rounds between measurements of the members' weights: norm and effective rank of each update, cosines
-            between members of a role. 0 takes none.
+            Number of rounds between measurements of the members' weights: norm and effective rank of each update, and
+            cosines between members of a role. 0 turns them off.
         probe_kwargs (`dict[str, Any]` or `str`, *optional*):
-            Fields of [`ProbeSettings`]: exams and games against founders, at the start and at the steps of
-            `eval_strategy`; nothing with `eval_strategy="no"`.
+            Fields of [`ProbeSettings`]. A probe is an evaluation by exams and by games against the first members.
+            Probes happen at the start and at the steps of `eval_strategy`. There are none with `eval_strategy="no"`.
 
         > Parameters that control the run's folder
 
         overwrite_output_dir (`bool`, *optional*, defaults to `False`):
-            Discard the record of an earlier run in `output_dir` when a new one starts there.
+            Whether to delete the files of an earlier run in `output_dir` when a new run starts there.
         resize_on_resume (`bool`, *optional*, defaults to `False`):
-            Resume from a checkpoint of another number of members: those that both have go on, new ones start as
-            copies, the others are left behind. Otherwise such a checkpoint is refused.
+            Whether to resume from a checkpoint with another number of members. Members that exist in both the
+            checkpoint and the new run continue. New members start as copies. The others are left behind. If `False`,
+            such a checkpoint is refused.
 
         > Parameters that control the vLLM engine (`use_vllm=True`), beside GRPOConfig's
 
         vllm_max_loras (`int`, *optional*):
-            Distinct adapters in one batch of the engine; all of them if unset. Fewer save GPU memory.
+            Number of different adapters in one batch of the engine; all of them if unset. A smaller number saves GPU
+            memory.
         vllm_adapter_dir (`str`, *optional*):
-            Folder through which adapters reach the engine; memory of this machine if unset. A server on another
-            machine needs a shared one.
+            Folder through which adapters reach the engine. If unset, it is in the memory of this machine (`/dev/shm`).
+            A server on another machine needs a shared folder.
+        vllm_engine_kwargs (`dict[str, Any]` or `str`, *optional*):
+            Additional arguments of `vllm.LLM` for an engine in the trainer's process, such as `{"max_num_seqs": 512,
+            "enforce_eager": true}`. They take precedence over the other settings.
 
         > Parameters that control the executor
 
         executor_kwargs (`dict[str, Any]` or `str`, *optional*):
-            Fields of [`ExecutorSettings`] that differ from their defaults, such as `{"workers": 8}`.
+            Fields of [`ExecutorSettings`] to change, such as `{"workers": 8}`.
 
-    Settings named `..._kwargs` are mappings, JSON on the command line. After construction they hold all their keys.
+    Settings named `..._kwargs` are mappings. On the command line they are JSON. After construction they contain all
+    their keys.
 
     > [!NOTE]
     > These parameters have default values different from [`~trl.GRPOConfig`]:
     > - `learning_rate`: Defaults to `1e-5` instead of `1e-6` (LoRA).
-    > - `lr_scheduler_type`: Defaults to `"constant"` instead of `"linear"` (a child born late must not learn less).
+    > - `lr_scheduler_type`: Defaults to `"constant"` instead of `"linear"`, for children that are born late.
     > - `max_steps`: Defaults to `200` instead of `-1` (the paper's number of gradient steps).
     > - `logging_steps`: Defaults to `1` instead of `10`.
     > - `save_steps`: Defaults to `20` instead of `500`.
+    > - `vllm_importance_sampling_mode`: Defaults to `"token_truncate"` instead of `"sequence_mask"` (which sums
+    >   rounding differences over a row, so that long rows would be left out).
     > - `eval_steps`: In self-play, defaults to 20 rounds instead of `logging_steps`.
     """
 
@@ -193,6 +210,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     max_steps: int = 200
     logging_steps: float = 1
     save_steps: float = 20
+    vllm_importance_sampling_mode: str = "token_truncate"
     num_teachers: int = 4
     num_students: int = 4
     shared_member: bool = False
@@ -237,6 +255,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     resize_on_resume: bool = False
     vllm_max_loras: int | None = None
     vllm_adapter_dir: str | None = None
+    vllm_engine_kwargs: dict | str | None = None
     executor_kwargs: dict | str | None = None
 
     def __post_init__(self) -> None:
@@ -249,7 +268,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         derive_batch(self)
         if self.num_teachers and self.is_probed:
             if self.num_generations_eval is None:
-                self.num_generations_eval = 1  # exams are answered without groups: none has to fit into a batch
+                self.num_generations_eval = 1  # exams are answered without groups, so no group has to fit into a batch
             if self.eval_steps is None:
                 self.eval_steps = 20 * self.num_iterations  # Trainer's `logging_steps` would be every round
         super().__post_init__()
@@ -259,12 +278,12 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
 
     @property
     def place_model_on_device(self) -> bool | None:
-        """`False` with `shard_base`: the base is where it belongs, and no whole one would fit."""
+        """`False` with `shard_base`: the base is already on its devices, and a complete one would not fit."""
         return False if self.shard_base else None
 
     @property
     def fixed_settings(self) -> dict:
-        """What a run cannot change on its way: rounds are counted, buffers filled and members held back by it."""
+        """Settings that must not change when a run resumes."""
         return {
             "num_iterations": self.num_iterations,
             "task_types": list(self.task_types) if self.num_teachers else [],
@@ -280,12 +299,19 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
 
     @property
     def round_settings(self) -> RoundSettings:
-        """Shape of a round of self-play: settings of the same names, and how often guests play."""
+        """Settings of a round of self-play: the fields of the same names, and how often guests play."""
         shared = {f.name: getattr(self, f.name) for f in fields(RoundSettings) if f.name != "guest_probability"}
         return RoundSettings(guest_probability=self.hall_of_fame_probability, **shared)
 
+    @property
+    def max_row_tokens(self) -> int | None:
+        """Most tokens of prompt and completion together in self-play; `None` on a dataset, with prompts of its own."""
+        if not self.num_teachers:
+            return None
+        return (self.max_prompt_tokens or MAX_PROMPT_TOKENS) + self.max_completion_length
+
     def settings(self) -> dict:
-        """Settings of the population, and those of GRPO that tell runs apart: what a run's record and card show."""
+        """Settings for the record and the card of a run: those of the population, and the main ones of GRPO."""
         shared = {f.name for f in fields(GRPOConfig)}
         own = [f.name for f in fields(self) if f.name not in shared]
         told = "seed max_steps learning_rate num_generations num_iterations max_completion_length temperature top_p "

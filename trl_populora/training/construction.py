@@ -1,4 +1,5 @@
-"""What a population's trainer is made of (population, sampler, source of rows), and what it refuses."""
+"""Makes the parts of a population's trainer (population, sampler, source of rows), and refuses unsupported
+arguments."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,27 +28,28 @@ EvalDatasets = (
 
 
 def refuse_arguments(**given: Any) -> None:
-    """Refuse constructor arguments that no population has a use for; datasets are for its source of rows to refuse.
+    """Refuses constructor arguments that a population cannot use. (The source of rows refuses datasets.)
 
     Raises:
-        ValueError: Naming them and what to do.
+        ValueError: With their names and what to do.
     """
     useless = sorted(name for name, value in given.items() if value is not None)
     if useless:
         raise ValueError(
             f"{', '.join(useless)} cannot be combined with a population: its members have their own optimizer "
-            "groups, and rows of several turns cannot be told apart by member. Leave it out, or pass a trl.GRPOConfig "
-            "to train one policy. Rows of your own making come from a row_source."
+            "groups, and rows of several turns cannot be assigned to one member. Leave it out, or pass a "
+            "trl.GRPOConfig "
+            "to train one policy. For your own rows, pass a row_source."
         )
 
 
 def make_source(
     args: PopulationSelfPlayConfig, given: RowSource | None, task_types: Sequence[str | TaskType] | None
 ) -> RowSource:
-    """Where rows come from: the user's source, the members themselves, or a dataset.
+    """The source of rows: the user's own, self-play, or a dataset.
 
     Raises:
-        ValueError: If `given` is no source, or task types are given to another source than self-play.
+        ValueError: If `given` is not a source, or task types are passed with a source other than self-play.
     """
     if given is None and args.num_teachers:
         return SelfPlaySource(task_types)
@@ -66,21 +68,21 @@ def make_population(
     peft_config: PeftConfig | None,
     quantization_config: Any,
 ) -> Population:
-    """The base model and its members; the base is divided among processes if `args.shard_base` says so.
+    """The base model and its members. With `args.shard_base`, the base is divided among processes.
 
     Raises:
-        ValueError: If members would not start where a penalty pulls them, or the base cannot be made as asked.
+        ValueError: If members do not start at the reference model of a KL penalty, or the base cannot be loaded.
     """
     init = True if peft_config is None else getattr(peft_config, "init_lora_weights", True)
     if args.beta and init not in (True, "gaussian"):
         raise ValueError(
-            f"beta={args.beta} with init_lora_weights={init!r}: members would start away from the base, towards which "
-            "the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
+            f"beta={args.beta} with init_lora_weights={init!r}: members would not start at the base, towards which "
+            f"the penalty pulls. Set beta to 0.0, or init_lora_weights to True."
         )
     if args.beta and args.initial_adapters:
         raise ValueError(
-            f"beta={args.beta} with initial_adapters: the penalty pulls towards the base, and undoes what they have "
-            "learned. Set beta to 0.0, or leave initial_adapters out."
+            f"beta={args.beta} with initial_adapters: the penalty pulls members towards the base, and undoes what "
+            f"the adapters have learned. Set beta to 0.0, or leave initial_adapters out."
         )
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
@@ -115,7 +117,7 @@ def make_population(
 
 
 def _resumes(args: PopulationSelfPlayConfig) -> bool:
-    """Whether a checkpoint is there to go on from, whose adapters are then those of the members."""
+    """Whether the run resumes from a checkpoint, which then has the adapters."""
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
     return find_checkpoint(wanted or None, args.output_dir) is not None
@@ -127,6 +129,9 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
         init_kwargs["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type == "MULTI_GPU":
         init_kwargs["device_map"] = None
+    elif args.device.type not in ("cpu", "mps"):
+        # TRL's default, "auto", would split the layers among all visible devices: routing has one.
+        init_kwargs.setdefault("device_map", {"": args.device})
     return create_model_from_path(name, **init_kwargs)
 
 
@@ -138,7 +143,7 @@ def make_rewards_and_datasets(
     train_dataset: Any,
     eval_dataset: Any,
 ) -> tuple:
-    """Reward functions, their processing classes, and datasets, as the source wants TRL to see them."""
+    """Reward functions, their processing classes, and datasets for TRL, as the source defines them."""
     functions = functions if isinstance(functions, list) else [functions] if functions else []
     classes = classes if isinstance(classes, list) or classes is None else [classes]
     return (
@@ -149,11 +154,11 @@ def make_rewards_and_datasets(
 
 @contextmanager
 def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets) -> Iterator[None]:
-    """Settings under which GRPOTrainer's constructor builds nothing that a population brings itself.
+    """Settings with which GRPOTrainer's constructor skips everything that a population makes itself.
 
-    For `beta > 0` it would add a "ref" adapter copied from "default"; the reference here is the base. For `use_vllm`
-    it would start an engine that serves one merged model. For `push_to_hub` it would open the repository. With
-    `eval_strategy` it would ask for a dataset, and members can be evaluated by exams instead.
+    For `beta > 0` it would add a "ref" adapter, a copy of "default"; here the reference is the base. For `use_vllm` it
+    would start an engine with one merged model. For `push_to_hub` it would create the repository. With `eval_strategy`
+    it would require a dataset; here members can be evaluated by exams instead.
     """
     own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False}
     if eval_dataset is None:

@@ -1,6 +1,6 @@
 """`DatasetSource`: a population of students trained on the user's own prompts and reward functions.
 
-There are no teachers, no executor and no games: members are compared by the reward they earn.
+There are no teachers, no executor and no games. Members are compared by their mean reward.
 """
 
 import zlib
@@ -17,19 +17,18 @@ from .row_source import RowSource
 
 
 class DatasetSource(RowSource):
-    """Where the rows come from when the user brings a dataset.
+    """Source of rows for a user's dataset.
 
-    Rows arrive in groups of `num_generations` completions of one prompt. Group `g` of a generation batch belongs to
-    member `g mod N`: a batch of shared prompts repeats each for every member, one of split prompts does not.
+    Rows come in groups of `num_generations` completions of one prompt. Group `g` of a generation batch belongs to
+    member `g mod N`. With shared prompts, a batch repeats each prompt for every member. With split prompts, it does
+    not.
     """
 
     def make_reward_functions(
         self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
     ) -> tuple[list, list | None]:
         if not functions:
-            raise ValueError(
-                "reward_funcs is empty: without teachers (num_teachers=0) nothing would tell good from bad."
-            )
+            raise ValueError("reward_funcs is empty: training on a dataset (num_teachers=0) needs at least one.")
         return functions, classes
 
     def make_datasets(
@@ -62,7 +61,7 @@ class DatasetSource(RowSource):
         return train_dataset, sets if isinstance(eval_dataset, dict) else sets["eval"]
 
     def order(self, dataset: Dataset, *, step: Callable[[], int]) -> OrderSampler[int]:
-        """TRL's order of prompts, but a function of (seed, epoch)."""
+        """TRL's order of prompts, as a function of (seed, epoch)."""
         args, prompts = self.args, self.args.prompts_per_batch
         return PromptSampler(
             dataset,
@@ -77,9 +76,9 @@ class DatasetSource(RowSource):
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Says which member answers which of this process' rows; in evaluation, every member answers every prompt."""
+        """Chooses the member for each of this process' rows. In evaluation, every member answers every prompt."""
         told = not training and "player" in inputs[0]
-        members = [row["player"] for row in inputs] if told else self.deal(len(inputs))
+        members = [row["player"] for row in inputs] if told else self.assign_members(len(inputs))
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
 
 
@@ -97,11 +96,11 @@ def _check_dataset(name: str, dataset: Dataset | None) -> None:
 
 
 class PromptSampler(RepeatSampler):
-    """TRL's order of prompts, but a function of (seed, epoch): a resumed run sees what it would have seen.
+    """TRL's order of prompts, as a function of (seed, epoch), so that a resumed run sees the same prompts.
 
     Args:
         dataset (`Dataset`): Prompts.
-        epoch (`Callable[[], int]`): The epoch that begins.
+        epoch (`Callable[[], int]`): Returns the number of the current epoch.
         settings: Other arguments of `trl.trainer.utils.RepeatSampler`.
     """
 

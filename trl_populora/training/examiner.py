@@ -1,6 +1,7 @@
-"""`Examiner`: asks members for what nobody learns from, and leaves the run as it was.
+"""`Examiner`: lets members answer without learning, and does not change the run.
 
-All ranks draw and execute their shares, as in a round; settings of the sampler and random states are put back.
+All ranks sample and execute their shares, as in a round. The settings of the sampler and the random states are
+restored.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Examiner:
-    """Draws and judges with the sampler and the sandbox of a run.
+    """Samples and judges answers with the sampler and the sandbox of a run.
 
     Args:
-        source ([`RowSource`]): Set up already. Where it has no sandbox, one is made when the first program is to run.
+        source ([`RowSource`]): Already set up. If it has no sandbox, one is created when the first program runs.
     """
 
     def __init__(self, source: RowSource) -> None:
@@ -48,7 +49,7 @@ class Examiner:
         seed: int,
         streams: Sequence[int],
     ) -> list[Completion]:
-        """One completion per prompt, as the sampler is set; each rank draws its share."""
+        """One completion per prompt, with the sampler's settings. Each rank samples its share."""
         adapters = [self._adapter(player) for player in players]
         return self.source.ranks.share(
             list(zip(prompts, adapters, streams, strict=True)),
@@ -59,7 +60,7 @@ class Examiner:
         )
 
     def run(self, jobs: Sequence[Job]) -> list[Execution]:
-        """Runs programs in the sandbox; each rank its share. These are not counted as the round's."""
+        """Runs programs in the sandbox, each rank its share. They are not counted in the metrics of the round."""
         if self.source.executor is None and self._own is None:
             self._own = self.source.args.executor.make(self.source.ranks.cores)
         run = watched_jobs(self.source.executor or self._own, self.sampler.progress)
@@ -68,26 +69,29 @@ class Examiner:
     def examine(
         self, exam: Exam, players: Sequence[str], *, base: bool = False, length: int | None = None
     ) -> ExamResult:
-        """Lets players answer an exam greedily, all in one batch, the base apart; and grades the answers.
+        """Lets players answer an exam with greedy decoding, in one batch (the base separately), and grades the
+        answers.
 
         Args:
-            exam ([`Exam`]): What is asked.
+            exam ([`Exam`]): The questions.
             players (`Sequence[str]`): Members, players or guests.
-            base (`bool`, *optional*, defaults to `False`): Ask the frozen base too, under the name `"base"`.
-            length (`int`, *optional*): Most tokens of an answer; the exam's or else the run's if unset.
+            base (`bool`, *optional*, defaults to `False`): Whether the frozen base answers, too, under the name
+                `"base"`.
+            length (`int`, *optional*): Maximum tokens of an answer. If unset, that of the exam, or else that of the
+                run.
         """
-        from ..evaluation.asking import ask, grade  # imports evaluate, which takes a second
+        from ..evaluation.answering import collect_answers, grade  # imports evaluate, which takes a second
         from ..evaluation.results import ExamResult
 
         with self.sampler.decoding(temperature=0.0, max_completion_length=length or exam.max_completion_length):
             rows = (len(players) + 1) * len(exam.questions)
             self.sampler.progress.begin(f"probe {exam.name}")
-            answers = ask(exam, players, self.draw, base=base, rows_per_call=rows)
+            answers = collect_answers(exam, players, self.draw, base=base, rows_per_call=rows)
         self.sampler.progress.begin(f"probe {exam.name}, grading")
         return ExamResult(exam, grade(exam, answers, exam.grader(self.run)))
 
     def close(self) -> None:
-        """Ends the sandbox, if it is the examiner's own; the next program starts another."""
+        """Ends the sandbox if the examiner has created it. The next program starts a new one."""
         if self._own is not None:
             self._own.close()
 
@@ -98,7 +102,7 @@ class Examiner:
 
 @contextmanager
 def unchanged_random_states() -> Iterator[None]:
-    """Whatever draws random numbers inside, those drawn afterwards are what they would have been."""
+    """Context that restores the random states at its end."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):

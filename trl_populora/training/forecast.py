@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
-from ..self_play.asks import proposal_asks, solve_ask
+from ..self_play.requests import proposal_requests, solve_request
 from ..self_play.sampling import Message
 from ..tasks import TaskBuffer, families_of
 from .config import PopulationSelfPlayConfig
@@ -72,7 +72,7 @@ class Shapes:
             if isinstance(module, nn.Linear) and module is not head and _is_adapted(name, targets)
         ]
         if not linears:
-            raise ValueError(f"lora_target_modules={targets!r} match no linear of the base.")
+            raise ValueError(f"lora_target_modules={targets!r} match no linear layer of the base.")
         heads = text.num_attention_heads
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(
@@ -120,13 +120,18 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
         for task in task_type.seeds(SAMPLE, seed=args.seed, families=families[name]):
             buffer.add(task)
     rules = {"settings": settings, "lengths": None}
-    asks = [ask for number in range(len(types)) for ask in proposal_asks(["t"], types, buffer, round=number, **rules)]
+    requests = [
+        request
+        for number in range(len(types))
+        for request in proposal_requests(["t"], types, buffer, round=number, **rules)
+    ]
     rng, tasks = random.Random(args.seed), {name: buffer.tasks(name) for name in types}
-    drawn = [rng.choice(tasks[ask.type.id]) for ask in asks]
+    drawn = [rng.choice(tasks[request.type.id]) for request in requests]
     written = {
-        "propose": [(ask.prompt, ask.type.propose_completion(task)) for ask, task in zip(asks, drawn)],
+        "propose": [(request.prompt, request.type.propose_completion(task)) for request, task in zip(requests, drawn)],
         "solve": [
-            (solve_ask("s", ask.type, task).prompt, ask.type.solve_completion(task)) for ask, task in zip(asks, drawn)
+            (solve_request("s", request.type, task).prompt, request.type.solve_completion(task))
+            for request, task in zip(requests, drawn)
         ],
     }
     rows = {"propose": args.proposals_per_round, "solve": args.completions_per_round - args.proposals_per_round}

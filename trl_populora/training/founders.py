@@ -1,8 +1,8 @@
-"""`Founders`: members as they were at the start of a run, as opponents of today's. An absolute measure of progress.
+"""`Founders`: the members at the start of a run, as opponents of the current members. An absolute measure of progress.
 
-Ratings compare members with their opponents of the time, who learn as well. Founders do not: what today's students
-solve of the founders' tasks, and what founders cannot solve of today's teachers' tasks, moves only if members do.
-Nothing of it enters ratings, buffer or records of rounds.
+Ratings compare members with their current opponents, who learn, too. Founders do not learn. So two numbers change only
+if the members change: how many of the founders' tasks current students solve, and how many of the current teachers'
+tasks founders cannot solve. These games do not change ratings, the buffer or the records of rounds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ..population import Population
 from ..population.factors import Factor, Factors, from_tensors, to_tensors
 from ..run_files.files import write_file
 from ..run_files.layout import founder_file
-from ..self_play.asks import proposal_ask
 from ..self_play.records import Proposal
+from ..self_play.requests import proposal_request
 from ..self_play.verification import verify
 from ..tasks import Referee, Task, TaskBuffer, is_spared
 from .ranks import checksum
@@ -40,13 +40,13 @@ SOLVE, PROPOSE = "founders", "proposals"
 
 
 class Founders:
-    """Frozen opponents, and the prompts that they and today's teachers answer.
+    """Frozen opponents, and the prompts that they and the current teachers answer.
 
-    Prompts show seed tasks, are drawn by the seed of the run, and never change. Founders that are equal, as members
-    are that start from fresh adapters or from one warm start, play as one.
+    Prompts show seed tasks, depend on the seed of the run, and never change. Founders with equal weights (fresh
+    adapters, or copies after one warm start) count as one player.
 
     Args:
-        source ([`SelfPlaySource`]): Set up, with nothing but seed tasks in its buffer.
+        source ([`SelfPlaySource`]): Already set up, with only seed tasks in its buffer.
         prompts (`int`): Proposal prompts per task type.
 
     Attributes:
@@ -61,8 +61,8 @@ class Founders:
         self.known = TaskBuffer(source.task_types, source.buffer.capacity, reserved=source.buffer.reserved)
         self.known.load_state_dict(source.buffer.state_dict())
         rules = {"settings": game.settings, "lengths": game.lengths}
-        self.asks = [
-            proposal_ask("", kind, self.known, random.Random(f"{self.seed}:{name}:{i}"), **rules)
+        self.requests = [
+            proposal_request("", kind, self.known, random.Random(f"{self.seed}:{name}:{i}"), **rules)
             for name, kind in source.task_types.items()
             for i in range(prompts)
         ]
@@ -74,7 +74,7 @@ class Founders:
         return self.tasks is not None
 
     def start(self, examiner: Examiner) -> None:
-        """Takes the members of now for founders: keeps the students, and lets the teachers write their tasks."""
+        """Makes the current members the founders: stores the students, and lets the teachers write their tasks."""
         population = self.source.population
         self.students = {
             player: _on_cpu(population.factors(population.adapter_of(player)))
@@ -83,11 +83,10 @@ class Founders:
         self.tasks = _tasks(self._propose(_different(population, population.teachers), examiner))
 
     def play(self, examiner: Examiner) -> tuple[dict[str, Any], list[ExamResult]]:
-        """Today's members against the founders.
+        """Plays the current members against the founders.
 
         Returns:
-            `dict` and `list[ExamResult]`: The record, and who answered what. Shares are `None` where nothing was
-            judged.
+            `dict` and `list[ExamResult]`: The record, and all answers. Shares are `None` if nothing was judged.
         """
         population, types = self.source.population, self.source.task_types
         results, solved = [], {}
@@ -135,7 +134,7 @@ class Founders:
             write_file(os.path.join(folder, founder_file(name)), partial(save_file, tensors))
 
     def load(self, folder: str, state: Mapping[str, Any]) -> None:
-        """Restores what `save` wrote and `state_dict` gave."""
+        """Restores the results of `save` and `state_dict`."""
         types, population = self.source.task_types, self.source.population
         self.tasks = [types[record["type"]].read_task(record) for record in state["tasks"]]
         any_member = population.factors(next(iter(population)))
@@ -148,19 +147,23 @@ class Founders:
     # One game ----------------------------------------------------------------------------------------------------
 
     def _propose(self, teachers: Sequence[str], examiner: Examiner) -> tuple[Proposal, ...]:
-        """Proposals as a round would draw and verify them, with noise that is the same at every step."""
+        """Proposals, sampled and verified as in a round, with the same random numbers at every step."""
         source, places = self.source, {name: i for i, name in enumerate(self.source.population.teachers)}
-        asks = [ask._replace(player=teacher) for teacher in teachers for ask in self.asks]
-        streams = [places[teacher] * len(self.asks) + i for teacher in teachers for i in range(len(self.asks))]
+        requests = [request._replace(player=teacher) for teacher in teachers for request in self.requests]
+        streams = [places[teacher] * len(self.requests) + i for teacher in teachers for i in range(len(self.requests))]
         written = examiner.draw(
-            [ask.prompt for ask in asks], [ask.player for ask in asks], seed=self.seed, streams=streams
+            [request.prompt for request in requests],
+            [request.player for request in requests],
+            seed=self.seed,
+            streams=streams,
         )
         referee = Referee(source.task_types, examiner.run)
         rules = {"buffer": self.known, "lengths": source.self_play.lengths, "group_size": 1, "step": 0}
-        return verify(asks, written, referee=referee, **rules)
+        return verify(requests, written, referee=referee, **rules)
 
     def _founders_answer(self, exam: Any, examiner: Examiner) -> list:
-        """The founder students' graded answers. They play in turn as the last guest, who is then put back."""
+        """The founder students' graded answers. They use the last guest adapter in turn, which is restored
+        afterwards."""
         population = self.source.population
         guest = population.guests[-1]
         before, temperature = _on_cpu(population.factors(guest)), population.routing.temperatures.get(guest, 1.0)
@@ -177,12 +180,12 @@ class Founders:
 
 
 def _tasks(proposals: Iterable[Proposal]) -> list[Task]:
-    """The valid tasks; what several teachers wrote is there once."""
+    """The valid tasks, without duplicates between teachers."""
     return list({one.task.id: one.task for one in proposals if one.task is not None}.values())
 
 
 def _unsolved(result: ExamResult, tasks: set[str]) -> float | None:
-    """Share of the judged answers to some tasks, of all who answered, that do not solve them."""
+    """Share of all judged answers to some tasks that do not solve them."""
     places = {i for i, question in enumerate(result.exam.questions) if question.id in tasks}
     return _share(1.0 - one.grade.score for one in result.samples if one.question in places)
 
@@ -200,7 +203,8 @@ def _on_cpu(factors: Factors) -> Factors:
 
 
 def _different(population: Population, players: Sequence[str]) -> list[str]:
-    """The first of all players that are equal: same weights, or none at all, and same temperature."""
+    """Players without duplicates. Players are equal if their weights (or their lack of weights) and temperatures are
+    equal."""
     first: dict[tuple, str] = {}
     for player in players:
         name = population.adapter_of(player)

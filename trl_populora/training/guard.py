@@ -1,4 +1,4 @@
-"""`Guard`: one member whose numbers overflow is stopped and set back; the others go on."""
+"""`Guard`: stops and resets a member whose numbers are not finite. The others continue."""
 
 import math
 from collections import Counter
@@ -16,11 +16,11 @@ PATIENCE = 3
 class Guard:
     """Watches every member for values that are not finite.
 
-    A member whose gradient is not finite takes no update in that round and goes back to the weights it had when last
-    remembered: at the start, at its birth, or at the last checkpoint, so that a resumed run goes back to the same
-    ones. Rows of other members never share in the damage, because a row's gradient passes through its own adapter
-    only. After `PATIENCE` rounds in a row the member is frozen: it plays on as it is and learns nothing until
-    evolution replaces it. All of this is our choice.
+    A member whose gradient is not finite takes no update in that round. It returns to its last stored weights: those
+    of the start, of its birth, or of the last checkpoint. So a resumed run returns to the same weights. Other members
+    are not affected, because the gradient of a row passes only through the adapter of its member. After `PATIENCE`
+    such rounds in a row, the member is frozen: it still plays, but it does not learn until evolution replaces it. All
+    of this is our choice.
 
     Args:
         population ([`Population`]): Members to watch.
@@ -37,19 +37,19 @@ class Guard:
         return self.strikes[name] >= PATIENCE
 
     def remember(self, names: Iterable[str] | None = None) -> None:
-        """Keeps copies, on the host, of the weights of members that are well."""
+        """Stores copies of the weights of members whose weights are finite, in host memory."""
         for name in self.population if names is None else names:
             if not self.strikes[name] and name not in self._struck:
                 self._good[name] = [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
 
     def born(self, name: str) -> None:
-        """A child has taken the slot: what its predecessor did counts no more."""
+        """Called when a child has replaced the member: its failures are reset."""
         self.strikes.pop(name, None)
         self._struck.discard(name)
         self.remember([name])
 
     def hold_back(self, norms: dict[str, float]) -> list[str]:
-        """Members that take no step now: those whose gradient norm is not finite, and the frozen."""
+        """Members that take no step now: those whose gradient norm is not finite, and frozen ones."""
         for name, norm in norms.items():
             if not math.isfinite(norm) and not self.frozen(name):
                 self._set_back(name, f"gradient norm {norm}")
@@ -57,7 +57,8 @@ class Guard:
 
     @torch.no_grad()
     def inspect(self) -> list[str]:
-        """Members set back because their weights are not finite: after a step, before anything is saved or bred."""
+        """Resets members whose weights are not finite, after a step and before saving or evolution; returns their
+        names."""
         owners, parameters = zip(
             *[(n, p) for n in self.population for p in self.population.parameters(n)], strict=True
         )
@@ -68,7 +69,7 @@ class Guard:
         return broken
 
     def end_round(self) -> tuple[str, ...]:
-        """Counts the round for or against each member; returns what happened in it, in words."""
+        """Updates the failure counts of all members; returns messages about this round."""
         for name in self.population:
             if name in self._struck:
                 self.strikes[name] += 1
@@ -95,4 +96,4 @@ class Guard:
                 parameter.copy_(good)
         if name not in self._struck:
             self._struck.add(name)
-            self.alarms.append(f"{name}: {seen}; set back to the weights of its birth or last checkpoint")
+            self.alarms.append(f"{name}: {seen}; reset to the weights of its birth or of the last checkpoint")

@@ -1,7 +1,7 @@
-"""`initial_adapters`: members that start from adapters which another run or training made, here or on the Hub.
+"""`initial_adapters`: lets members start from existing adapters, on this machine or on the Hub.
 
-Only weights are taken over: ratings, buffers, learning rates and temperatures begin anew. Where they came from stands
-in the table of members and in the lineage.
+Only the weights are used. Ratings, buffers, learning rates and temperatures start from the beginning. The table of
+members and the lineage record the sources.
 """
 
 import logging
@@ -31,7 +31,7 @@ class Source(NamedTuple):
     """A folder with a population or an adapter.
 
     Attributes:
-        name (`str`): What it is called in a recipe; of a repository with its commit. folder (`str`): Where it is here.
+        name (`str`): Its name in a recipe; for a repository, with its commit. folder (`str`): Its local folder.
     """
 
     name: str
@@ -49,15 +49,16 @@ class Source(NamedTuple):
 
 
 def find_sources(wanted: Wanted) -> dict[str, Source]:
-    """Every source that `initial_adapters` names; those of the Hub are downloaded.
+    """All sources of `initial_adapters`. Those on the Hub are downloaded.
 
     Args:
-        wanted (`str`, `list[str]` or `dict[str, str]`): The setting: a population, whose members start those of the
-            same names; an adapter, from which all start; a list with a source for each member, teachers first; or a
-            mapping from members or roles to sources. A source is a PEFT folder, or `user/repo[@revision][/folder]`.
+        wanted (`str`, `list[str]` or `dict[str, str]`): The setting. It is a population (each member starts from the
+            member of the same name), one adapter for all members, a list with a source for each member, teachers
+            first, or a mapping from members or roles to sources. A source is a PEFT folder, or
+            `user/repo[@revision][/folder]`.
 
     Raises:
-        ValueError: If one is not there.
+        ValueError: If a source does not exist.
     """
     names = [wanted] if isinstance(wanted, str) else wanted.values() if isinstance(wanted, Mapping) else wanted
     for name in names:
@@ -67,18 +68,18 @@ def find_sources(wanted: Wanted) -> dict[str, Source]:
 
 
 def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Source], *, base: str) -> None:
-    """Gives members the weights that `initial_adapters` names.
+    """Loads the weights of `initial_adapters` into the members.
 
     Args:
         population ([`Population`]): Fresh members.
         wanted (`str`, `list[str]` or `dict[str, str]`): The setting, as in [`find_sources`].
-        sources (`Mapping[str, Source]`): What that function has found.
-        base (`str`): Name of the run's base model, to warn where an adapter names another.
+        sources (`Mapping[str, Source]`): The result of [`find_sources`].
+        base (`str`): Name of the run's base model. An adapter that names another base causes a warning.
 
     Raises:
-        ValueError: If a source does not fit: it says which settings would.
+        ValueError: If a source does not fit. The message has the settings that would fit.
     """
-    for name, (source, version) in _deal(population, wanted, sources).items():
+    for name, (source, version) in _assign(population, wanted, sources).items():
         config, factors = read_adapter(source.folder)
         _check(population, name, source, config, factors)
         other = config.base_model_name_or_path
@@ -89,7 +90,7 @@ def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Sou
 
 
 def import_events(population: Population) -> list[EvolutionEvent]:
-    """The lineage's lines for founders that came from elsewhere. They have no ratings yet: both are `(0, 0)`."""
+    """Lineage events for founders with initial adapters. They have no ratings yet, so both are `(0, 0)`."""
     events = []
     for member in population.values():
         for parent in member.parents:
@@ -101,8 +102,8 @@ def import_events(population: Population) -> list[EvolutionEvent]:
     return events
 
 
-def _deal(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
-    """Member -> its source, and the version that it had there."""
+def _assign(population: Population, wanted: Wanted, sources: Mapping[str, Source]) -> dict[str, tuple[Source, int]]:
+    """Member -> its source and its version there."""
     members = list(population)
     if isinstance(wanted, str):
         whole = sources[wanted]
@@ -135,7 +136,7 @@ def _deal(population: Population, wanted: Wanted, sources: Mapping[str, Source])
 
 
 def _adapter(name: str, source: Source) -> tuple[Source, int]:
-    """The adapter that a source holds for a member: itself, or of a population the member of that name."""
+    """The adapter of a source for a member: the source itself, or the member of that name in a population."""
     versions = source.versions
     if versions is None:
         above, _, own = source.name.rpartition("/")
@@ -151,7 +152,7 @@ def _adapter(name: str, source: Source) -> tuple[Source, int]:
 
 
 def _find(name: str) -> Source:
-    """A folder here, else files of the Hub in its cache."""
+    """A local folder, or else files from the Hub in its cache."""
     path = os.path.expanduser(name)
     if os.path.isdir(path):
         return Source(name.rstrip("/"), path)
@@ -175,7 +176,7 @@ def _find(name: str) -> Source:
 
 
 def _check(population: Population, name: str, source: Source, config: LoraConfig, factors: Factors) -> None:
-    """Raises `ValueError` if an adapter has another form than the population's, with the settings that it needs."""
+    """Raises `ValueError` if an adapter does not have the rank, scaling and modules of the population."""
     own = population.factors(name)
     problem = ""
     if own.keys() != factors.keys():
@@ -189,7 +190,7 @@ def _check(population: Population, name: str, source: Source, config: LoraConfig
             if rank != mine:
                 problem = f"it has rank {rank}, this run {mine}"
             elif (factor.A.shape, factor.B.shape) != (own[path].A.shape, own[path].B.shape):
-                problem = f"its matrices at {_end(path)} have other sizes: it belongs to another base model"
+                problem = f"its matrices at {_end(path)} have different sizes: it belongs to another base model"
             elif factor.scaling != own[path].scaling:
                 problem = f"its scaling is {factor.scaling:g}, this run's {own[path].scaling:g}"
             if problem:
@@ -199,7 +200,7 @@ def _check(population: Population, name: str, source: Source, config: LoraConfig
         raise ValueError(
             f"initial_adapters: {source.name} does not fit {name}: {problem}. Its own settings are "
             f"lora_r: {config.r}, lora_alpha: {config.lora_alpha}, lora_target_modules: [{', '.join(ends)}]"
-            + (", with rank-stabilised scaling, which takes a peft_config." if config.use_rslora else ".")
+            + (", with rank-stabilised scaling, which needs a peft_config." if config.use_rslora else ".")
         )
 
 

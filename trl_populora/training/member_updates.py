@@ -1,4 +1,5 @@
-"""`MemberUpdates`: one optimizer for the whole population, with scale, clipping and moments of each member's own."""
+"""`MemberUpdates`: one optimizer for the whole population, with separate scale, clipping and moments for each
+member."""
 
 from collections import Counter
 
@@ -13,18 +14,18 @@ from .scored_rows import ScoredRows
 
 
 class MemberUpdates:
-    """What makes a member's update the one of a trainer with only its rows.
+    """Makes each member's update equal to that of a trainer with only its rows.
 
     Args:
         population ([`Population`]): Members.
-        guard ([`Guard`]): Says who takes no step.
-        max_grad_norm (`float`): Each member's gradient is clipped to this norm, by itself.
+        guard ([`Guard`]): Decides which members take no step.
+        max_grad_norm (`float`): Each member's gradient is clipped to this norm, separately.
         by_token (`bool`): Whether TRL normalises the loss by tokens (dapo, cispo, vespo) or by rows (grpo, dr_grpo,
             sapo, luspo).
 
     Attributes:
         scales (`dict[str, float]`): Factor on each member's gradient in this round.
-        grad_norms (`dict[str, float]`): Norms before clipping in the newest step, of members that took it.
+        grad_norms (`dict[str, float]`): Norms before clipping in the newest step, for members that took it.
         counts (`Counter[str]`): Optimizer steps that each member took in this round.
     """
 
@@ -36,7 +37,7 @@ class MemberUpdates:
         self.counts: Counter[str] = Counter()
 
     def groups(self, *, weight_decay: float) -> list[dict]:
-        """Parameter groups of the optimizer, one a member, at its own learning rate."""
+        """Parameter groups of the optimizer: one per member, with its own learning rate."""
         return [
             {
                 "params": self.population.parameters(name),
@@ -50,8 +51,8 @@ class MemberUpdates:
     def rescale(self, rows: ScoredRows) -> None:
         """Sets the scales for a round.
 
-        TRL normalises the loss by all tokens of the round, or by all rows. A member's gradient comes from its own rows
-        only, so total / own undoes the others' share exactly.
+        TRL divides the loss by all tokens of the round, or by all rows. A member's gradient comes only from its own
+        rows. So the factor total / own gives exactly the loss of a trainer with only these rows.
         """
         own = Counter(dict.fromkeys(self.population, 0))
         for name, tokens in zip(rows.members, rows.tokens, strict=True):
@@ -60,7 +61,7 @@ class MemberUpdates:
         self.scales = {name: total / n if n else 0.0 for name, n in own.items()}
 
     def clip(self, optimizer: Optimizer) -> torch.Tensor:
-        """Scales and clips every member's gradient, and takes it from those whom the guard holds back.
+        """Scales and clips every member's gradient, and removes the gradients of members that the guard stops.
 
         Returns:
             `torch.Tensor`: The norm of all members' gradients together, before clipping.
@@ -84,18 +85,19 @@ class MemberUpdates:
         return torch.tensor(list(self.grad_norms.values()), dtype=torch.float64).norm().float()
 
     def set_back(self, optimizer: Optimizer) -> None:
-        """After a step: members whose weights are not finite lose it, and what the optimizer remembers."""
+        """After a step: resets members whose weights are not finite, and drops their optimizer moments."""
         for name in self.guard.inspect():
             self.forget(name, optimizer)
             self.counts[name] = 0
 
     def forget(self, name: str, optimizer: Optimizer) -> None:
-        """Drops what the optimizer remembers of a member's former weights."""
+        """Drops the optimizer moments of a member."""
         for parameter in self.population.parameters(name):
             optimizer.state.pop(parameter, None)
 
     def start_over(self, name: str, optimizer: Optimizer, scheduler: LRScheduler | None) -> None:
-        """A child starts without optimizer moments, at its own learning rate, and the same on every process."""
+        """Starts a child without optimizer moments, at its own learning rate, with the same weights on every
+        process."""
         for parameter in self.population.parameters(name):
             parameter.data.copy_(broadcast(parameter.data))
         self.forget(name, optimizer)
@@ -107,6 +109,6 @@ class MemberUpdates:
                 group["initial_lr"] = scheduler.base_lrs[i] = rate
 
     def end_round(self) -> Counter[str]:
-        """The round's `counts`, which begin anew."""
+        """Returns the `counts` of the round and resets them."""
         counts, self.counts = self.counts, Counter()
         return counts

@@ -1,7 +1,7 @@
-"""Settings that are mappings: each stands for a dataclass that says what it may hold.
+"""Settings that are mappings. Each mapping becomes a dataclass, which defines and checks its keys.
 
-`None` means the defaults. After construction such a setting holds all its keys, so that what a run records is what it
-used.
+`None` means the defaults. After construction, such a setting contains all its keys, so that the record of a run shows
+the values that it used.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,12 @@ from ..executor import ExecutorSettings
 from ..self_play.rewards import RewardSettings
 from ..settings import check_keys, from_mapping, to_mapping
 from ..tasks import known_task_types, task_type_class
+from ..tasks.registry import BUILT_IN
 from .probe_settings import ProbeSettings
 
 
 class Nested(NamedTuple):
-    """A dataclass that a mapping stands for, and those of its fields that are settings of their own."""
+    """The dataclass of a mapping, and those of its fields that are separate settings."""
 
     record: type
     without: tuple[str, ...] = ()
@@ -28,11 +29,11 @@ NESTED = {
     "probe_kwargs": Nested(ProbeSettings),
     "reward_kwargs": Nested(RewardSettings, without=("teacher",)),
 }
-"""Setting -> what it stands for."""
+"""Setting -> its dataclass."""
 
 
 class Parts:
-    """The settings that mappings stand for, as their dataclasses.
+    """The dataclasses of the mappings.
 
     A part of [`PopulationSelfPlayConfig`], which holds the mappings.
     """
@@ -51,23 +52,24 @@ class Parts:
 
     @property
     def probes(self) -> ProbeSettings:
-        """Settings of what is measured along the run."""
+        """Settings of the probes."""
         return ProbeSettings(**self.probe_kwargs)
 
     @property
     def is_probed(self) -> bool:
-        """Whether anything is measured along the run."""
+        """Whether the run has probes."""
         return self.eval_strategy != "no"
 
     @property
     def num_guests(self) -> int:
-        """Frozen adapters beside the members: for two champions, and for a founder, who is not there at their time."""
+        """Number of frozen adapters beside the members: for two champions, or for a founder, who uses one of the same
+        adapters."""
         founders = self.is_probed and self.num_teachers and self.probes.founders
         return 2 if self.hall_of_fame_probability else int(bool(founders))
 
     @property
     def rewards(self) -> RewardSettings:
-        """What outcomes are worth."""
+        """Rewards of the outcomes."""
         return RewardSettings(teacher=self.teacher_reward, **self.reward_kwargs)
 
 
@@ -76,10 +78,10 @@ COMMON = ("style", "num_references")
 
 
 def complete(args: Any) -> None:
-    """Give every nested setting all its keys, in place.
+    """Completes every nested setting with all its keys, in place.
 
     Raises:
-        ValueError: Naming the setting, the key and what it must be.
+        ValueError: With the setting, the key and what it must be.
     """
     for name, nested in NESTED.items():
         setattr(args, name, _complete(nested, getattr(args, name), setting=name))
@@ -87,17 +89,20 @@ def complete(args: Any) -> None:
 
 
 def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
-    """Settings of every type in play by id, and of others that are given. A type may have its own `COMMON` ones."""
+    """Settings of every task type of the run by id, and of other types that are named. A type may have its own
+    `COMMON` settings."""
     kinds = {kind.id: kind for kind in map(task_type_class, args.task_types)}
     if not kinds or len(kinds) < len(args.task_types):
         raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
     given = args.task_kwargs or {}
-    check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
+    if not set(given) <= {*kinds, *BUILT_IN}:  # what is installed is looked up only if it matters: that takes time
+        check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
     unrecorded = [name for name, own in given.items() if own is None]
     if unrecorded:
         raise ValueError(
-            f"task_kwargs.{unrecorded[0]} is null, as a run records a type that was made in Python with settings that "
-            "are no plain data. Make it there again, task_types=[...], or leave the key out for its defaults."
+            f"task_kwargs.{unrecorded[0]} is null. A run records this for a type that was made in Python with "
+            f"settings that cannot be stored. Pass the type in Python again, task_types=[...], or leave the key out "
+            f"for its defaults."
         )
     kinds |= {name: task_type_class(name) for name in given if name not in kinds}
     whole = {}

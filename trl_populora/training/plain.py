@@ -1,4 +1,5 @@
-"""With a plain `GRPOConfig` the trainer is `GRPOTrainer`: decided here, once, for constructor and overrides."""
+"""With a plain `GRPOConfig` the trainer is `GRPOTrainer`: this module implements that for the constructor and all
+overrides."""
 
 import functools
 import inspect
@@ -14,13 +15,14 @@ Trainer = TypeVar("Trainer", bound=type[GRPOTrainer])
 
 
 def plain_without_population(cls: Trainer) -> Trainer:
-    """Class decorator: without a [`PopulationSelfPlayConfig`], every method of the class is its parent's.
+    """Class decorator: without a [`PopulationSelfPlayConfig`], every method of the class calls that of its parent.
 
-    The constructor goes by the type of `args`; everything that overrides a method of [`~trl.GRPOTrainer`] goes by
-    `self.population`, which is `None` on the class. Methods may therefore rely on a population. Overrides of
-    subclasses stay as they are, and reach GRPOTrainer's methods through `super()`.
+    The constructor checks the type of `args`. Every method that overrides one of [`~trl.GRPOTrainer`] checks
+    `self.population`, which is `None` on the class. So the methods may assume that there is a population. Overrides in
+    subclasses are not changed. They reach GRPOTrainer's methods through `super()`.
 
-    Without `args`, too, the class is GRPOTrainer: a script goes on to work when the name of its trainer is replaced.
+    Without `args`, the class also behaves as GRPOTrainer. So a script still works after the name of its trainer is
+    replaced.
     """
     cls.__init__ = _constructor(cls, cls.__init__)
     for name, method in list(vars(cls).items()):

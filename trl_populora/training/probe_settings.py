@@ -1,4 +1,4 @@
-"""`ProbeSettings`: what is measured along a run, at the steps of `eval_strategy`."""
+"""`ProbeSettings`: what is measured during a run, at the steps of `eval_strategy`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """What members are asked along a run, and nobody learns from (docs/probes.md).
+    """Evaluations during a run, from which nobody learns (docs/probes.md).
 
     Args:
-        exams (`list[str]`, *optional*): Exams by name, as [`make_exams`] takes them, such as `["held_out",
+        exams (`list[str]`, *optional*): Names of exams, as in [`make_exams`], such as `["held_out",
             "gsm8k[:50]"]`. Default: `["held_out"]` in self-play, none on a dataset.
-        data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
-        teachers (`bool`, *optional*, defaults to `False`): Ask teachers too, not only those who solve tasks.
-        founders (`int`, *optional*, defaults to `8`): Proposal prompts per task type for the games against the
-            founders, in self-play. 0 plays none.
-        max_completion_length (`int`, *optional*): Tokens of an answer; those of the exam, else of the run, if unset.
+        data (`str`, *optional*): Folder with the files of benchmarks. If unset, they come from the Hub.
+        teachers (`bool`, *optional*, defaults to `False`): Whether teachers take the exams, too.
+        founders (`int`, *optional*, defaults to `8`): Number of proposal prompts per task type for the games against
+            the founders (the first members), in self-play. 0 plays no such games.
+        max_completion_length (`int`, *optional*): Maximum tokens of an answer. If unset, that of the exam, or else
+            that of the run.
 
     Raises:
         ValueError: If a value is out of range.
@@ -47,7 +48,7 @@ class ProbeSettings:
 
 
 def asked_keys(args: PopulationSelfPlayConfig, types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of the tasks of other runs that this one is asked about, and may not learn from."""
+    """Keys of tasks in the exams `tasks:PATH` of the probes. The run may not learn from these tasks."""
     names = [name for name in args.probes.exams or () if args.is_probed and name.startswith("tasks:")]
     try:
         return {key for exam in make_exams(names, types) for key in task_keys(exam, types)}

@@ -1,4 +1,4 @@
-"""`Probes`: what is measured along a run and nobody learns from. Exams, answered greedily, and games against founders.
+"""`Probes`: evaluations during a run from which nobody learns: exams with greedy decoding, and games against founders.
 
 Probing changes nothing: rounds, rewards and weights are those of a run without it (tests/training/test_probes.py).
 """
@@ -36,15 +36,15 @@ class Probes:
     Args:
         args ([`PopulationSelfPlayConfig`]): Settings.
         source ([`RowSource`]): Set up already.
-        has_dataset (`bool`, *optional*, defaults to `False`): Members are evaluated on a dataset too, by TRL.
+        has_dataset (`bool`, *optional*, defaults to `False`): Whether TRL also evaluates members on a dataset.
 
     Attributes:
-        exams (`list[Exam]` or `None`): What is asked; `None` before [`Probes.prepare`].
-        founders ([`Founders`] or `None`): Opponents of old, where the run has any.
+        exams (`list[Exam]` or `None`): The exams; `None` before [`Probes.prepare`].
+        founders ([`Founders`] or `None`): The first members as opponents, if the run has any.
         last (`dict` or `None`): The newest record.
 
     Raises:
-        ValueError: If the run is to be evaluated, and an exam cannot be asked, or there is nothing to evaluate by.
+        ValueError: If an exam cannot be given, or evaluation is on and there is no exam, game or dataset.
     """
 
     def __init__(self, args: PopulationSelfPlayConfig, source: RowSource, *, has_dataset: bool = False) -> None:
@@ -60,22 +60,22 @@ class Probes:
             self.prepare()
             if self.settings.founders:
                 self.founders = source.make_founders(self.settings.founders)
-            if not (self.asks or has_dataset):
+            if not (self.has_exams or has_dataset):
                 raise ValueError(
-                    "eval_strategy is set, and there is nothing to evaluate by: name exams in probe_kwargs, pass an "
+                    "eval_strategy is set, but there is nothing to evaluate with: name exams in probe_kwargs, pass an "
                     "eval_dataset if num_teachers=0, or set eval_strategy to 'no'."
                 )
 
     @property
-    def asks(self) -> bool:
-        """Whether there is anything to ask."""
+    def has_exams(self) -> bool:
+        """Whether there are exams or games with founders."""
         return bool(self.exams or self.founders)
 
     def prepare(self) -> None:
         """Makes the exams, if that has not been done.
 
         Raises:
-            ValueError: If one is unknown, has no data or cannot be asked.
+            ValueError: If one is unknown, has no data or cannot be given.
         """
         if self.exams is not None:
             return
@@ -91,7 +91,8 @@ class Probes:
         self.exams = exams
 
     def begin(self, *, step: int) -> None:
-        """Training begins, or goes on, at this step: the clock runs, and at step 0 the members of now are founders."""
+        """Called when training starts or resumes at this step. Starts the clock. At step 0, the current members become
+        founders."""
         self._began = time.perf_counter()
         if step:
             return
@@ -102,7 +103,7 @@ class Probes:
                 self.founders.start(self.examiner)
 
     def measure(self, *, step: int, round: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Asks everybody, as they are now.
+        """Evaluates the current members.
 
         Returns:
             `dict` and `list[dict]`: The record, and all answers to exams, with the keys of [`results.COLUMNS`].
@@ -122,24 +123,24 @@ class Probes:
         return record, [row for result in results for row in result.rows()]
 
     def keep(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with the run's seconds so far; counted as part of the run."""
+        """Adds the run's seconds so far to the record, and counts the probe's own."""
         self.seconds += record["seconds"]
         self.last = record | {"elapsed": round_off(self.elapsed), "probing": round_off(self.seconds)}
         return self.last
 
     @property
     def elapsed(self) -> float:
-        """Seconds of training so far, probes and what was before a resume included."""
+        """Seconds of training so far, including probes and the time before a resume."""
         return self._elapsed + time.perf_counter() - self._began
 
     def close(self) -> None:
-        """Ends what the probes have started; they may be used again."""
+        """Ends the processes that the probes have started. They may be used again."""
         self.examiner.close()
 
     # Files -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON-able data."""
+        """State that a resumed run needs, as data for JSON."""
         started = self.founders is not None and self.founders.started
         return {
             "last": self.last,
@@ -155,14 +156,14 @@ class Probes:
             self.founders.save(os.path.join(folder, FOUNDERS_FOLDER))
 
     def load(self, folder: str, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` and `save` gave; the state is empty if the run was not probed so far."""
+        """Restores the results of `state_dict` and `save`. The state is empty if the run had no probes so far."""
         self.last, self._base = state.get("last"), dict(state.get("base", {}))
         self.seconds, self._elapsed = state.get("seconds", 0.0), state.get("elapsed", 0.0)
         self._began = time.perf_counter()
         if self.founders is None:
             return
         if state.get("founders") is None:
-            logger.warning(f"{folder} has no founders: nobody plays against them in the probes of this run.")
+            logger.warning(f"{folder} has no founders: the probes of this run have no games against them.")
             return
         self.founders.load(os.path.join(folder, FOUNDERS_FOLDER), state["founders"])
 
@@ -209,7 +210,7 @@ class Probes:
         }
 
     def _check(self, exam: Exam) -> None:
-        """Refuses what cannot be asked or graded, before a run begins."""
+        """Refuses exams that cannot be given or graded, before a run starts."""
         exam.grader(self.examiner.run)
         sampler, limit = self.source.sampler, self.source.sampler.max_length
         try:
@@ -228,7 +229,7 @@ class Probes:
 
 
 def metrics(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a record under their names in trackers, without those that are not known."""
+    """The numbers of a record under their names in trackers, without missing ones."""
     found: dict[str, float | None] = {}
     for name, exam in record["exams"].items():
         place = re.sub(r"[^\w.-]+", "_", name).strip("_")  # some trackers take no other characters

@@ -1,4 +1,4 @@
-"""Evaluation along a run, as Trainer asks for it: members are probed, and the numbers logged, recorded and shown."""
+"""Evaluation during a run, when Trainer calls it: probes the members, and logs, records and shows the numbers."""
 
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 def probe(trainer: "PopulationSelfPlayTrainer", *, prefix: str = "eval") -> dict[str, float]:
-    """Probes the members of now; in training once per step.
+    """Evaluates the current members; during training at most once per step.
 
-    Trackers get `<prefix>_<name>`, which transformers spells `<prefix>/<name>`. In training the record goes to the
-    run's folder and to `on_probe` as well; what a user asks for outside is none of the run's record.
+    The names are `<prefix>_<name>`, which transformers shows as `<prefix>/<name>` in trackers. During training, the
+    record is also written to the run's folder and passed to `on_probe`. Outside training, it is not part of the run's
+    record.
 
     Returns:
         `dict[str, float]`: The numbers under the names of the trackers' keys.

@@ -1,6 +1,6 @@
-"""What a population's trainer reads of a run when it resumes, with as many members or with another number.
+"""Reads the files of a run when it resumes, with the same or another number of members.
 
-The trainer's overrides of Trainer's `_load*` call these.
+The trainer's overrides of Trainer's `_load*` call these functions.
 """
 
 import os
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
-    """Restores population, game and record; with `resize_on_resume`, of another number of members.
+    """Restores population, state of the game and record; with `resize_on_resume`, also for another number of members.
 
     Raises:
-        ValueError: If the checkpoint has no state, or that of other members.
+        ValueError: If the checkpoint has no state, or the state of other members.
     """
     path = os.path.join(checkpoint, STATE_FILE)
-    state = read_json(path, missing="it is not a whole checkpoint. Resume from an earlier one.")
+    state = read_json(path, missing="it is not a complete checkpoint. Resume from an earlier one.")
     if trainer.args.resize_on_resume:
         adopt(trainer, checkpoint, state)
     else:
@@ -41,7 +41,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
 
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
-    """Restores a checkpoint, if it is of the last step: nothing is left to train, and Trainer would go one step on."""
+    """Restores a checkpoint of the last step. Nothing is left to train, but Trainer would train one more step."""
     state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
     if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
         return False
@@ -51,7 +51,8 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
 
 
 def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
-    """Restores the state of a checkpoint, weights being loaded already, and rewinds the run's files to its step."""
+    """Restores the state of a checkpoint whose weights are already loaded, and cuts the run's files back to its
+    step."""
     trainer.source.load_state_dict(state["source"])
     trainer.guard.load_state_dict(state["guard"])
     trainer.lineage = Lineage()
@@ -61,15 +62,15 @@ def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
 
 
 def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) -> None:
-    """Loads a checkpoint of a population of another size.
+    """Loads a checkpoint of a population with another number of members.
 
-    Members that both have go on as they were. A new one starts as a copy of an old member of its role (in turn, the
-    `i`-th new slot copies slot `i` modulo the old number), with the rating and lineage event of a child; members that
-    are no longer wanted are left behind. In self-play, ratings and tally of the survivors stay as they are: no new
-    interval begins. Our choice.
+    Members that exist in both continue. A new member starts as a copy of an old member of its role, with the rating
+    and lineage event of a child. (New slot `i` copies slot `i` modulo the old number.) Other members are left behind.
+    In self-play, ratings and games of the remaining members do not change, and no new rating interval begins. Our
+    choice.
 
     Raises:
-        ValueError: If the checkpoint has no member of a role that is wanted.
+        ValueError: If the checkpoint has no member of a required role.
     """
     population: Population = trainer.population
     old = {row["id"]: Member.from_json(row) for row in read_table(checkpoint)["members"]}
@@ -81,7 +82,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
         parents = [other for other in kept if old[other].role == member.role]
         if name not in kept:
             if not parents:
-                raise ValueError(f"{checkpoint} has no {member.role}, so that {name} would have nobody to start from.")
+                raise ValueError(f"{checkpoint} has no {member.role}, so {name} has no member to copy.")
             children.append(_copy_of(population, parents[member.slot % len(parents)], name))
     events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)
@@ -91,7 +92,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
 
 
 def adopt_optimizer(optimizer: Optimizer, scheduler: LambdaLR, checkpoint: str) -> None:
-    """Loads optimizer and schedule of a population of another size: moments of those who stay, none of the others."""
+    """Loads optimizer and schedule of a population of another size: only the moments of members that continue."""
     saved, schedule = (
         torch.load(os.path.join(checkpoint, name), map_location="cpu", weights_only=True)
         for name in (OPTIMIZER_FILE, SCHEDULER_FILE)
@@ -128,7 +129,7 @@ def _copy_of(population: Population, parent: str, name: str) -> Offspring:
 
 
 def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
-    """Saved state of a source, with the ratings of those who stay and a newcomer's prior for everybody else."""
+    """Saved state of a source, with the ratings of members that continue, and the prior for new members."""
     ratings, before = fresh["ratings"], saved["ratings"]
     if "games" not in ratings:
         rewards = {name: before["rewards"].get(name, []) for name in ratings["rewards"]}
@@ -148,6 +149,6 @@ def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
 
 
 def _kept(table: Sequence[Sequence[int]], before: dict, now: dict) -> list[list[int]]:
-    """A table of teachers x students with the entries of pairs that both were there before, and 0 for the others."""
+    """A table of teachers x students with the entries of pairs of which both existed before, and 0 for the others."""
     old = {(t, s): n for t, row in zip(before["teachers"], table) for s, n in zip(before["students"], row)}
     return [[old.get((teacher, student), 0) for student in now["students"]] for teacher in now["teachers"]]

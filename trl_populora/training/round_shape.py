@@ -1,4 +1,4 @@
-"""The shape of a round: how many rows it has, and how they divide into passes of one optimizer step."""
+"""The size of a round: how many rows it has, and how they are divided into the passes of one optimizer step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RoundShape:
-    """Numbers that follow from the dial (`num_teachers`, `num_students`, `prompts_per_teacher`, `num_generations`).
+    """Numbers that follow from `num_teachers`, `num_students`, `prompts_per_teacher` and `num_generations`.
 
     A part of [`PopulationSelfPlayConfig`], which holds the settings.
     """
@@ -55,10 +55,10 @@ class RoundShape:
 
 
 def derive_batch(args: PopulationSelfPlayConfig) -> None:
-    """Derive `gradient_accumulation_steps` so that an optimizer step covers a round, or a batch of the dataset.
+    """Computes `gradient_accumulation_steps` so that one optimizer step covers a round, or a batch of the dataset.
 
     Raises:
-        ValueError: If no number of passes does, or a setting says otherwise.
+        ValueError: If no number of passes fits, or a setting contradicts it.
     """
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     derive = _passes_of_round if args.num_teachers else _passes_of_dataset
@@ -97,7 +97,7 @@ def _passes_of_round(args: PopulationSelfPlayConfig, world_size: int) -> int:
 
 
 def _passes_of_dataset(args: PopulationSelfPlayConfig, world_size: int) -> int:
-    """One generation batch is one optimizer step, and holds as many groups of every member."""
+    """One generation batch is one optimizer step, and holds equally many groups of every member."""
     unit, per_pass = args.num_generations * args.num_students, args.per_device_train_batch_size * world_size
     fitting = unit // math.gcd(unit, per_pass)
     passes = fitting if args.gradient_accumulation_steps == 1 else args.gradient_accumulation_steps

@@ -1,8 +1,8 @@
 """`RowSource`: where the rows of a generation phase come from, and what their rewards mean.
 
-The trainer asks a source for everything that depends on it, and never which one it has. Self-play
-(`self_play_source.py`) and a dataset (`dataset_source.py`) are the two that come with the package; another one is a
-subclass given as `PopulationSelfPlayTrainer(..., row_source=MySource())`.
+Everything that depends on the origin of rows is in a source, and the trainer does not depend on the kind of source.
+The package has two: self-play (`self_play_source.py`) and a dataset (`dataset_source.py`). Users pass their own
+subclass as `PopulationSelfPlayTrainer(..., row_source=MySource())`.
 """
 
 import math
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def check_rows(source: "RowSource", rows: list[dict[str, Any]], members: list[str], *, wanted: int) -> None:
-    """Raises `ValueError` if what `RowSource.begin` has returned is not `wanted` rows and the adapter of each."""
+    """Raises `ValueError` unless `RowSource.begin` has returned `wanted` rows and the adapter of each."""
     whole = len(rows) == len(members) == wanted and all("prompt" in row for row in rows)
     if not whole or not set(members) <= set(source.population):
         raise ValueError(
@@ -52,9 +52,9 @@ def check_rows(source: "RowSource", rows: list[dict[str, Any]], members: list[st
 class RowSource(ABC):
     """Where rows come from.
 
-    A subclass says what is asked ([`RowSource.begin`]) and what an answer is worth
-    ([`RowSource.make_reward_functions`]). The rest has a default: every member samples its rows with the trainer's
-    sampler, and members are rated by the mean reward that they earn.
+    A subclass defines the prompts ([`RowSource.begin`]) and the rewards ([`RowSource.make_reward_functions`]).
+    Everything else has a default: every member samples its rows with the trainer's sampler, and members are rated by
+    their mean reward.
 
     The trainer calls, in this order: `make_reward_functions` and `make_datasets` while it is constructed, `setup` at
     the end of that; `begin`, `rollout`, `spare`, `advantages` and `finish` in each generation phase; `summary`,
@@ -63,10 +63,10 @@ class RowSource(ABC):
 
     Attributes:
         args ([`PopulationSelfPlayConfig`]): Settings. population ([`Population`]): Members.
-        sampler ([`Sampler`]): Draws completions. ranks ([`Ranks`]): Processes of the run.
-        ratings ([`Ratings`] or [`RewardRatings`]): Their `fitness` is what selection goes by; NaN for a member that
-            cannot be compared yet.
-        task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Types in play and sandbox, if there are any.
+        sampler ([`Sampler`]): Samples completions. ranks ([`Ranks`]): Processes of the run.
+        ratings ([`Ratings`] or [`RewardRatings`]): Selection uses their `fitness`. It is NaN for a member that cannot
+            be compared yet.
+        task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Task types and sandbox, if there are any.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ class RowSource(ABC):
         ...
         ...     def begin(self, inputs, *, round, step, training):
         ...         rows = [{"prompt": f"Count to {round + 2}:", "n": round + 2} for _ in inputs]
-        ...         return rows, self.deal(len(inputs))
+        ...         return rows, self.assign_members(len(inputs))
 
         >>> PopulationSelfPlayTrainer("Qwen/Qwen2.5-0.5B", args=args, row_source=Counting()).train()
         ```
@@ -103,24 +103,24 @@ class RowSource(ABC):
 
         Args:
             args ([`PopulationSelfPlayConfig`]): Settings.
-            functions (`list[RewardFunc]`): Those given to the trainer, perhaps none.
+            functions (`list[RewardFunc]`): Reward functions that were passed to the trainer, possibly none.
             classes (`list`, *optional*): Their processing classes.
 
         Raises:
-            ValueError: If the source cannot do with them.
+            ValueError: If the source cannot use them.
         """
 
     def make_datasets(
         self, args: PopulationSelfPlayConfig, train_dataset: Any, eval_dataset: Any
     ) -> tuple[Dataset, Dataset | dict[str, Dataset] | None]:
-        """Datasets as TRL is to see them. By default a placeholder of one batch: `begin` makes the rows.
+        """The datasets that TRL reads. The default is a placeholder of one batch, because `begin` makes the rows.
 
         Args:
             args ([`PopulationSelfPlayConfig`]): Settings.
-            train_dataset, eval_dataset: What the trainer was given.
+            train_dataset, eval_dataset: Datasets that were passed to the trainer.
 
         Raises:
-            ValueError: If a dataset was given to a source that has no use for it, or lacks what the source needs.
+            ValueError: If the source does not use a dataset, or the dataset lacks something that it needs.
         """
         given = {"train_dataset": train_dataset, "eval_dataset": eval_dataset}
         useless = [name for name, dataset in given.items() if dataset is not None]
@@ -133,7 +133,7 @@ class RowSource(ABC):
         return Dataset.from_dict({"prompt": ["made by the source"] * groups}), None
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: "Sampler", ranks: Ranks) -> None:
-        """Takes what the trainer has made. A subclass that overrides this calls it first."""
+        """Gets the objects that the trainer has made. A subclass that overrides this must call it first."""
         self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks
         self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
         self._scored: ScoredRows | None = None
@@ -150,16 +150,17 @@ class RowSource(ABC):
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Says what is asked of whom.
+        """Makes the prompts and chooses the member that answers each.
 
         Args:
-            inputs (`list[dict]`): This process' rows of the dataset, as many as are wanted.
+            inputs (`list[dict]`): This process' rows of the dataset, as many as rows are needed.
             round, step (`int`): Number of the round from 0, and optimizer step.
-            training (`bool`): Whether somebody learns from it; `False` in evaluation.
+            training (`bool`): Whether members learn from the rows; `False` in evaluation.
 
         Returns:
-            `list[dict]` and `list[str]`: As many rows, with `"prompt"` and the columns that reward functions get, and
-            the adapter that answers each. Groups of `num_generations` rows have one prompt and one adapter.
+            `list[dict]` and `list[str]`: As many rows as `inputs`, with `"prompt"` and the columns for reward
+            functions; and the adapter that answers each row. Groups of `num_generations` rows have the same prompt and
+            adapter.
         """
 
     def rollout(self, prompts: list, trainer: "PopulationSelfPlayTrainer") -> dict[str, list | None]:
@@ -177,7 +178,7 @@ class RowSource(ABC):
         return self.as_rollout(prompt_ids, completions)
 
     def labels(self, members: list[str]) -> dict[str, list[str]]:
-        """Columns of TRL's table of completions (`log_completions`) beside its own, for this process' rows.
+        """Additional columns of TRL's table of completions (`log_completions`), for this process' rows.
 
         Args:
             members (`list[str]`): Adapter of each row.
@@ -185,20 +186,20 @@ class RowSource(ABC):
         return {"player": members}
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
-        """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that are not to count."""
+        """The rewards of all processes' rows, shape `(N, functions)`, with NaN for rows that must not count."""
         return rewards
 
     def advantages(self, rows: ScoredRows) -> np.ndarray | None:
-        """Advantages of all rows, shape `(N,)`; `None` for GRPO's, by group."""
+        """Advantages of all rows, shape `(N,)`; `None` to use GRPO's group advantages."""
         return None
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
-        """Takes the outcome of a generation phase.
+        """Called with the result of a generation phase.
 
         Args:
             rows ([`ScoredRows`]): All rows with their rewards.
-            metrics (`dict[str, list[float]]`): TRL's metrics of this phase, to add to or to take from; the mean of
-                each is logged.
+            metrics (`dict[str, list[float]]`): TRL's metrics of this phase. The source may add and remove entries. The
+                mean of each is logged.
         """
         if rows.training:
             self._scored = rows
@@ -211,7 +212,7 @@ class RowSource(ABC):
     # At the end of a round ---------------------------------------------------------------------------------------
 
     def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
-        """Sums up the newest round, members as they played; learning ends with the call.
+        """Summary of the newest round, with the members as they played. Called when learning from the round has ended.
 
         Args:
             grad_norms (`Mapping[str, float]`): Member -> gradient norm before clipping.
@@ -228,7 +229,8 @@ class RowSource(ABC):
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The newest round as a table with the keys of `COLUMNS` ([`run_files.round_table`]), a row per completion."""
+        """The newest round as a table with the keys of `COLUMNS` ([`run_files.round_table`]), one row per
+        completion."""
         roles = {name: member.role for name, member in self.population.items()}
         rows = self._scored.records(group_size=self.args.num_generations)
         return [row | {"role": roles[row["member"]]} for row in rows]
@@ -237,38 +239,39 @@ class RowSource(ABC):
         """Called before weak members are replaced."""
 
     def make_founders(self, prompts: int) -> "Founders | None":
-        """Who plays against today's members in probes, with so many prompts per task type; nobody by default."""
+        """The founders that play against current members in probes, with `prompts` prompts per task type; `None` by
+        default."""
         return None
 
     # Files -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON-able data."""
+        """State that a resumed run needs, as data for JSON."""
         return {"ratings": self.ratings.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.ratings.load_state_dict(state["ratings"])
 
     def save(self, folder: str) -> None:  # noqa: B027
-        """Writes into a checkpoint what is too large for `state_dict`."""
+        """Writes state that is too large for `state_dict` into a checkpoint."""
 
     def load(self, folder: str) -> None:  # noqa: B027
-        """Reads what `save` wrote."""
+        """Reads the files of `save`."""
 
     def close(self) -> None:  # noqa: B027
-        """Ends what the source has started; it may be used again."""
+        """Ends the processes that the source has started. The source may be used again."""
 
     # For subclasses ----------------------------------------------------------------------------------------------
 
-    def deal(self, rows: int) -> list[str]:
+    def assign_members(self, rows: int) -> list[str]:
         """Members of this process' rows: group `g` of the whole batch belongs to member `g mod N`."""
         start, names = self.ranks.index * rows, list(self.population)
         return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]
 
     @staticmethod
     def as_rollout(prompt_ids: "list[Sequence[int]]", completions: "list[Completion]") -> dict[str, list | None]:
-        """What TRL wants of a rollout function."""
+        """The return value of a rollout function, as TRL requires it."""
         logprobs = [completion.logprobs for completion in completions]
         return {
             "prompt_ids": [list(ids) for ids in prompt_ids],

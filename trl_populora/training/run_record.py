@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 SECRET = re.compile(r"(?i)(^|_)token$|api_?key|secret|password")
-"""Names of what no file of a run may hold: it is pushed, shown and sent to trackers."""
+"""Parts of names of secret settings, which no file of a run may contain: files are pushed and shown."""
 HIDDEN = "<hidden>"
 PLAIN = (str, int, float, bool, type(None))
 PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "

@@ -26,17 +26,17 @@ def check_sampler(sampler: Any, args: PopulationSelfPlayConfig) -> None:
         return
     instead = "Pass a subclass of Sampler, or a function (population, tokenizer, accelerator, args) -> Sampler."
     if args.use_vllm:
-        raise ValueError(f"sampler={sampler!r} with use_vllm=true: both say who draws. Leave one of them out.")
+        raise ValueError(f"sampler={sampler!r} with use_vllm=true: both select the sampler. Leave one of them out.")
     if isinstance(sampler, Sampler):
         raise ValueError(
-            f"sampler={sampler!r} has a population already, and the trainer makes its own. "
+            f"sampler={sampler!r} already has a population, and the trainer makes its own. "
             + instead.replace("a subclass of Sampler", f"the class {type(sampler).__name__}")
         )
     if isinstance(sampler, type):
         if not issubclass(sampler, Sampler):
-            raise ValueError(f"sampler={sampler!r} is no subclass of trl_populora.Sampler. {instead}")
+            raise ValueError(f"sampler={sampler!r} is not a subclass of trl_populora.Sampler. {instead}")
         if missing := sorted(sampler.__abstractmethods__):
-            raise ValueError(f"sampler={sampler!r} lacks {', '.join(missing)}: write it (docs/samplers.md).")
+            raise ValueError(f"sampler={sampler!r} lacks {', '.join(missing)}: implement it (docs/samplers.md).")
         return
     if not callable(sampler):
         raise ValueError(f"sampler={sampler!r} is neither a class nor a function. {instead}")
@@ -61,7 +61,7 @@ def make_sampler(
     given = sampler or (vllm_sampler if args.use_vllm else TransformersSampler)
     made = (given.from_args if isinstance(given, type) else given)(population, tokenizer, accelerator, args)
     if not isinstance(made, Sampler):
-        raise ValueError(f"sampler={given!r} made {made!r}, which is no trl_populora.Sampler.")
+        raise ValueError(f"sampler={given!r} made {made!r}, which is not a trl_populora.Sampler.")
     if made.reports_logprobs and (problem := uncorrectable(args)):
-        raise ValueError(f"The sampler reports log-probabilities of its own: {problem}.")
+        raise ValueError(f"The sampler reports its own log-probabilities: {problem}.")
     return made

@@ -1,7 +1,7 @@
-"""What a population's trainer writes of a run: adapters, state, and its part of a checkpoint, whole or not at all.
+"""Writes adapters, state, and the trainer's part of a checkpoint, completely or not at all.
 
-The trainer's overrides of Trainer's `_save*` call these; how files are written is `run_files`', and reading them again
-`resuming.py`'s.
+The trainer's overrides of Trainer's `_save*` call these functions. `run_files` writes the files. `resuming.py` reads
+them.
 """
 
 import copy
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """What a checkpoint and the run that resumes from it must have in common; see [`check_origin`]."""
+    """Values that a checkpoint and the run that resumes from it must share; see [`check_origin`]."""
     return {
         "base": fingerprint(trainer.population.base_model),
         "fixed": trainer.args.fixed_settings | {"row_source": type(trainer.source).__name__},
@@ -34,7 +34,7 @@ def about_run(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
     """Writes adapters, state, tokenizer and settings into a folder.
 
-    Rounds draw their random numbers from (seed, round), so no generator state has to be kept.
+    Rounds draw their random numbers from (seed, round), so no generator state has to be stored.
     """
     trainer.population.save(folder)
     state = {
@@ -54,10 +54,10 @@ def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
 
 
 def save_checkpoint(trainer: "PopulationSelfPlayTrainer", write: Callable[[], None]) -> bool:
-    """Writes `checkpoint-<step>` aside, seals it and moves it into place; returns whether that went well.
+    """Writes `checkpoint-<step>` aside, adds its manifest and moves it into place; returns whether this succeeded.
 
     Args:
-        trainer ([`PopulationSelfPlayTrainer`]): Its `_get_output_dir` says meanwhile where to write.
+        trainer ([`PopulationSelfPlayTrainer`]): Its `_get_output_dir` returns the temporary folder meanwhile.
         write (`Callable`): Trainer's own way of writing this process' files.
     """
 

@@ -1,4 +1,4 @@
-"""`ScoredRows`: the one record of a generation phase's rows that learning, ratings and compute accounts read."""
+"""`ScoredRows`: the record of a generation phase's rows. Learning, ratings and the compute counts read it."""
 
 import json
 from collections import defaultdict, deque
@@ -26,19 +26,20 @@ class MemberRows(NamedTuple):
 class ScoredRows:
     """The rows of one generation phase, of all processes, as TRL has scored them.
 
-    What is learned (gradient scales, advantages), rated and counted as compute is read from here.
+    Gradient scales, advantages, ratings and compute counts are computed from it.
 
     Attributes:
         round (`int`): Number of the round, from 0.
         step (`int`): Optimizer step at which it was generated.
-        training (`bool`): Whether somebody learns from the rows; `False` in evaluation.
+        training (`bool`): Whether members learn from the rows; `False` in evaluation.
         members (`list[str]` of length N): Adapter of each row. Groups of completions of one prompt are contiguous.
         tokens, prompt_tokens (`list[int]` of length N): Length of each completion and of its prompt.
-        rewards (`np.ndarray` of shape `(N,)`): Weighted sum of the reward functions; NaN where none scored the row.
-        by_function (`dict[str, np.ndarray]` of shape `(N,)` each): Reward function -> its rewards, NaN likewise.
-        advantages (`np.ndarray` of shape `(N,)`): What the update uses.
+        rewards (`np.ndarray` of shape `(N,)`): Weighted sum of the reward functions; NaN if none scored the row.
+        by_function (`dict[str, np.ndarray]` of shape `(N,)` each): Reward function -> its rewards; NaN if it did not
+            score the row.
+        advantages (`np.ndarray` of shape `(N,)`): Advantages in the update.
         prompts, completions (`list` of length N): Text or chat messages, as TRL has them.
-        versions (`dict[str, int]`): Member -> which occupant of its slot wrote.
+        versions (`dict[str, int]`): Member -> its version when it wrote the rows.
     """
 
     round: int
@@ -66,7 +67,7 @@ class ScoredRows:
         logged: Mapping[str, Any],
         **place: Any,
     ) -> "ScoredRows":
-        """Brings together what TRL made of the rows on all processes.
+        """Gathers the rows of all processes with TRL's results.
 
         Args:
             output (`dict[str, torch.Tensor]`): This process' rows as TRL returns them.
@@ -102,7 +103,7 @@ class ScoredRows:
         return shares
 
     def records(self, *, group_size: int) -> Iterator[dict[str, Any]]:
-        """The rows with the keys of `COLUMNS` ([`run_files.round_table`]): what every source knows of them."""
+        """The rows with the keys of `COLUMNS` ([`run_files.round_table`]) that every source has."""
         for i, (name, used) in enumerate(zip(self.members, self.used(), strict=True)):
             known = {
                 "round": self.round,
@@ -144,7 +145,7 @@ def _text(value: Any) -> str:
 
 
 def replace_advantages(output: dict[str, Tensor], advantages: np.ndarray, *, process: int, logged: deque) -> None:
-    """Puts advantages in the place of those that TRL has computed, also in its log of completions.
+    """Replaces the advantages that TRL has computed, also in its log of completions.
 
     Args:
         output (`dict[str, torch.Tensor]`): The rows of this process as TRL returns them; changed in place.

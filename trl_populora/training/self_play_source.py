@@ -36,22 +36,22 @@ DRAWS = 20  # of a seed task for each one that is reserved
 
 
 def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
-    """Reward function that hands TRL the rewards which the round has already computed."""
+    """Reward function that returns the rewards of the round, which are already computed."""
     return self_play_reward
 
 
 class SelfPlaySource(RowSource):
-    """Where the rows come from when teachers write the tasks.
+    """Source of rows for self-play: teachers write the tasks.
 
     Args:
-        task_types (`Sequence[str | TaskType]`, *optional*): Types in play instead of those of the settings.
+        task_types (`Sequence[str | TaskType]`, *optional*): Task types, instead of those in the settings.
 
     Attributes:
         executor ([`Executor`]): Sandbox. task_types (`dict[str, TaskType]`): Types in play.
         buffer ([`TaskBuffer`]): Verified tasks. ratings ([`Ratings`]): TrueSkill of all players.
         self_play ([`SelfPlay`]): The rounds. played ([`PlayedRound`]): The newest round.
-        sampler ([`Sampler`]): Draws completions. observer ([`Observer`]): Sums rounds up.
-        hall ([`HallOfFame`] or `None`): Champions of the past, where some are kept.
+        sampler ([`Sampler`]): Samples completions. observer ([`Observer`]): Summarizes rounds.
+        hall ([`HallOfFame`] or `None`): Champions of the past, if the run keeps any.
     """
 
     def __init__(self, task_types: Sequence[str | TaskType] | None = None) -> None:
@@ -60,7 +60,7 @@ class SelfPlaySource(RowSource):
     def make_reward_functions(
         self, args: PopulationSelfPlayConfig, functions: list, classes: list | None
     ) -> tuple[list, list | None]:
-        """The round's own reward first, then those that the user gave."""
+        """The reward of the game first, then the reward functions of the user."""
         return [self_play_reward, *functions], None if classes is None else [None, *classes]
 
     def setup(self, args: PopulationSelfPlayConfig, population: Population, sampler: Sampler, ranks: Ranks) -> None:
@@ -99,7 +99,7 @@ class SelfPlaySource(RowSource):
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Plays a round and takes this process' share of its rows; what `inputs` hold does not matter.
+        """Plays a round and returns this process' share of its rows. The content of `inputs` is ignored.
 
         Raises:
             ValueError: In evaluation.
@@ -130,12 +130,12 @@ class SelfPlaySource(RowSource):
         return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
 
     def rollout(self, prompts: list, trainer: Any) -> dict[str, list | None]:
-        """Hands over what this process' rows of the round already contain."""
+        """Returns the completions of this process' rows, which the round has already sampled."""
         completions = [row.completion for row in self._local_rows]
         return self.as_rollout([completion.prompt_ids for completion in completions], completions)
 
     def labels(self, members: list[str]) -> dict[str, list[str]]:
-        """Who wrote each row, as what, of which task type, and what became of it."""
+        """Player, role, task type and verdict of each row."""
         record = self.played.record
         # where teachers' rows wait and none is due, the rows are those of this round
         written = record.late_proposals or record.proposals
@@ -151,7 +151,7 @@ class SelfPlaySource(RowSource):
         return {name: values[own] for name, values in columns.items()}
 
     def spare(self, rewards: torch.Tensor) -> torch.Tensor:
-        """No reward of any kind for a row that the executor failed to run."""
+        """Removes all rewards of rows that the executor failed to run."""
         rewards[rewards[:, 0].isnan()] = torch.nan
         return rewards
 
@@ -164,7 +164,7 @@ class SelfPlaySource(RowSource):
         return role_task_advantages(rows.rewards, strata, weights=rows.tokens, scale=scale)
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
-        """Takes headline numbers of each role, and drops TRL's, which average both sides of a zero-sum game."""
+        """Adds the main numbers of each role, and removes TRL's, which average both sides of a zero-sum game."""
         self._scored = rows
         roles = [row.role for row in self.played.rows]
         self.role_rewards = role_rewards(
@@ -187,7 +187,7 @@ class SelfPlaySource(RowSource):
         return replace(summary, rewards=self.role_rewards)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every completion of the round; what the update used stands in the rows that members learn from."""
+        """Every completion of the round. Advantages are in the rows that members learn from."""
         population, players = self.population, (*self.population.teachers, *self.population.students)
         versions = {name: self._scored.versions[population.adapter_of(name)] for name in players}
         rows = list(self.played.record.rows(versions))
@@ -200,7 +200,7 @@ class SelfPlaySource(RowSource):
         return rows
 
     def before_replacement(self, *, step: int) -> None:
-        """The fittest enter the hall of fame, where there is one."""
+        """The fittest members enter the hall of fame, if there is one."""
         if self.hall is not None:
             self.hall.enter(self.population, self.ratings, step=step)
 
@@ -221,12 +221,12 @@ class SelfPlaySource(RowSource):
         self.self_play.late.load_state_dict(state["late"], self.task_types)
 
     def save(self, folder: str) -> None:
-        """Writes the champions, where the run keeps any."""
+        """Writes the champions, if the run keeps any."""
         if self.hall is not None:
             self.hall.save(os.path.join(folder, HALL_FOLDER))
 
     def load(self, folder: str) -> None:
-        """Restores the champions, where the run keeps any and the folder has some."""
+        """Restores the champions, if the run keeps any and the folder has some."""
         path = os.path.join(folder, HALL_FOLDER)
         if self.hall is not None and os.path.isdir(path):
             capacity, self.hall = self.hall.capacity, HallOfFame.load(path)
@@ -240,7 +240,8 @@ class SelfPlaySource(RowSource):
         self.executor.close()
 
     def _invite(self, round: int) -> Guests | None:
-        """The champions of the round, at home in the population's guest adapters; none before there are any."""
+        """Draws the champions of the round and loads them into the guest adapters; none if there are no champions
+        yet."""
         if not self.hall:
             return None
         rng = random.Random(self.self_play.settings.seed_for(round, "guests"))
@@ -266,7 +267,7 @@ class SelfPlaySource(RowSource):
 
 
 def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType] | None) -> dict[str, TaskType]:
-    """Types by id. Those that are given take the place of `args.task_types`, where the run's files find them."""
+    """Task types by id. Types that were passed also replace `args.task_types`, which the run's files record."""
     types = make_task_types(
         args.task_types if given is None else given,
         style=args.prompt_style,
@@ -285,7 +286,7 @@ def _fill(
     families: Sequence[str] | None,
     lengths: TokenLimits,
 ) -> None:
-    """The first tasks of a type. For those that are reserved others are drawn, as far as the families have more."""
+    """Seed tasks of a type. Reserved tasks are replaced by others, as far as the families have more."""
     first = [task_type.simplest()]
     if args.seed_tasks:
         first = task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
@@ -299,7 +300,8 @@ def _fill(
         missing -= lengths.fits(task_type, task) and buffer.add(task)
     if not buffer.tasks(task_type.id):
         raise ValueError(
-            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families belong to exams. Name "
+            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families are reserved for exams. "
+            f"Name "
             "more families, or leave the setting out for all."
         )
 

@@ -33,7 +33,7 @@ def load_sharded(load: Callable[[], Population], device: torch.device) -> Popula
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         raise ValueError(
-            "shard_base=true divides the base among several processes, and this is the only one. Start with "
+            "shard_base=true divides the base among several processes, but there is only one. Start with "
             "`accelerate launch --num_processes N`, or set shard_base to false."
         )
     mesh = machine_mesh(device)
@@ -74,7 +74,7 @@ def shard_base(population: Population, mesh: DeviceMesh, *, device: torch.device
     layers = [module for module in base.modules() if type(module).__name__ in kinds]
     if not layers:
         raise ValueError(
-            f"{type(base).__name__} names no layers in _no_split_modules, so its base would be gathered as a whole. "
+            f"{type(base).__name__} names no layers in _no_split_modules, so its base could not be divided. "
             "Set shard_base to false."
         )
     adapters = {p for name in (*population, *population.guests) for p in population.parameters(name)}

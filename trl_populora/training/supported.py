@@ -1,4 +1,4 @@
-"""Settings of GRPO that a population refuses, each with the reason; all that are wrong are named at once."""
+"""Settings of GRPO that a population refuses, each with the reason. The error lists all wrong settings at once."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ ALLOWED = {
     "use_adaptive_entropy": ((False,), "couples members"),
     "top_entropy_quantile": ((1.0,), "couples members"),
     "router_aux_loss_coef": ((0.0, None), "couples members"),
-    "sync_ref_model": ((False,), "cannot be: the reference is the frozen base"),
+    "sync_ref_model": ((False,), "is not possible: the reference is the frozen base"),
     "use_transformers_continuous_batching": ((False,), "cannot route rows"),
     "repetition_penalty": ((1.0,), "would be ignored, or sample off-policy"),
     "generation_kwargs": (({}, None), "would be ignored, or sample off-policy"),
     "cache_implementation": ((None,), "would be ignored"),
     "fp16": ((False,), "overflows (use bf16=true)"),
     "torch_compile": ((False,), "would recompile every batch: hooks route the rows"),
-    "auto_find_batch_size": ((False,), "cannot be: a round has a fixed number of rows"),
-    "load_best_model_at_end": ((False,), "cannot be: members have no single best"),
+    "auto_find_batch_size": ((False,), "is not possible: a round has a fixed number of rows"),
+    "load_best_model_at_end": ((False,), "is not possible: a population has no single best member"),
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
-    "ignore_data_skip": ((False,), "would show a resumed run other prompts"),
+    "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
 }
-"""Setting of GRPO -> the values that a population takes, and what is wrong with others."""
+"""Setting of GRPO -> the values that a population allows, and the problem with others."""
 
 
 def check_supported(args: PopulationSelfPlayConfig) -> None:
-    """Refuse what members cannot have for themselves, or what could not be resumed exactly.
+    """Refuses settings that cannot work per member, or that cannot be resumed exactly.
 
     Raises:
-        ValueError: Naming every such setting.
+        ValueError: With the name of every such setting.
     """
     rules = chain(_values(args), _objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
     problems = [text for refused, text in rules if refused]
@@ -61,7 +61,7 @@ def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:
 
 
 def launched_with(engine: str) -> bool:
-    """Whether `accelerate launch` was told to use this engine; it says so in the environment."""
+    """Whether `accelerate launch` uses this engine, according to the environment variables that it sets."""
     return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
 
 
@@ -78,7 +78,7 @@ def _objective(args: PopulationSelfPlayConfig) -> Rules:
     yield args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
-        f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have schedules of their own, by step",
+        f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have their own schedules, by step",
     )
     yield (
         args.num_teachers == 0 and args.advantage != "group",
@@ -86,14 +86,15 @@ def _objective(args: PopulationSelfPlayConfig) -> Rules:
     )
     yield (
         args.mask_truncated_completions and args.prompt_template == "base",
-        "mask_truncated_completions with prompt_template='base': a stop string is no end-of-sequence token",
+        "mask_truncated_completions with prompt_template='base': a completion that ends with a stop string has no "
+        "end-of-sequence token",
     )
 
 
 def _engine(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         args.use_vllm and args.vllm_structured_outputs_regex,
-        "vllm_structured_outputs_regex: members write programs and answers of their own form",
+        "vllm_structured_outputs_regex: members write programs and answers in several formats",
     )
     yield args.use_vllm and uncorrectable(args), uncorrectable(args)
     yield (
@@ -106,13 +107,13 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
 def _hardware(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         args.deepspeed is not None or launched_with("DEEPSPEED"),
-        "DeepSpeed partitions adapters and optimizer behind the population's back (launch with distributed_type "
+        "DeepSpeed partitions adapters and optimizer (launch with distributed_type "
         "MULTI_GPU; for a base too large for one GPU set shard_base=true)",
     )
     yield (
         bool(args.fsdp) or launched_with("FSDP"),
-        "FSDP by Trainer or accelerate shards the adapters too (launch with distributed_type MULTI_GPU and set "
-        "shard_base=true, which shards the base alone)",
+        "FSDP by Trainer or accelerate shards the adapters, too (launch with distributed_type MULTI_GPU and set "
+        "shard_base=true, which shards only the base)",
     )
     yield (args.gradient_checkpointing_kwargs or {}).get("use_reentrant"), "reentrant gradient checkpointing"
 
@@ -127,14 +128,15 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
     yield not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play"
     yield (
         not T and args.remove_unused_columns,
-        "remove_unused_columns=true: the column that names the member would go",
+        "remove_unused_columns=true: the column with the member's name would be removed",
     )
 
 
 def _saving(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         args.save_strategy == "best" or args.metric_for_best_model is not None,
-        "save_strategy='best' and metric_for_best_model: members have no single best (use save_strategy='steps')",
+        "save_strategy='best' and metric_for_best_model: a population has no single best member (use "
+        "save_strategy='steps')",
     )
     yield (
         args.save_strategy == "epoch" or (args.save_strategy == "steps" and args.logging_strategy != "steps"),
@@ -145,7 +147,7 @@ def _saving(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _intervals(args: PopulationSelfPlayConfig) -> Rules:
-    """Checkpoints and probes stand between rounds, and a checkpoint where nothing waits to be logged."""
+    """Checks that checkpoints and probes happen between rounds, and checkpoints when no metric waits to be logged."""
     names = ("save_steps", "logging_steps", "eval_steps")
     fractions = [name for name in names if (getattr(args, name) or 1) < 1]
     if fractions and args.max_steps < 1:

@@ -30,7 +30,7 @@ logger = logging.get_logger(__name__)
 PACKAGES = {"trackio": ("trackio",), "wandb": ("wandb",), "tensorboard": ("tensorboard", "tensorboardX")}
 """Name in `report_to` -> modules of which one must be installed."""
 EVENTS = ("on_log", "on_save", "on_predict", "on_push_begin", "on_train_end")
-"""What transformers tells a tracker while a run is under way. It is opened before; not to open is an error."""
+"""Methods that transformers calls on a tracker during a run, after it was opened."""
 NEWEST = 200
 """Rows of the tables of alarms and of the lineage: the newest (our choice)."""
 LINEAGE = ("step", "member", "kind", "operator", "parents", "rating before", "rating after", "learning rate")
@@ -212,7 +212,7 @@ class Trackers:
                 return call(*args, **kwargs)
             except Exception as error:  # of another package, about numbers that are in history.jsonl as well
                 if name not in self._failed:
-                    logger.warning(f"{name} failed ({error!r}). Training goes on; what it was to show may be missing.")
+                    logger.warning(f"{name} failed ({error!r}). Training continues; the tracker may miss data.")
                 self._failed.add(name)
 
         return harmless

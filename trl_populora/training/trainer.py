@@ -1,9 +1,9 @@
 """`PopulationSelfPlayTrainer`: GRPO for a population of LoRA adapters that writes its own tasks, or shares a dataset.
 
-Every override is short, calls its parent, and may rely on a population (`plain.py` sees to that). What GRPOTrainer
-does, it still does: padding, reference log-probabilities, losses, logging, checkpoints. What changes: the rows of a
-generation phase come from a `source` (`row_source.py`), every row runs through its member's adapter, and each member
-has its own optimizer group, gradient scale and clipping (`member_updates.py`).
+Every overridden method is short and calls its parent. It may assume that there is a population (see `plain.py`).
+GRPOTrainer still does the padding, reference log-probabilities, losses, logging and checkpoints. Three things change:
+the rows of a generation phase come from a `source` (`row_source.py`), every row runs through its member's adapter, and
+each member has its own optimizer group, gradient scale and clipping (`member_updates.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
+from torch.nn.functional import pad
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig, GRPOTrainer
@@ -24,12 +25,13 @@ from ..diagnostics import RoundSummary
 from ..evolution import Lineage
 from ..generation import Sampler, SamplerFactory
 from ..population import Population
+from ..population.composition import schedule
 from ..reporting.model_card import write_card
 from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
-from .batching import deal
+from .batching import deal, used_columns
 from .callbacks import RoundCallback
 from .construction import (
     EvalDatasets,
@@ -40,6 +42,7 @@ from .construction import (
     refuse_arguments,
 )
 from .guard import Guard
+from .importance import cut_shares
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
 from .packages import check_packages
@@ -62,50 +65,52 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     """
     Trainer for populations of LoRA adapters on one frozen base (PopuLoRA, arXiv 2605.16727).
 
-    With a [`PopulationSelfPlayConfig`], teachers propose Python tasks, a sandbox verifies them, matched students solve
-    them, every member takes a GRPO step on its own rows, ratings pair the members, and weak members are replaced. With
-    `num_teachers=0`, the students train on the dataset and reward functions given here, and evolve by the reward they
-    earn. With a plain [`~trl.GRPOConfig`], or without `args`, it is [`~trl.GRPOTrainer`].
+    With a [`PopulationSelfPlayConfig`], teachers propose tasks, a sandbox verifies them, and matched students solve
+    them. Every member takes a GRPO step on its own rows. Ratings pair the members, and weak members are replaced. With
+    `num_teachers=0`, the students train on the dataset and reward functions that are passed here, and evolution uses
+    their mean reward. With a plain [`~trl.GRPOConfig`], or without `args`, the class behaves as [`~trl.GRPOTrainer`].
 
     Args:
         model (`str` or [`~transformers.PreTrainedModel`]):
             Base model, kept frozen.
         reward_funcs (`RewardFunc` or `list[RewardFunc]`, *optional*):
-            Reward functions; in self-play, additional to the self-play reward (weights: `args.reward_weights`,
-            self-play first). They receive the column `player`, and in self-play `role`, `task_type` and
-            `self_play_reward`.
+            Reward functions. In self-play, they are added to the self-play reward (weights: `args.reward_weights`,
+            with the weight of self-play first). They receive the column `player`, and in self-play also `role`,
+            `task_type` and `self_play_reward`.
         args ([`PopulationSelfPlayConfig`] or [`~trl.GRPOConfig`], *optional*):
-            Settings. Without them the class is GRPOTrainer, so that it can stand in its place; for self-play pass a
+            Settings. Without them, the class behaves as GRPOTrainer. For self-play, pass a
             [`PopulationSelfPlayConfig`].
         train_dataset, eval_dataset ([`~datasets.Dataset`], *optional*):
             Prompts, for `num_teachers=0` only. Every member is evaluated on every prompt.
         peft_config ([`~peft.LoraConfig`], *optional*):
             Template of every member's adapter; made from `lora_r`, `lora_alpha` and `lora_target_modules` if unset.
         row_source ([`RowSource`], *optional*):
-            Where rows come from, if neither from self-play nor from a dataset: an object of your own subclass.
+            An object of your own subclass of [`RowSource`], if the rows come neither from self-play nor from a
+            dataset.
         task_types (`Sequence[str | TaskType]`, *optional*):
-            Task types in play, in place of `args.task_types`: names as there, or types that you made, as in
+            Task types of the run, instead of `args.task_types`: names as there, or instances, as in
             `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
             Called on the main process after every round.
         on_probe (`Callable[[dict], None]`, *optional*):
-            Called on the main process with the record of every evaluation along the run, as in `probes.jsonl`.
+            Called on the main process with the record of every evaluation during the run, as in `probes.jsonl`.
         sampler (`type[Sampler]` or `Callable`, *optional*):
-            Who draws completions, in place of `use_vllm`: a subclass of [`Sampler`], or a function `(population,
-            tokenizer, accelerator, args) -> Sampler` (docs/samplers.md). Default: the training model itself.
+            Your own sampler of completions, instead of `use_vllm`: a subclass of [`Sampler`], or a function
+            `(population, tokenizer, accelerator, args) -> Sampler` (docs/samplers.md). Default: the training model
+            itself.
 
     The other arguments are those of [`~trl.GRPOTrainer`]. A population takes no tools, environments, rollout function
     or optimizer.
 
     Attributes:
         population ([`Population`] or `None`): Members and adapters. lineage ([`Lineage`]): Replacement events.
-        source ([`RowSource`]): Where rows come from; has the sampler, and in self-play executor, buffer and the newest
-            round. row_members (`list[str]`): Adapter of each row that this process generates or learns from now.
-        ratings ([`Ratings`] or [`RewardRatings`]): What selection goes by.
+        source ([`RowSource`]): Makes the rows. It holds the sampler, and in self-play also the executor, the buffer
+            and the newest round. row_members (`list[str]`): Adapter of each current row of this process.
+        ratings ([`Ratings`] or [`RewardRatings`]): Ratings of the members. Selection uses their `fitness`.
         updates ([`MemberUpdates`]): Scales, clipping and moments of each member.
-        progress ([`Progress`]): Phase of the round, and how far it is; for a view to read.
-        probes ([`Probes`]): What is measured along the run. warm_start (`dict` or `None`): Settings of a warm start
-            that went before, for `run.json`.
+        progress ([`Progress`]): Phase of the round and its progress, for a view to read.
+        probes ([`Probes`]): Evaluations during the run. warm_start (`dict` or `None`): Settings of the warm start
+            before this run, for `run.json`.
 
     Raises:
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
@@ -163,7 +168,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _attach(
         self, population: Population, source: RowSource, sampler: type[Sampler] | SamplerFactory | None
     ) -> None:
-        """Puts the population in the place of the one policy that GRPOTrainer's constructor has set up."""
+        """Replaces the single policy of GRPOTrainer's constructor by the population."""
         args = self.args
         self.beta, self.population = args.beta, population
         self.base_model_name = population.base_model.config._name_or_path
@@ -194,7 +199,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """As in [`~transformers.Trainer`]; `resume_from_checkpoint="auto"` takes the newest whole one, if any."""
+        """As in [`~transformers.Trainer`]. `resume_from_checkpoint="auto"` uses the newest complete checkpoint, if
+        any."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
         if checkpoint is not None and load_finished(self, checkpoint):
@@ -213,7 +219,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return checkpoint
 
     def close(self) -> None:
-        """Ends executor and engine. Training ends the executor by itself; an engine stays for the next `train`."""
+        """Ends executor and engine. Training itself ends the executor at its end; an engine stays for the next
+        `train`."""
         self._close_sandboxes()
         self.source.sampler.close()
 
@@ -229,14 +236,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """As in [`~transformers.Trainer`], and members answer the exams of `args.probe_kwargs`, if no dataset is
-        given. In training the answers go into the run's record."""
+        """As in [`~transformers.Trainer`]. If no dataset is passed, members also take the exams of
+        `args.probe_kwargs`. During training, the answers are written to the run's record."""
         metrics = {}
         if eval_dataset is None:
             self.probes.prepare()
-        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.asks:
+        if eval_dataset is not None or self.eval_dataset is not None or not self.probes.has_exams:
             metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
-        if eval_dataset is None and self.probes.asks:
+        if eval_dataset is None and self.probes.has_exams:
             metrics = metrics | probe(self, prefix=metric_key_prefix)
         return metrics
 
@@ -272,9 +279,18 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             if advantages is not None:
                 replace_advantages(output, advantages, process=self.ranks.index, logged=self._logs["advantages"])
                 rows = replace(rows, advantages=advantages)
-        self.source.finish(rows, self._metrics["train" if training else "eval"])
+        metrics = self._metrics["train" if training else "eval"]
+        if "importance_sampling_ratio" in output:
+            for name, share in cut_shares(output, self.args, self.accelerator.reduce, len(names)).items():
+                metrics[f"sampling/cut/{names[name]}"].append(share)
+        self.source.finish(rows, metrics)
         self.population.routing.clear()
         return output
+
+    def _generate(self, prompts: list) -> tuple:
+        generated = super()._generate(prompts)
+        self.source.sampler.rest()
+        return generated
 
     def _calculate_rewards(
         self, inputs: list[dict[str, Any]], prompts: list, completions: list, completion_ids_list: list[list[int]]
@@ -289,7 +305,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self._buffered_inputs is before:
             return inputs
         roles = [member.role for member in self.population.values()]
-        self._buffered_inputs = deal(self._buffered_inputs, roles)
+        idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
+        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
@@ -304,17 +321,21 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> tuple:
-        parent = super()._get_per_token_logps_and_entropies
-        routing, rows, chunks = self.population.routing, len(input_ids), []
-        for start in range(0, rows, batch_size or rows):
-            part = slice(start, start + (batch_size or rows))
-            members = self.row_members[part]
-            routed = routing.base(members) if model is self.ref_model else nullcontext(routing.set(members))
-            with routed:
-                chunks.append(
-                    parent(model, input_ids[part], attention_mask[part], logits_to_keep, None, *args, **kwargs)
-                )
-        return tuple(None if parts[0] is None else torch.cat(parts) for parts in zip(*chunks, strict=True))
+        parent, routing = super()._get_per_token_logps_and_entropies, self.population.routing
+        names, roles = list(self.population), [member.role for member in self.population.values()]
+        own, scored = [names.index(name) for name in self.row_members], []
+        chunks = [list(range(len(own)))]
+        if batch_size:  # not in the update, whose batches are dealt and trimmed
+            chunks = schedule(own, attention_mask.sum(1).tolist(), roles=roles, size=batch_size)
+        for rows in chunks:
+            members = [self.row_members[row] for row in rows]
+            columns, spare = used_columns(attention_mask[rows], logits_to_keep)
+            with routing.base(members) if model is self.ref_model else nullcontext(routing.set(members)):
+                part = input_ids[rows, columns], attention_mask[rows, columns], logits_to_keep - spare
+                outputs = parent(model, *part, None, *args, **kwargs)
+            scored.append([None if values is None else pad(values, (0, spare)) for values in outputs])
+        order = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
+        return tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         names = list(self.population)
@@ -383,14 +404,14 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         Args:
             commit_message (`str`, *optional*): Title of the commit.
             blocking (`bool`, *optional*, defaults to `True`): Whether to wait until it is done.
-            token, revision, private: In place of `hub_token`, `hub_revision` and `hub_private_repo`.
-            kwargs: Facts for the card, as `create_model_card` takes them.
+            token, revision, private: Used instead of `hub_token`, `hub_revision` and `hub_private_repo`.
+            kwargs: Arguments of `create_model_card`.
 
         Returns:
             `str`, or `Future` if not `blocking`: Address of the commit; `None` on other processes than the first.
 
         Raises:
-            HubError: If it failed; the text has the command that pushes again from the folder.
+            HubError: If the upload failed. The message has the command that repeats it from the folder.
         """
         self.save_model(_internal_call=True)
         if not self.is_world_process_zero():

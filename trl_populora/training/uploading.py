@@ -36,7 +36,7 @@ def open_hub(trainer: "PopulationSelfPlayTrainer", *, token: str | None, private
     except HubError as error:
         if error.final:
             raise
-        logger.warning(f"{error} Training does not wait for it: every push tries again.")
+        logger.warning(f"{error} Training does not wait for it. Every push tries again.")
 
 
 def push(

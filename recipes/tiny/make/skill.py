@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from trl_populora.evaluation.asking import BASE, ask, grade
+from trl_populora.evaluation.answering import BASE, collect_answers, grade
 from trl_populora.evaluation.held_out import task_exam
 from trl_populora.evaluation.results import ExamResult
 from trl_populora.self_play.sampling import SampleFunc
@@ -101,7 +101,7 @@ def measure_solving(
     """
     exam = task_exam("skill", tasks, task_types)
     members = [] if member is None else [member]
-    answers = ask(exam, members, sampler, base=member is None, seed=seed, rows_per_call=len(tasks))
+    answers = collect_answers(exam, members, sampler, base=member is None, seed=seed, rows_per_call=len(tasks))
     result = ExamResult(exam, grade(exam, answers, exam.grader(run_many)))
     rates = {name: result.accuracy(member or BASE, name) for name in task_types}
     return {name: rate for name, rate in rates.items() if not math.isnan(rate)}

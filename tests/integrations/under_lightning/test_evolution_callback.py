@@ -269,7 +269,7 @@ def test_a_member_without_validation_rows_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("members", "settings", "message"),
     [
-        ((1, 1), {}, "evolution needs two of a role"),
+        ((1, 1), {}, "evolution needs at least two members of a role"),
         ((0, 3), {"islands": 2}, "island"),
     ],
 )

@@ -30,21 +30,21 @@ def dealt(batches):
 
 def test_shared_gives_every_sample_to_every_member_and_split_deals_them_out():
     assert dealt(make()) == {name: list(range(10)) for name in NAMES}
-    assert dealt(make(deal="split")) == {name: [k, k + 3, k + 6] for k, name in enumerate(NAMES)}
+    assert dealt(make(samples="split")) == {name: [k, k + 3, k + 6] for k, name in enumerate(NAMES)}
 
 
 @given(st.integers(1, 20), st.integers(1, 7), st.booleans(), st.sampled_from(["shared", "split"]))
-def test_every_batch_holds_equally_many_rows_of_each_member(count, rows, shuffle, deal):
-    if deal == "split" and count < len(NAMES):
+def test_every_batch_holds_equally_many_rows_of_each_member(count, rows, shuffle, samples):
+    if samples == "split" and count < len(NAMES):
         return
-    loader = make(count, rows_per_member=rows, shuffle=shuffle, deal=deal)
+    loader = make(count, rows_per_member=rows, shuffle=shuffle, samples=samples)
     batches = list(loader)
     assert len(batches) == len(loader)
     for batch in batches:
         each = {name: batch["members"].count(name) for name in NAMES}
         assert len(set(each.values())) == 1 and each["student_0"] <= rows
     together = sorted(x for own in dealt(batches).values() for x in own)
-    if deal == "shared":
+    if samples == "shared":
         assert together == sorted(list(range(count)) * 3)
     else:
         assert together == list(range(count - count % 3))
@@ -100,10 +100,10 @@ def test_workers_load_the_same():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"deal": "half"}, "deal is one of .*'half'"),
+        ({"samples": "half"}, "samples must be one of .*'half'"),
         ({"rows_per_member": 0}, "rows_per_member=0"),
         ({"count": 0}, "0 samples are too few"),
-        ({"count": 2, "deal": "split"}, "2 samples are too few for 3 members"),
+        ({"count": 2, "samples": "split"}, "2 samples are too few for 3 members"),
     ],
 )
 def test_bad_input_is_refused(bad, message):

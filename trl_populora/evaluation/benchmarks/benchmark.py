@@ -1,4 +1,4 @@
-"""`Benchmark`: what makes an exam of a public data set. A new one is one such record, in one file."""
+"""`Benchmark`: makes an exam from a public data set. A new benchmark is one such record, in one file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark: where its records are, how they become questions, and who grades the answers.
+    """A benchmark: the location of its records, how they become questions, and the grader.
 
     Args:
         id (`str`): Name in recipes, on the command line and in results, such as `"gsm8k"`.
         title (`str`): Name in the literature, such as `"GSM8K"`.
-        file (`str`): Name of its file below the folder that `--data` names: JSON lines.
-        hub (`str`): Data set on the Hub, for those who have a network. config (`str`, *optional*): Configuration of
-            it. split (`str`), revision (`str`, *optional*): What to load.
+        file (`str`): Name of its file (JSON lines) in the folder of `--data`.
+        hub (`str`): Data set on the Hub. config, split, revision (`str`, *optional*): Configuration, split and
+            revision of the data set on the Hub.
         columns (`tuple[str, ...]`): Columns that every record must have.
-        question (`Callable[[Record, int], Question]`): One record and its place -> a question.
+        question (`Callable[[Record, int], Question]`): Makes a question from a record and its index.
         grader (`Callable[[Run | None], Grader]`): Makes its grader.
-        gold (`Callable[[Record], str]`, *optional*): A completion made of the record's own right answer, which the
-            grader must accept (`benchmarks/gold.py` checks that); unset if records hold none.
-        dirty (`Mapping[str, str]`, *optional*): Id of a question whose own right answer is not accepted -> why.
-        max_completion_length (`int`, *optional*, defaults to `512`): Tokens that an answer may have.
+        gold (`Callable[[Record], str]`, *optional*): Makes a completion from the record's own right answer. The grader
+            must accept it (`benchmarks/gold.py` checks that). Unset if records have no answer.
+        dirty (`Mapping[str, str]`, *optional*): Id of a question whose own right answer is not accepted -> the reason.
+        max_completion_length (`int`, *optional*, defaults to `512`): Maximum tokens of an answer.
         samples (`int`, *optional*, defaults to `1`), temperature (`float`, *optional*, defaults to `0.0`):
-            What is reported for it beside greedy pass@1; used on request only.
+            Values that are usually reported besides greedy pass@1. They are used only on request.
     """
 
     id: str
@@ -57,10 +57,10 @@ class Benchmark:
     temperature: float = 0.0
 
     def records(self, data: str | None = None) -> tuple[list[Record], dict[str, str]]:
-        """The records, and where they came from.
+        """The records and their origin.
 
         Args:
-            data (`str`, *optional*): Folder with `file`; the Hub, or its cache, if unset.
+            data (`str`, *optional*): Folder with `file`. If unset, the Hub or its local cache.
 
         Raises:
             ValueError: If they cannot be found or read, or lack a column.
@@ -81,7 +81,7 @@ class Benchmark:
         """All questions; `data` as in [`Benchmark.records`].
 
         Raises:
-            ValueError: As there, or if a record makes no question; names the record.
+            ValueError: As there, or if a record cannot be made into a question; the message names the record.
         """
         rows, source = self.records(data)
         questions = tuple(self._question(row, place) for place, row in enumerate(rows))
@@ -95,7 +95,7 @@ class Benchmark:
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(
                 f"{self.id}: record {place + 1} of {self.file} is no question ({type(error).__name__}: {error}); is "
-                "it the right file, and whole?"
+                f"it the right file, and is it complete?"
             ) from error
 
     def _from_folder(self, data: str) -> tuple[list[Record], dict[str, str]]:

@@ -31,11 +31,11 @@ def benchmark(name: str) -> Benchmark | Callable[[], Exam]:
     The benchmark of a name.
 
     Args:
-        name (`str`): Id of one of `BUILT_IN`, or `"module:Name"` of a [`Benchmark`] of yours, or of a function of
-            yours that gives an [`Exam`].
+        name (`str`): Id of one of `BUILT_IN`, or `"module:Name"` of your own [`Benchmark`], or of your own function
+            that returns an [`Exam`].
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is no such benchmark.
     """
     path = BUILT_IN.get(name, name)
     module_name, _, attribute = path.partition(":")

@@ -1,7 +1,8 @@
-"""Engines that serve the population's adapters beside the trainer, and the sampler that feeds and watches them.
+"""Engines that serve the population's adapters, and the sampler that updates and checks them.
 
-`EngineSampler` does what is alike for all: adapter files and versions (`adapters`), the canary (`canary`), ranks and
-restarts. An `Engine` loads, unloads and draws: `VLLMEngine` in this process, `ServerEngine` over HTTP.
+`EngineSampler` has the parts that all engines share: adapter files and versions (`adapters`), the canary (`canary`),
+ranks and restarts. An `Engine` loads and unloads adapters and samples: `VLLMEngine` in this process, `ServerEngine`
+over HTTP.
 """
 
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, LivenessError, ServerLost

@@ -1,9 +1,8 @@
-"""Adapters on their way to an engine: one PEFT folder per member and version, written only when the weights changed.
+"""Adapter files for an engine: one PEFT folder per member and version, written only when the weights changed.
 
-Engines read adapters from files. Whether a member has changed is asked of its weights, not of whoever changed them: a
-hash of the bytes that a file would hold. Every version has a name, an id and a path that were never used before,
-because an engine may go on answering with the old weights under a known id (vLLM does), and may reuse cached prefixes
-of a known name.
+Engines read adapters from files. A hash of the weights shows whether a member has changed, so no code has to report a
+change. Every version has a name, an id and a path that were never used before. Under a known id, an engine may still
+answer with old weights (vLLM does), and it may reuse cached prefixes of a known name.
 """
 
 import os
@@ -11,20 +10,22 @@ import secrets
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 import xxhash
 from peft import LoraConfig
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ...population import Population
-from ...population.factors import Factors, to_tensors
+from ...population.factors import Factor, Factors, from_tensors, to_tensors
 from ...run_files.layout import ADAPTER_FILE
 
 
 MEMORY_FOLDER = "/dev/shm"
+PROBES = 4  # files of the canary's proof at the start
 
 
 class AdapterVersion(NamedTuple):
@@ -32,8 +33,8 @@ class AdapterVersion(NamedTuple):
 
     Attributes:
         member (`str`): Adapter name in the population.
-        name (`str`): Name that the engine knows it by; never reused.
-        id (`int`): Number that the engine knows it by, from 1; never reused.
+        name (`str`): Its name in the engine; never reused.
+        id (`int`): Its number in the engine, from 1; never reused.
         path (`str`): PEFT folder; never reused.
     """
 
@@ -44,7 +45,7 @@ class AdapterVersion(NamedTuple):
 
 
 def adapter_names(population: Population) -> list[str]:
-    """Names of all adapters on the model: the members, and whoever else lives there."""
+    """Names of all adapters on the model: members and guests."""
     return list(population.model.peft_config)
 
 
@@ -58,22 +59,30 @@ class AdapterFiles:
 
     Args:
         population ([`Population`]): Members and their model.
-        dtype (`torch.dtype`): Type of the stored weights: the engine's.
+        dtype (`torch.dtype`): Dtype of the stored weights, which is the engine's.
         folder (`str`, *optional*):
-            Where the files go; every engine must see it under this path. Default: a folder in memory (`/dev/shm`), or
-            where there is none, for temporary files. A sub-folder of its own is made, and removed by `close()` or
-            when the process ends.
+            Folder for the files. Every engine must be able to read it under this path. Default: `/dev/shm` (memory),
+            or the folder for temporary files if that does not exist or has too little space. A new sub-folder is
+            created, and removed by `close()` or when the process ends.
     """
 
     def __init__(self, population: Population, *, dtype: torch.dtype, folder: str | None = None) -> None:
         self.population, self.dtype = population, dtype
         self.run = secrets.token_hex(4)
-        parent = folder or (MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else tempfile.gettempdir())
+        parent = folder or (MEMORY_FOLDER if self._fits(MEMORY_FOLDER) else tempfile.gettempdir())
         try:
             os.makedirs(parent, exist_ok=True)
             self.folder = tempfile.mkdtemp(prefix=f"populora-{self.run}-", dir=parent)
         except OSError as error:
             raise ValueError(f"adapter_dir={parent!r} cannot be written ({error}); choose another folder.") from error
+        if not self._fits(self.folder):
+            free = shutil.disk_usage(self.folder).free
+            os.rmdir(self.folder)
+            raise ValueError(
+                f"adapter_dir={parent!r} has {free / 1e9:.2f} GB free, and two versions of all adapters take "
+                f"{self.needed / 1e9:.2f} GB. Choose another folder (vllm_adapter_dir), or give it more space "
+                "(Docker: --shm-size)."
+            )
         os.chmod(self.folder, 0o755)  # a server may run as somebody else
         self._close = weakref.finalize(self, _remove, self.folder, os.getpid())
         self._digests: dict[str, bytes] = {}
@@ -81,16 +90,25 @@ class AdapterFiles:
         self._superseded: list[AdapterVersion] = []
         self._written = 0
 
-    def write_changed(self) -> list[AdapterVersion]:
-        """Write a new version of every adapter whose weights differ from those written last.
+    @property
+    def needed(self) -> int:
+        """Bytes at the peak: of every adapter what is served and what takes its place; at the start the probes."""
+        names = adapter_names(self.population)
+        sizes = [sum(X.numel() for f in self.population.factors(name).values() for X in f[:2]) for name in names]
+        return self.dtype.itemsize * max(2 * sum(sizes), PROBES * max(sizes))
 
-        Files of a superseded version stay until the next call: an engine may still have them open or unread.
+    def _fits(self, folder: str) -> bool:
+        return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= self.needed
+
+    def write_changed(self) -> list[AdapterVersion]:
+        """Writes a new version of every adapter whose weights differ from the last version.
+
+        Files of an old version stay until the next call, because an engine may still read them.
 
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
         """
-        for old in self._superseded:
-            shutil.rmtree(old.path, ignore_errors=True)
+        self.remove(self._superseded)
         self._superseded = []
         versions = []
         for name in adapter_names(self.population):
@@ -105,7 +123,7 @@ class AdapterFiles:
         return versions
 
     def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
-        """Write one PEFT folder under a fresh name; it appears whole or not at all."""
+        """Writes one PEFT folder under a new name, completely or not at all."""
         self._written += 1
         name = f"{member}-{self.run}-{self._written}"
         version = AdapterVersion(member, name, self._written, os.path.join(self.folder, name))
@@ -115,6 +133,10 @@ class AdapterFiles:
         config.save_pretrained(scratch)
         os.rename(scratch, version.path)
         return version
+
+    def remove(self, versions: Iterable[AdapterVersion]) -> None:
+        for version in versions:
+            shutil.rmtree(version.path, ignore_errors=True)
 
     def config_of(self, name: str) -> LoraConfig:
         """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
@@ -133,7 +155,7 @@ class AdapterFiles:
 
 
 def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes]:
-    """Factors under PEFT's names on the host, views of one buffer, and the digest of their bytes.
+    """Factors under PEFT's names in host memory, as views of one buffer, and the hash of their bytes.
 
     One transfer and one hash for the whole adapter, whatever the number of its matrices.
     """
@@ -142,6 +164,13 @@ def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes
     digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy())
     pieces = flat.split([matrix.numel() for matrix in parts.values()])
     return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
+
+
+def read_factors(version: AdapterVersion, like: Factors) -> Factors:
+    """What a file holds: factors with the paths, scalings, types and devices of `like`."""
+    tensors = load_file(os.path.join(version.path, ADAPTER_FILE))
+    factors = from_tensors(tensors, {path: factor.scaling for path, factor in like.items()})
+    return {path: Factor(one.A.to(like[path].A), one.B.to(like[path].B), one.scaling) for path, one in factors.items()}
 
 
 def _remove(folder: str, owner: int) -> None:

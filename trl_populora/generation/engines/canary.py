@@ -1,17 +1,17 @@
-"""The canary: proof that an engine answers each member's rows with the weights the trainer has now (invariant 4).
+"""The canary: checks that an engine answers each member's rows with the trainer's current weights (invariant 4).
 
-An engine holds copies of the adapters. Stale copies, a mixed-up slot or a cached prefix of other weights raise no
-error anywhere; they train the population on somebody else's completions. So every member of a changed population draws
-a few tokens in one mixed batch, and the log-probabilities that the engine reports for them and for their likeliest
-alternatives must be those of the trainer's own routed forward pass. The prompt is the same for all members and for all
-versions and longer than a block of the prefix cache, so that a block of other weights, if one were reused, is under
-the drawn tokens.
+An engine holds copies of the adapters. Old copies, wrong adapters or a cached prefix of other weights cause no error.
+Members would then train on completions of other members. So after a change, every member samples a few tokens in one
+mixed batch. The engine reports log-probabilities for these tokens and for the most likely alternatives. They must
+equal those of the trainer's own forward pass with that member's adapter. The prompt is the same for all members and
+versions, and longer than a block of the prefix cache. So a reused block of other weights would change the result.
 
-Members whose adapters do hardly anything yet (B = 0 at the start) cannot be told from the base or from each other by
-what they say. That the engine keeps adapters and versions apart is therefore shown once, at the start, with probes:
-random adapters that do much.
+At the start, B = 0, so all members give the same answers as the base, and this check cannot distinguish them.
+Therefore a second check runs once at the start. It uses random adapters with a large effect, called probes, and shows
+that the engine keeps adapters and versions apart.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,24 +22,27 @@ from torch import Tensor
 
 from ...population import Population
 from ...population.factors import Factor, Factors
-from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, temperature_of
+from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
 
+
+logger = logging.getLogger(__name__)
 
 TOKENS = 4  # drawn by each row: one from prefill, the others from decoding, which uses other kernels
 LIKELIEST = 5
 # Largest root mean square of the differences, in nats (our choice). What rounding alone makes is in docs/vllm.md:
 # 2e-5 in float32 and 0.08 in bfloat16. float16 is not measured; it has eight times the resolution of bfloat16.
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
 
 
 class Liveness(NamedTuple):
-    """What the canary saw of one member.
+    """Result of the canary for one member.
 
     Attributes:
         error (`float`): Root mean square of engine minus trainer over the compared log-probabilities, in nats.
-        effect (`float`): The same of engine minus frozen base: how far the adapter can be told from no adapter.
+        effect (`float`): The same for engine minus frozen base: the size of the adapter's effect.
     """
 
     error: float
@@ -53,8 +56,9 @@ class Canary:
         population ([`Population`]): Members and their model.
         engine ([`Engine`]): Engine under test.
         prompt_ids (`list[int]`): The prompt; longer than `engine.block_size`.
-        dtype (`torch.dtype`): The engine's type, which decides the tolerance.
-        temperature (`float`): The run's; 0 is tested at 1.
+        longer_ids (`list[int]`): Prompt of the second test, for doubtful answers; starts with the first prompt.
+        dtype (`torch.dtype`): The engine's dtype, which determines the tolerance.
+        temperature (`float`): The run's temperature; 0 is tested at 1.
         autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
     """
 
@@ -63,41 +67,101 @@ class Canary:
         population: Population,
         engine: Engine,
         prompt_ids: list[int],
+        longer_ids: list[int],
         *,
         dtype: torch.dtype,
         temperature: float,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
-        self.population, self.engine, self.prompt_ids, self.autocast = population, engine, prompt_ids, autocast
+        self.population, self.engine, self.autocast = population, engine, autocast
+        self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
         self.dtype, self.temperature = dtype, temperature or 1.0
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
 
     def tolerance(self, member: str | None) -> float:
-        """Largest root mean square difference, in nats; a temperature below 1 magnifies rounding as well."""
+        """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
+        magnifies rounding."""
         return TOLERANCES[self.dtype] / min(1.0, self.temperature * temperature_of(self.population, member))
+
+    def limit(self, member: str | None) -> float:
+        """The difference that rounding cannot make, in nats: `LIMIT` times the base's own, at least the tolerance."""
+        return self.tolerance(member) * max(1.0, LIMIT * self.base_error / self.tolerance(None))
 
     # Checks ----------------------------------------------------------------------------------------------------
 
-    def check_members(self, versions: Sequence[AdapterVersion]) -> dict[str, Liveness]:
-        """Every version draws in one mixed batch and must agree with the trainer's own weights of its member.
+    def check_members(
+        self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion] = ()
+    ) -> dict[str, Liveness]:
+        """Samples from every version in one mixed batch, and compares with the trainer's weights of its member.
+
+        Whose difference is above the tolerance and below the limit is asked again, with a longer prompt. It may be
+        the rounding of a large base, unless other weights are nearer than the member's own.
+
+        Args:
+            versions (`Sequence[AdapterVersion]`): What the engine has, one of each member.
+            outdated (`Sequence[AdapterVersion]`, *optional*): What it had before, while their files are there.
 
         Raises:
-            LivenessError: Naming the member, the difference, and whose weights the answer looks like.
+            LivenessError: With the member, the difference, and the member whose weights the answer resembles.
         """
+        seen, drawn = self._look(versions)
+        doubtful = []
+        for version, answer in zip(versions, drawn, strict=True):
+            error = seen[version.member].error
+            if not error <= self.limit(version.member):
+                raise LivenessError(self._explain(version, answer, seen[version.member]))
+            if error > self.tolerance(version.member):
+                doubtful.append(version)
+        if doubtful:
+            with self._longer_prompt():
+                self._ask_again(versions, doubtful, outdated)
+        return seen
+
+    def _ask_again(
+        self,
+        versions: Sequence[AdapterVersion],
+        doubtful: Sequence[AdapterVersion],
+        outdated: Sequence[AdapterVersion],
+    ) -> None:
+        before = {version.member: version for version in outdated}
+        seen, drawn = self._look(versions)
+        for version, answer in zip(versions, drawn, strict=True):
+            error, tolerance = seen[version.member].error, self.tolerance(version.member)
+            if version not in doubtful or error <= tolerance:
+                continue
+            others = self._others(version, answer, seen[version.member])
+            if version.member in before:
+                older = read_factors(before[version.member], self.population.factors(version.member))
+                with added(self.population.model, older):
+                    reference = self._reference([version.member], [answer], base=True)[0]
+                others["its own weights before"] = distance(answer, reference)
+            if not error <= min(self.limit(version.member), *others.values()):
+                raise LivenessError(self._explain(version, answer, seen[version.member]))
+            logger.warning(
+                "%s and the trainer differ by %.3g nats for %r (tolerance %.3g). Its own weights are the nearest, and "
+                "the base alone differs by %.3g: rounding.",
+                *(self.engine.where, error, version.member, tolerance, self.base_error),
+            )
+
+    def _look(self, versions: Sequence[AdapterVersion]) -> tuple[dict[str, Liveness], list[Drawn]]:
         members = [version.member for version in versions]
         drawn = self._draw(versions)
         own, base = self._reference(members, drawn), self._reference(members, drawn, base=True)
-        seen = {
+        return {
             member: Liveness(distance(answer, mine), distance(answer, without))
             for member, answer, mine, without in zip(members, drawn, own, base, strict=True)
-        }
-        for version, answer in zip(versions, drawn, strict=True):
-            if not seen[version.member].error <= self.tolerance(version.member):
-                raise LivenessError(self._explain(version, answer, seen[version.member]))
-        return seen
+        }, drawn
+
+    @contextmanager
+    def _longer_prompt(self) -> Iterator[None]:
+        short, self.prompt_ids = self.prompt_ids, self.longer_ids
+        try:
+            yield
+        finally:
+            self.prompt_ids = short
 
     def check_base(self) -> None:
-        """The base, alone in its call, must be the trainer's.
+        """Checks that the base of the engine is the trainer's, in a separate call.
 
         Raises:
             LivenessError: If it is another model, or reports log-probabilities before temperature and filters.
@@ -110,6 +174,11 @@ class Canary:
                     f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode "
                     "processed_logprobs`."
                 )
+        self._compare_base()
+        with self._longer_prompt():
+            self._compare_base()
+
+    def _compare_base(self) -> None:
         (answer,) = self._draw([None])
         error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
         if not error <= tolerance:
@@ -118,22 +187,24 @@ class Canary:
                 f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
                 f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
             )
+        self.base_error = max(self.base_error, error)
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
-        """Write the probes' files: two states of each of two adapters that no member owns."""
+        """Writes the files of the probes: two versions of each of two random adapters."""
         config = files.config_of(adapter_names(self.population)[0])
         members = ("probe_a", "probe_b", "probe_a", "probe_b")
         states = [pack(self._probe(seed), files.dtype)[0] for seed in range(4)]
         return [files.write(member, state, config) for member, state in zip(members, states, strict=True)]
 
     def check_mechanism(self, probes: Sequence[AdapterVersion]) -> None:
-        """Two strong random adapters in one batch, then new weights for both: all are told apart, and from the base.
+        """Checks with two strong random adapters in one batch, and then new weights for both, that the engine
+        distinguishes all of them and the base.
 
-        Each answer must be at most half as far from its own probe as from any other. The tolerance is no measure here:
-        such adapters magnify rounding, to 1 nat in bfloat16 where the others are 6 away.
+        Each answer must be at most half as far from its own probe as from any other. The tolerance is not used here,
+        because such adapters magnify rounding: to 1 nat in bfloat16, where other probes are 6 nats away.
 
         Raises:
-            LivenessError: Naming the probe, and whose weights the answer looks like.
+            LivenessError: With the probe, and the adapter whose weights the answer resembles.
         """
         states = [self._probe(seed) for seed in range(4)]
         for first in (0, 2):
@@ -171,7 +242,7 @@ class Canary:
     def _reference(self, members: Sequence[str | None], drawn: Sequence[Drawn], *, base: bool = False) -> Tensor:
         """The trainer's log-probabilities `(rows, tokens, vocabulary)` at the drawn positions.
 
-        `base` leaves the adapters out and keeps their temperatures.
+        With `base`, the adapters are not applied, but their temperatures are.
         """
         routing, names = self.population.routing, [member or "" for member in members]  # "": at temperature 1
         with routing.base(names) if base else routing.rows(names):
@@ -194,11 +265,16 @@ class Canary:
 
     # Explanations ----------------------------------------------------------------------------------------------
 
+    def _others(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> dict[str, float]:
+        """How far an answer is from all weights that are not the member's own, in nats."""
+        others = {"the frozen base, without any adapter": seen.effect}
+        for name in adapter_names(self.population):
+            if name != version.member:
+                others[repr(name)] = distance(answer, self._reference([name], [answer])[0])
+        return others
+
     def _explain(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> str:
-        tolerance, candidates = self.tolerance(version.member), {"the frozen base, without any adapter": seen.effect}
-        for other in adapter_names(self.population):
-            if other != version.member:
-                candidates[repr(other)] = distance(answer, self._reference([other], [answer])[0])
+        tolerance, candidates = self.tolerance(version.member), self._others(version, answer, seen)
         nearest = min(candidates, key=candidates.__getitem__)
         if candidates[nearest] > tolerance:
             nearest = "nobody's current weights: older ones, another file, or a cached prefix of other weights"
@@ -226,10 +302,10 @@ class Canary:
 
 
 def distance(answer: Drawn, reference: Tensor) -> float:
-    """Root mean square difference of the log-probabilities that an answer reports from `reference`, in nats.
+    """Root mean square difference between the reported log-probabilities and `reference`, in nats.
 
     Args:
-        answer ([`Drawn`]): What the engine reported.
+        answer ([`Drawn`]): Answer of the engine.
         reference (`torch.Tensor` of shape `(tokens, vocabulary)`): Log-probabilities of the same contexts.
     """
     squares = [
@@ -242,7 +318,7 @@ def distance(answer: Drawn, reference: Tensor) -> float:
 
 @contextmanager
 def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
-    """Context in which the forward of each module in `factors` has their contribution added."""
+    """Context in which the contribution of `factors` is added to the forward of their modules."""
 
     def hook(factor: Factor) -> Callable[..., Tensor]:
         def add(module: torch.nn.Module, args: tuple, output: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What `EngineSampler` asks of an engine, wherever it runs and whoever made it."""
+"""The interface of an engine, as `EngineSampler` uses it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class EngineRow(NamedTuple):
-    """One prompt and how it is answered.
+    """One prompt with its adapter, seed and temperature.
 
     Attributes:
         prompt_ids (`Sequence[int]`): Its tokens.
-        adapter (`AdapterVersion` or `None`): Who answers; `None` is the base.
-        seed (`int`): Of the row's noise, not negative.
-        temperature (`float`): By which its logits are divided; 0 chooses the likeliest token.
+        adapter (`AdapterVersion` or `None`): Adapter that answers; `None` is the base.
+        seed (`int`): Seed of the row, not negative.
+        temperature (`float`): Sampling temperature; 0 is greedy decoding.
     """
 
     prompt_ids: Sequence[int]
@@ -30,12 +30,13 @@ class EngineRow(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What an engine drew for one row.
+    """Result of an engine for one row.
 
     Attributes:
         ids (`list[int]`): Tokens, with the end-of-sequence token if there was one.
-        logprobs (`list[float]`): Log-probability of each under the sampling policy.
-        likeliest (`list[dict[int, float]]`): At each position the asked number of likeliest tokens, and the drawn one.
+        logprobs (`list[float]`): Log-probability of each token under the sampling policy.
+        likeliest (`list[dict[int, float]]`): For each position, log-probabilities of the requested number of most
+            likely tokens and of the sampled one.
     """
 
     ids: list[int]
@@ -44,14 +45,14 @@ class Drawn(NamedTuple):
 
 
 class EngineSpec(NamedTuple):
-    """What an engine is to serve.
+    """Base and adapters that an engine must serve.
 
     Attributes:
-        model (`str`): Folder or Hub id of the base; empty if it was made in memory.
+        model (`str`): Folder or Hub id of the base; empty if it was created in memory.
         tokenizer (`str`): Folder or Hub id of its tokenizer.
-        dtype (`torch.dtype`): Type of the weights.
+        dtype (`torch.dtype`): Dtype of the weights.
         max_rank (`int`): Largest rank of an adapter.
-        num_adapters (`int`): Adapters of the population, guests included.
+        num_adapters (`int`): Number of adapters of the population, including guests.
         accelerator ([`~accelerate.Accelerator`] or `None`): The trainer's; `None` for a single process.
     """
 
@@ -66,14 +67,14 @@ class EngineSpec(NamedTuple):
 class Engine(ABC):
     """An engine that has the base model loaded and answers each row with its adapter.
 
-    A new one is a class with `start`, `load`, `unload` and `generate`. Its constructor keeps settings; `start` does
-    what takes time. [`EngineSampler`] does the rest: files, versions, the canary, ranks and restarts.
+    A new engine is a class with `start`, `load`, `unload` and `generate`. Its constructor only stores settings.
+    `start` does the slow work. [`EngineSampler`] does the rest: files, versions, the canary, ranks and restarts.
 
     Attributes:
-        where (`str`): For messages, such as "the server at http://localhost:8000".
+        where (`str`): Its description in messages, such as "the server at http://localhost:8000".
         block_size (`int`): Tokens per block of the prefix cache, or more.
-        max_model_length (`int`): Most tokens of prompt and completion together.
-        everywhere (`bool`): Whether every rank has an engine of its own, which it must feed.
+        max_model_length (`int`): Maximum tokens of prompt and completion together.
+        everywhere (`bool`): Whether every rank has its own engine and must load adapters into it.
         filtered_logprobs (`bool`): Whether reported log-probabilities are those after `top_p`, `top_k` and `min_p`.
     """
 
@@ -85,7 +86,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, spec: EngineSpec) -> None:
-        """Make ready to serve, and set `where`, `block_size` and `max_model_length`; called once on every rank."""
+        """Starts the engine, and sets `where`, `block_size` and `max_model_length`. Called once on every rank."""
 
     @abstractmethod
     def load(self, version: AdapterVersion) -> None:
@@ -101,50 +102,51 @@ class Engine(ABC):
 
     @abstractmethod
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
-        """Draw all rows, each with its own adapter, seed and temperature.
+        """Samples all rows, each with its own adapter, seed and temperature.
 
         Args:
-            rows (`Sequence[EngineRow]`): Rows; all of adapters, or all of the base.
-            sampling (`Mapping[str, Any]`): What all rows share: `max_tokens`, `top_p`, `top_k` (-1 is off), `min_p`,
-                `stop`, `stop_token_ids`, `ignore_eos`, and `logprobs`, the number of likeliest tokens to report. Names
-                as in the completions interface of vLLM and SGLang.
+            rows (`Sequence[EngineRow]`): Rows, either all with adapters or all of the base.
+            sampling (`Mapping[str, Any]`): Settings of all rows: `max_tokens`, `top_p`, `top_k` (-1 is off), `min_p`,
+                `stop`, `stop_token_ids`, `ignore_eos`, and `logprobs`, the number of most likely tokens to report. The
+                names are those of the completions interface of vLLM and SGLang.
 
         Raises:
-            ServerLost: If the engine went away, or came back without an adapter.
+            ServerLost: If the server stopped, or restarted without an adapter.
             EngineError: If it refuses a row.
         """
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
-        """Those of `versions` that the engine has lost, if it may lose any."""
+        """The versions that the engine has lost, for engines that can lose any."""
         return []
 
-    def wake(self) -> None:  # noqa: B027 (most engines never sleep)
-        """Take the memory that `sleep` gave back."""
+    def wake(self) -> bool:
+        """Allocates the memory that `sleep` has freed. Returns whether the engine had slept."""
+        return False
 
-    def sleep(self) -> None:  # noqa: B027
-        """Give memory back until the next `wake`."""
+    def sleep(self) -> None:  # noqa: B027 (most engines never sleep)
+        """Frees memory until the next `wake`."""
 
     def close(self) -> None:  # noqa: B027
-        """End, or hang up."""
+        """Ends the engine, or the connection to it."""
 
 
 class EngineError(RuntimeError):
-    """An engine did not do what it was asked; the text names what it said and what to do."""
+    """An engine refused or failed. The message has its answer and what to do."""
 
 
 class ServerLost(EngineError):
-    """A server went away, or came back without the adapters."""
+    """A server stopped, or restarted without the adapters."""
 
 
 class LivenessError(EngineError):
-    """An engine answers with other weights than the trainer's; the text names the member and what was seen."""
+    """An engine answers with weights other than the trainer's. The message names the member and the difference."""
 
 
 def check_unmixed(rows: Sequence[EngineRow]) -> None:
-    """Refuse base rows beside adapter rows: vLLM's CPU backend answers them with the adapter in the last slot.
+    """Refuses base rows together with adapter rows, because vLLM's CPU backend answers them with its last adapter.
 
     Raises:
-        ValueError: If there are both.
+        ValueError: If there are both kinds of rows.
     """
     if len({row.adapter is None for row in rows}) == 2:
-        raise ValueError("The base and members cannot be sampled in one call; ask the base in a call of its own.")
+        raise ValueError("The base and members cannot be sampled in one call; sample the base in a separate call.")

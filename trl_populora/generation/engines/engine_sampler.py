@@ -1,7 +1,7 @@
-"""`EngineSampler`: one engine serves the whole population; every row is answered with its member's adapter.
+"""`EngineSampler`: one engine serves the whole population. Every row is answered with its member's adapter.
 
-The base is loaded once and never again. `sync` brings the adapters whose weights changed to the engine and lets the
-canary prove that they are what is sampled; nothing can be drawn from a member whose proof is missing.
+The base is loaded only once. `sync` loads the changed adapters into the engine and runs the canary, which checks that
+they are used. A member that has not passed this check cannot be sampled.
 """
 
 import logging
@@ -41,14 +41,14 @@ class EngineSampler(Sampler):
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Tokenizer of the base.
         engine ([`Engine`]): Not started yet.
         adapter_dir (`str`, *optional*):
-            Where adapters are handed over. Default: memory of this machine. Engines on other machines need a shared
-            file system.
+            Folder through which adapters reach the engine. Default: memory of this machine. Engines on other machines
+            need a shared file system.
         dtype (`torch.dtype`, *optional*):
-            Type of the engine's weights. Default: bfloat16 under bf16 mixed precision, else that of the base.
+            Dtype of the engine's weights. Default: bfloat16 under bf16 mixed precision, otherwise that of the base.
         settings: The other arguments of [`Sampler`].
 
     Attributes:
-        liveness (`dict[str, Liveness]`): What the last canary saw of each member.
+        liveness (`dict[str, Liveness]`): Result of the last canary for each member.
 
     Raises:
         ValueError: If a setting is unknown or contradicts another.
@@ -72,7 +72,7 @@ class EngineSampler(Sampler):
         if not engine.filtered_logprobs and (self.top_p < 1.0 or self.top_k or self.min_p):
             raise ValueError(
                 f"top_p={self.top_p}, top_k={self.top_k}, min_p={self.min_p}: this engine reports log-probabilities "
-                "before these filters, so nothing could correct for them. Leave them out."
+                "before these filters, so the trainer cannot correct for them. Leave them out."
             )
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
@@ -87,7 +87,8 @@ class EngineSampler(Sampler):
         self.canary = Canary(
             population,
             self.engine,
-            self._canary_prompt(),
+            self._canary_prompt(self.engine.block_size + TOKENS),
+            self._canary_prompt(4 * self.engine.block_size + TOKENS),
             dtype=self.dtype,
             temperature=self.temperature,
             autocast=self.accelerator.autocast if self.accelerator else nullcontext,
@@ -95,6 +96,8 @@ class EngineSampler(Sampler):
         self._together(self.canary.check_base, here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+        if self.files:
+            self.files.remove(probes)
 
     @classmethod
     def from_args(
@@ -119,7 +122,7 @@ class EngineSampler(Sampler):
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """What all rows of a call have in common, as engines spell it."""
+        """Settings that all rows of a call share, under the names of engines."""
         return {
             "max_tokens": self.max_completion_length,
             "top_p": self.top_p,
@@ -135,23 +138,23 @@ class EngineSampler(Sampler):
         return self.engine.max_model_length
 
     def sync(self) -> None:
-        """Brings every adapter whose weights changed to the engine, and every one that the engine lost.
+        """Loads every changed adapter into the engine, and every adapter that the engine has lost.
 
         Raises:
             EngineError: If an adapter cannot be written or loaded.
             LivenessError: If a member is not sampled from its current weights.
         """
-        self.engine.wake()
+        woken = self.engine.wake()
         changed = self._share(self._together(lambda: self.files.write_changed(), here=self._main))
         new = {version.member for version in changed}
         kept = [version for name, version in self._serving.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
-            return
+            return self._check_awake() if woken else None
         outdated = [version for name, version in self._serving.items() if name in new]
         target = self._serving | {version.member: version for version in changed}
         self._serving = {}  # nobody can be sampled until the canary has seen everybody
-        self._together(lambda: self._bring([*changed, *lost], target), here=self._feeds)
+        self._together(lambda: self._bring([*changed, *lost], target, outdated), here=self._feeds)
         self._together(lambda: self._unload(outdated), here=self._feeds)
         self._serving = target
 
@@ -161,11 +164,12 @@ class EngineSampler(Sampler):
         """All rows in one call of the engine.
 
         Raises:
-            ValueError: If a prompt is too long, or the base and members are asked in one call.
-            EngineError: If a member has not been brought to the engine, or the engine cannot be reached.
+            ValueError: If a prompt is too long, or the base and members are in one call.
+            EngineError: If a member is not loaded, or the engine cannot be reached.
         """
         self._check_rows(prompt_ids, members)
-        self.engine.wake()
+        if self.engine.wake():
+            self._check_awake()
         rows = [
             EngineRow(
                 ids,
@@ -176,13 +180,16 @@ class EngineSampler(Sampler):
             for ids, name, seed in zip(prompt_ids, members, row_seeds, strict=True)
         ]
         drawn = self._generate(rows)
-        self.engine.sleep()
         return [
             self.completion(ids, answer.ids, answer.logprobs) for ids, answer in zip(prompt_ids, drawn, strict=True)
         ]
 
+    def rest(self) -> None:
+        """Gives the engine's memory back; the next `sync` or `draw` wakes it, and the canary with it."""
+        self.engine.sleep()
+
     def close(self) -> None:
-        """Ends the engine of this process, or takes the members off the server, and removes the files."""
+        """Ends the engine of this process, or unloads the members from the server, and removes the files."""
         self._unload(self._serving.values() if self._feeds and not self.engine.everywhere else ())
         self._serving = {}
         self.engine.close()
@@ -191,17 +198,28 @@ class EngineSampler(Sampler):
 
     # One step of a sync or a draw ------------------------------------------------------------------------------
 
-    def _bring(self, versions: list[AdapterVersion], target: dict[str, AdapterVersion]) -> None:
+    def _bring(
+        self,
+        versions: list[AdapterVersion],
+        target: dict[str, AdapterVersion],
+        outdated: Sequence[AdapterVersion] = (),
+    ) -> None:
         for version in versions:
             self.engine.load(version)
-        self.liveness = self.canary.check_members(list(target.values()))
+        self.liveness = self.canary.check_members(list(target.values()), outdated)
+
+    def _check_awake(self) -> None:
+        """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""
+        serving, self._serving = self._serving, {}
+        self._together(lambda: self._bring([], serving), here=self._feeds)
+        self._serving = serving
 
     def _unload(self, versions: Iterable[AdapterVersion]) -> None:
         for version in versions:
             self.engine.unload(version)
 
     def _generate(self, rows: list[EngineRow]) -> list[Drawn]:
-        """All rows, again from the start if a server went away: a row's tokens depend on its seed alone."""
+        """Samples all rows, and samples them again if a server was lost. A row's tokens depend only on its seed."""
         for attempt in range(RESTARTS + 1):
             try:
                 if attempt:
@@ -211,7 +229,7 @@ class EngineSampler(Sampler):
             except ServerLost as error:
                 if attempt == RESTARTS:
                     raise
-                logger.warning("%s. Waiting for it, then drawing the rows again.", error)
+                logger.warning("%s. Waiting for it; then the rows are sampled again.", error)
         raise AssertionError("the last attempt returns or raises")
 
     def _check_rows(self, prompt_ids: Sequence[list[int]], members: Sequence[str | None]) -> None:
@@ -229,12 +247,12 @@ class EngineSampler(Sampler):
                 "length that it serves (vllm_max_model_length, or --max-model-len of a server)."
             )
 
-    def _canary_prompt(self) -> list[int]:
+    def _canary_prompt(self, length: int) -> list[int]:
         """Ordinary tokens in a random order that never changes."""
         special = {*self.tokenizer.all_special_ids, *self.eos_ids}
         size = min(len(self.tokenizer), self.population.base_model.config.vocab_size)
         vocabulary = [token for token in range(size) if token not in special]
-        length = min(self.engine.block_size + TOKENS, self.engine.max_model_length - TOKENS)
+        length = min(length, self.engine.max_model_length - TOKENS)
         picks = torch.randint(len(vocabulary), (length,), generator=torch.Generator().manual_seed(0)).tolist()
         return [vocabulary[pick] for pick in picks]
 
@@ -246,7 +264,8 @@ class EngineSampler(Sampler):
 
     @property
     def _feeds(self) -> bool:
-        """Whether this rank loads adapters and runs the canary: each with an engine of its own, else the main one."""
+        """Whether this rank loads adapters and runs the canary: every rank with its own engine, otherwise the main
+        one."""
         return self.engine.everywhere or self._main
 
     @property
@@ -254,7 +273,7 @@ class EngineSampler(Sampler):
         return self.accelerator is None or self.accelerator.num_processes == 1
 
     def _together(self, work: Callable[[], Any], *, here: bool) -> Any:
-        """Do `work` on the ranks where `here`; if one fails, all raise instead of waiting for it."""
+        """Runs `work` on the ranks with `here`. If one fails, all ranks raise an error instead of waiting for it."""
         if self._alone:
             return work()
         result, problem = None, None
@@ -271,12 +290,12 @@ class EngineSampler(Sampler):
         return result
 
     def _share(self, value: Any) -> Any:
-        """What the main process has."""
+        """The value of the main process, on every rank."""
         return value if self._alone else broadcast_object_list([value])[0]
 
 
 def _engine_dtype(population: Population, accelerator: "Accelerator | None") -> torch.dtype:
-    """bfloat16 under bf16 mixed precision, else the base's own type: what the trainer's forward pass computes in."""
+    """The dtype of the trainer's forward pass: bfloat16 under bf16 mixed precision, otherwise that of the base."""
     if accelerator is not None and accelerator.mixed_precision == "bf16":
         return torch.bfloat16
     dtype = population.base_model.dtype

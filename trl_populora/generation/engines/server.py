@@ -1,8 +1,8 @@
-"""A server of LoRA adapters as an engine: adapters and rows travel by HTTP, weights by files.
+"""A server of LoRA adapters as an engine: requests are sent over HTTP, and weights through files.
 
-Any server that answers OpenAI's completions requests and loads adapters over HTTP; `server_kinds` says what each kind
-does in its own way. It may be restarted at any time: a broken connection or an adapter that is gone raises
-[`ServerLost`], and the sampler brings the adapters again.
+It works with every server that answers OpenAI's completions requests and loads adapters over HTTP. `server_kinds`
+describes the differences between kinds of servers. The server may be restarted at any time. A broken connection or a
+missing adapter raises [`ServerLost`], and the sampler loads the adapters again.
 """
 
 import contextlib
@@ -41,17 +41,19 @@ class ServerEngine(Engine):
 
     Args:
         base_url (`str`): Such as `"http://localhost:8000"`.
-        kind ([`ServerKind`]): What it does in its own way.
+        kind ([`ServerKind`]): Properties of this kind of server.
         timeout (`float`, *optional*, defaults to `240.0`): Seconds to wait for a server that does not answer.
 
     Raises:
-        ValueError: If `base_url` is no URL.
+        ValueError: If `base_url` is not a URL.
     """
 
     def __init__(self, base_url: str, kind: ServerKind, *, timeout: float = 240.0) -> None:
         parsed = urllib.parse.urlsplit(base_url)
         if parsed.scheme not in ("http", "https") or not parsed.hostname:
-            raise ValueError(f"base_url={base_url!r} is no URL of a server; write it like 'http://localhost:8000'.")
+            raise ValueError(
+                f"base_url={base_url!r} is not the URL of a server; write it like 'http://localhost:8000'."
+            )
         self.kind, self.timeout, self.filtered_logprobs = kind, timeout, kind.filtered_logprobs
         self.where = f"the {kind.name} server at {base_url.rstrip('/')}"
         self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rows")
@@ -60,7 +62,7 @@ class ServerEngine(Engine):
         self._client = httpx.Client(base_url=base_url, transport=transport)
 
     def start(self, spec: EngineSpec) -> None:
-        """Wait for the server, and read what it is. Raises `EngineError` if that is something else."""
+        """Waits for the server and reads its properties. Raises `EngineError` if they do not fit."""
         base = next((card for card in self._models() if not card.get("parent")), None)
         if base is None or not base.get("max_model_len"):
             raise EngineError(f"{self.where} names no base model in /v1/models. Is it {self.kind.name}?")
@@ -70,7 +72,7 @@ class ServerEngine(Engine):
         self.block_size = int(found.group(1)) if found else self.kind.block_size
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
-        """Those the server does not have, because it was restarted. Waits for it."""
+        """Versions that the server does not have, because it was restarted. Waits for the server."""
         versions = list(versions)
         if not versions:
             return []
@@ -89,7 +91,7 @@ class ServerEngine(Engine):
             self._ask("POST", self.kind.unload, {"lora_name": version.name}, limit=self.timeout)
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
-        """Draw each row by a request of its own, because a request has one seed; the server batches them."""
+        """Samples each row in a separate request, because a request has one seed. The server batches them."""
         check_unmixed(rows)
         return list(self._pool.map(lambda row: self._draw(row, sampling), rows))
 
@@ -139,7 +141,7 @@ class ServerEngine(Engine):
         return Drawn(ids, logprobs, likeliest)
 
     def _models(self) -> list[dict]:
-        """What `/v1/models` lists; waits for a server that does not answer.
+        """The list of `/v1/models`. Waits for a server that does not answer.
 
         Raises:
             EngineError: If it does not answer in time.
@@ -177,7 +179,7 @@ class ServerEngine(Engine):
         raise AssertionError("the second attempt returns or raises")
 
     def _why(self, status: int, answer: str, version: AdapterVersion) -> str:
-        """What to change on the server, from what it said to loading an adapter."""
+        """What to change on the server, according to its answer to loading an adapter."""
         said = _message(answer)
         if status == 404 and "Not Found" in said:
             return f"it does not load adapters at run time. Start it with `{self.kind.start}`."
@@ -201,14 +203,15 @@ def server_sampler(
     timeout: float = 240.0,
     adapter_dir: str | None = None,
 ) -> EngineSampler:
-    """A sampler on a running server of another kind than `use_vllm` knows, for `sampler=` and for recipes.
+    """A sampler on a running server of any kind, for `sampler=` and for recipes.
 
     Args:
-        population, tokenizer, accelerator, args: As the trainer gives them.
-        kind (`str` or [`ServerKind`]): `"sglang"`, `"vllm"`, or what your own server does.
+        population, tokenizer, accelerator, args: Passed by the trainer.
+        kind (`str` or [`ServerKind`]): `"sglang"`, `"vllm"`, or a description of your own server.
         base_url (`str`): Such as `"http://localhost:30000"`.
         timeout (`float`, *optional*, defaults to `240.0`): Seconds to wait for a server that does not answer.
-        adapter_dir (`str`, *optional*): Where adapters are handed over; the server must see it under this path.
+        adapter_dir (`str`, *optional*): Folder through which adapters reach the server, which must see it under this
+            path.
 
     Raises:
         ValueError: If a setting is unknown.
@@ -222,7 +225,7 @@ def server_sampler(
 
 
 def _message(answer: str) -> str:
-    """What a server said, out of the forms in which servers say it."""
+    """The error message in a server's answer, in any of the usual forms."""
     try:
         said = json.loads(answer)
         said = said.get("error") or said

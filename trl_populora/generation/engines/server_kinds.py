@@ -1,6 +1,6 @@
-"""Servers that answer OpenAI's completions requests and load LoRA adapters over HTTP: what each does in its own way.
+"""The differences between servers that answer OpenAI's completions requests and load LoRA adapters over HTTP.
 
-vLLM 0.31.0 is run by the tests. SGLang's ways were read in its source; SGLang was not run here.
+The tests run vLLM 0.31.0. The entry for SGLang was written from its source code. SGLang was not run here.
 """
 
 from collections.abc import Mapping
@@ -10,23 +10,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ServerKind:
-    """What one kind of server does in its own way.
+    """Properties of one kind of server.
 
-    Shared by all: `GET /v1/models` lists the base (no `parent`, with `max_model_len`) and every loaded adapter (`id`,
-    `root`); adapters are loaded and unloaded by `lora_name` and `lora_path`; `POST /v1/completions` takes a prompt of
-    token ids and answers with `token_ids` and `logprobs`.
+    All kinds share: `GET /v1/models` lists the base (no `parent`, with `max_model_len`) and every loaded adapter
+    (`id`, `root`); adapters are loaded and unloaded by `lora_name` and `lora_path`; `POST /v1/completions` takes a
+    prompt of token ids and answers with `token_ids` and `logprobs`.
 
     Args:
         name (`str`): For messages.
         start (`str`): Command that starts it, for messages.
         load (`str`), unload (`str`): Paths that take `lora_name` (and `lora_path`).
         adapter_field (`str`): Field of a completion request that names the adapter.
-        fields (`Mapping[str, Any]`): Further fields of every completion request.
-        lost_status (`int`), lost_text (`str`): How it answers a request for an adapter that it does not have.
-        likeliest_by_id (`bool`): Whether the likeliest tokens are reported as `"token_id:N"`. If not, texts are, which
-            do not tell tokens apart, and the canary compares the drawn tokens only.
+        fields (`Mapping[str, Any]`): Additional fields of every completion request.
+        lost_status (`int`), lost_text (`str`): Its answer to a request for a missing adapter.
+        likeliest_by_id (`bool`): Whether the most likely tokens are reported as `"token_id:N"`. If not, they are
+            reported as text. Text does not identify a token, so the canary then compares only the sampled tokens.
         filtered_logprobs (`bool`): Whether log-probabilities are those after `top_p`, `top_k` and `min_p`.
-        block_size (`int`): Tokens per block of the prefix cache, or more, where `/metrics` does not tell.
+        block_size (`int`): Tokens per block of the prefix cache, or more, if `/metrics` does not report it.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """vLLM in the trainer's own process, one engine per rank or per tensor-parallel group of ranks.
 
-Also `vllm_sampler`, which turns TRL's `vllm_*` settings into an engine of this process or a server.
+Also `vllm_sampler`, which makes the engine (in this process or on a server) from TRL's `vllm_*` settings.
 """
 
+import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from ...training import PopulationSelfPlayConfig
 
 
+logger = logging.getLogger(__name__)
+
+TESTED = {"0.31.0": False}  # versions on which tests/vllm_engine ran -> whether by the second model runner
+MAX_ROWS = 256  # of an engine at once, by default: those beyond wait, and each takes memory for its logits
+OWN = {"model", "tokenizer", "dtype", "enable_lora", "max_lora_rank", "generation_config", "logprobs_mode", "seed"}
+"""Arguments of `vllm.LLM` that serving a population rightly depends on."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
@@ -34,12 +41,13 @@ class VLLMEngine(Engine):
     """An engine of this process, with sleep level 1: the base is frozen, so its weights wait in host memory.
 
     Args:
-        max_loras (`int`, *optional*): Distinct adapters in one batch; all, if unset. Fewer save memory.
+        max_loras (`int`, *optional*): Number of different adapters in one batch; all if unset. A smaller number saves
+            memory.
         tensor_parallel_size (`int`), enable_sleep_mode (`bool`): As in [`~trl.GRPOConfig`].
-        engine_kwargs: Further arguments of `vllm.LLM`, such as `max_model_len`.
+        engine_kwargs: Additional arguments of `vllm.LLM`, such as `max_model_len`; none of `OWN`.
 
     Raises:
-        ValueError: If a setting cannot be met here.
+        ValueError: If a setting is not possible on this machine.
     """
 
     everywhere = True
@@ -56,6 +64,8 @@ class VLLMEngine(Engine):
             raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
         if max_loras is not None and max_loras < 1:
             raise ValueError(f"vllm_max_loras={max_loras} must be at least 1, or unset for all adapters.")
+        if own := sorted(OWN & engine_kwargs.keys()):
+            raise ValueError(f"vllm_engine_kwargs must leave {', '.join(own)} out: the population decides them.")
         self.max_loras, self.tensor_parallel_size, self.engine_kwargs = max_loras, tensor_parallel_size, engine_kwargs
         self.enable_sleep_mode, self.asleep = enable_sleep_mode, False
 
@@ -71,6 +81,7 @@ class VLLMEngine(Engine):
             )
         max_lora_rank = round_up_rank(spec.max_rank)
         try:
+            import vllm
             from vllm import LLM
         except ImportError as error:
             raise ValueError(
@@ -93,22 +104,29 @@ class VLLMEngine(Engine):
             enable_lora=True,
             max_lora_rank=max_lora_rank,
             max_loras=self.max_loras or spec.num_adapters,
-            max_cpu_loras=max(2 * spec.num_adapters, self.max_loras or 0, 4),
             enable_sleep_mode=self.enable_sleep_mode,
             generation_config="vllm",  # nothing of the model's own file: it would make sampling off-policy
             logprobs_mode="processed_logprobs",  # after temperature and filters: those of the sampling policy
             seed=rank // self.tensor_parallel_size,
-            **{"max_num_batched_tokens": 4096, **distributed, **self.engine_kwargs},
+            **{
+                "max_cpu_loras": max(2 * spec.num_adapters, self.max_loras or 0, 4),
+                "max_num_batched_tokens": 4096,
+                **distributed,
+                **self.engine_kwargs,
+            },
         )
         config = self.llm.llm_engine.vllm_config
+        log_version(vllm.__version__, second_runner=bool(getattr(config, "use_v2_model_runner", False)))
         self.block_size = config.cache_config.block_size
         self.max_model_length = config.model_config.max_model_len
 
-    def wake(self) -> None:
-        if self.asleep:
+    def wake(self) -> bool:
+        woken = self.asleep
+        if woken:
             torch.cuda.empty_cache()
             self.llm.wake_up()
             self.asleep = False
+        return woken
 
     def sleep(self) -> None:
         if self.enable_sleep_mode and not self.asleep:
@@ -127,7 +145,8 @@ class VLLMEngine(Engine):
         self.llm.llm_engine.remove_lora(version.id)
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
-        """Draw all rows in one call; the ranks of a tensor-parallel group draw the rows of all of them together."""
+        """Samples all rows in one call. The ranks of a tensor-parallel group sample the rows of all of them
+        together."""
         from vllm import SamplingParams
 
         shares = self._shares(list(rows))
@@ -175,32 +194,42 @@ def vllm_sampler(
     accelerator: "Accelerator | None",
     args: "PopulationSelfPlayConfig",
 ) -> EngineSampler:
-    """The sampler that `use_vllm=true` asks for, by TRL's `vllm_*` settings.
+    """The sampler for `use_vllm=true`, according to TRL's `vllm_*` settings.
 
     Raises:
         ValueError: If one of them is unknown or contradicts another.
     """
     if args.vllm_mode == "server":
+        if args.vllm_engine_kwargs:
+            raise ValueError("vllm_engine_kwargs are for vllm_mode='colocate'; give them to the server's command.")
         if args.vllm_enable_sleep_mode:
             raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
         url = args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
         engine: Engine = ServerEngine(url, VLLM, timeout=args.vllm_server_timeout)
     elif args.vllm_mode == "colocate":
-        engine = VLLMEngine(
-            max_loras=args.vllm_max_loras,
-            tensor_parallel_size=args.vllm_tensor_parallel_size,
-            enable_sleep_mode=args.vllm_enable_sleep_mode,
-            gpu_memory_utilization=args.vllm_gpu_memory_utilization,
-            max_model_len=args.vllm_max_model_length,
-            max_num_seqs=args.completions_per_round,
-            model_impl=args.vllm_model_impl,
-            trust_remote_code=args.trust_remote_code,
-        )
+        engines = (accelerator.num_processes if accelerator else 1) // args.vllm_tensor_parallel_size
+        settings = {
+            "max_loras": args.vllm_max_loras,
+            "tensor_parallel_size": args.vllm_tensor_parallel_size,
+            "enable_sleep_mode": args.vllm_enable_sleep_mode,
+            "gpu_memory_utilization": args.vllm_gpu_memory_utilization,
+            "max_model_len": args.vllm_max_model_length or _row_length(population, args),
+            "max_num_seqs": min(MAX_ROWS, -(-args.completions_per_round // max(engines, 1))),
+            "model_impl": args.vllm_model_impl,
+            "trust_remote_code": args.trust_remote_code,
+        }
+        engine = VLLMEngine(**settings | (args.vllm_engine_kwargs or {}))
     else:
         raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown; choose 'colocate' or 'server'.")
     return EngineSampler.from_args(
         population, tokenizer, accelerator, args, engine=engine, adapter_dir=args.vllm_adapter_dir
     )
+
+
+def _row_length(population: Population, args: "PopulationSelfPlayConfig") -> int | None:
+    """Tokens that a row can have, where the settings say; fewer than the model's leave more rows their cache."""
+    wanted, own = args.max_row_tokens, population.base_model.config.get_text_config().max_position_embeddings
+    return None if wanted is None else min(wanted, own)
 
 
 def round_up_rank(rank: int) -> int:
@@ -214,6 +243,14 @@ def round_up_rank(rank: int) -> int:
     return next(allowed for allowed in LORA_RANKS if rank <= allowed)
 
 
+def log_version(version: str, *, second_runner: bool) -> None:
+    """Tells which vLLM answers, by which of its two model runners; a warning where that pair was never tested here."""
+    known = TESTED.get(version.split("+")[0])
+    tested = ", ".join(f"{one} by model runner V{1 + runner}" for one, runner in TESTED.items())
+    log = logger.info if known is second_runner else logger.warning
+    log("vLLM %s by model runner V%d; tested: %s.", version, 1 + second_runner, tested)
+
+
 def _drawn(output: "CompletionOutput") -> Drawn:
     likeliest = [{token: entry.logprob for token, entry in position.items()} for position in output.logprobs]
     ids = list(output.token_ids)
@@ -221,7 +258,7 @@ def _drawn(output: "CompletionOutput") -> Drawn:
 
 
 def _set_rank_variables(accelerator: "Accelerator | None") -> None:
-    """What torchrun would have set: vLLM's external launcher reads it."""
+    """Sets the environment variables of torchrun, which vLLM's external launcher reads."""
     os.environ["RANK"] = str(accelerator.process_index if accelerator else 0)
     os.environ["LOCAL_RANK"] = str(accelerator.local_process_index if accelerator else 0)
     os.environ["WORLD_SIZE"] = str(accelerator.num_processes if accelerator else 1)

@@ -75,7 +75,9 @@ class EvolutionCallback(lightning.Callback):
         if not isinstance(metric, str) or not metric:
             raise ValueError(f"metric is the name of a logged metric, such as 'val_loss', got {metric!r}.")
         if mode not in MODES:
-            raise ValueError(f"mode is 'min' where less of {metric} is better or 'max' where more is, got {mode!r}.")
+            raise ValueError(
+                f"mode must be 'min' if a smaller {metric} is better or 'max' where more is, got {mode!r}."
+            )
         if unit not in UNITS:
             raise ValueError(f"unit is one of {UNITS}, got {unit!r}.")
         self.metric, self.mode, self.unit, self.seed = metric, mode, unit, seed
@@ -101,7 +103,9 @@ class EvolutionCallback(lightning.Callback):
         population = pl_module.population
         sizes = [len(population.names(role)) for role in dict.fromkeys(m.role for m in population.values())]
         if max(sizes) < 2:
-            raise ValueError(f"Nobody can be replaced among {list(population)}: evolution needs two of a role.")
+            raise ValueError(
+                f"No member can be replaced among {list(population)}: evolution needs at least two members of a role."
+            )
         self.settings.check_sizes(*(size for size in sizes if size > 1))
         if self.settings.mutate_temperature:
             population.routing.check_head()
@@ -169,7 +173,7 @@ class EvolutionCallback(lightning.Callback):
             known = sorted({key.rpartition("/")[0] for key in logged if key.rpartition("/")[2] in population})
             raise ValueError(
                 f"No {self.metric}/{missing[0]} has been logged in validation. Metrics logged by member: {known}. "
-                "Name one of them as metric, and see to it that every member has rows in the validation data."
+                "Name one of them as metric, and make sure that every member has rows in the validation data."
             )
         return trainer.strategy.broadcast({name: float(logged[f"{self.metric}/{name}"]) for name in population})
 
@@ -199,7 +203,7 @@ class EvolutionCallback(lightning.Callback):
         if loop._should_check_val_fx(fetcher):
             rank_zero_warn(
                 f"The checkpoint of step {trainer.global_step} is written before the validation that is due there. "
-                "Lightning leaves that validation out when it goes on from it, and evolution with it. Save after "
+                "If you resume from it, Lightning skips that validation, and evolution is skipped, too. Save after "
                 "validation (ModelCheckpoint with every_n_epochs or monitor), or at other steps."
             )
 

@@ -1,4 +1,4 @@
-"""`MemberLoader`: batches with equally many rows of every member, in an order that a checkpoint can go on with."""
+"""`MemberLoader`: batches with equally many rows of every member, in an order that can be resumed."""
 
 import math
 import zlib
@@ -9,32 +9,32 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 
-DEALS = ("shared", "split")
+SAMPLES = ("shared", "split")
 
 
 class MemberLoader:
-    """Batches of a dataset for the members of a population, to be given to `Trainer.fit` like a `DataLoader`.
+    """Batches of a dataset for the members of a population. Pass it to `Trainer.fit` like a `DataLoader`.
 
-    The order of samples is a function of (seed, epoch) and the same for all members. A run that goes on from a
-    checkpoint inside an epoch goes on with the next batch. With several processes, each takes its share of the rows of
-    every batch, without repeating any: together they see the batches that one process sees.
+    The order of samples is a function of (seed, epoch) and the same for all members. A run that resumes from a
+    checkpoint inside an epoch continues with the next batch. With several processes, each gets its share of the rows
+    of every batch. No row is repeated: together, the processes see the batches that one process would see.
 
     Args:
         dataset (`Sequence`): Samples by index, such as a list or a `datasets.Dataset`.
         members (`Iterable[str]`): Names of the members, or the population.
-        rows_per_member (`int`): Rows of each member in a batch, of all processes together.
+        rows_per_member (`int`): Rows of each member in a batch, over all processes together.
         collate (`Callable`, *optional*):
             Makes a `dict` from a list of samples, one per row; PyTorch's default collation if unset. `"members"` is
             added to it, the name of each row's member.
-        deal (`str`, *optional*, defaults to `"shared"`):
-            `"shared"`: every member gets every sample. `"split"`: of `n` members, member `k` gets samples `k`,
-            `k + n`, `k + 2n` and so on; what does not go round is left out.
-        shuffle (`bool`, *optional*, defaults to `False`): Another order of samples in every epoch.
+        samples (`str`, *optional*, defaults to `"shared"`):
+            Which member gets which sample. `"shared"`: every member gets every sample. `"split"`: of `n` members,
+            member `k` gets samples `k`, `k + n`, `k + 2n` and so on. Samples left over at the end are not used.
+        shuffle (`bool`, *optional*, defaults to `False`): Whether every epoch has a different order of samples.
         seed (`int`, *optional*, defaults to `0`): Seed of these orders.
         num_workers (`int`, *optional*, defaults to `0`): Processes that load samples.
 
     Raises:
-        ValueError: If there is nothing to deal, a number is out of range or `deal` is unknown.
+        ValueError: If there are no samples or members, a number is out of range, or `samples` is unknown.
     """
 
     batch_sampler = None  # Lightning looks for both, as a `DataLoader` has them
@@ -46,22 +46,24 @@ class MemberLoader:
         *,
         rows_per_member: int,
         collate: Callable[[list], dict] = default_collate,
-        deal: str = "shared",
+        samples: str = "shared",
         shuffle: bool = False,
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        if deal not in DEALS:
-            raise ValueError(f"deal is one of {DEALS}, got {deal!r}.")
+        if samples not in SAMPLES:
+            raise ValueError(f"samples must be one of {SAMPLES}, got {samples!r}.")
         if rows_per_member < 1:
             raise ValueError(f"rows_per_member={rows_per_member} must be at least 1.")
         self.members = list(members)
         if not self.members:
             raise ValueError("members is empty: name the members that rows are for, or pass the population.")
-        self.rounds = len(dataset) if deal == "shared" else len(dataset) // len(self.members)
+        self.rounds = len(dataset) if samples == "shared" else len(dataset) // len(self.members)
         if not self.rounds:
-            raise ValueError(f"{len(dataset)} samples are too few for {len(self.members)} members with deal={deal!r}.")
-        self._rows = _Rows(dataset, len(self.members), split=deal == "split")
+            raise ValueError(
+                f"{len(dataset)} samples are too few for {len(self.members)} members with samples={samples!r}."
+            )
+        self._rows = _Rows(dataset, len(self.members), split=samples == "split")
         self.rows_per_member, self.shuffle, self.seed, self.num_workers = rows_per_member, shuffle, seed, num_workers
         self._collate = collate
         self._epoch = self._start = self._given = 0

@@ -1,4 +1,5 @@
-"""States of the global random number generators in a checkpoint, so that dropout and data transforms go on exactly."""
+"""States of the global random number generators in a checkpoint, so that dropout and data transforms continue
+exactly."""
 
 import random
 from typing import Any

@@ -46,7 +46,8 @@ def _matrices(run: RunData) -> list[Plot]:
             ),
             "Solve rate of every student on every teacher's tasks",
             "Each cell is the share of attempts solved over the last ten rounds in which the two met; empty if they "
-            f"have not met. A light row is a teacher too hard for all, a dark one too easy.{slider}",
+            f"have not met. A light row is a teacher whose tasks are too hard for all students. A dark row is a "
+            f"teacher whose tasks are too easy.{slider}",
             height=height,
         )
     ]
@@ -66,9 +67,9 @@ def _matrices(run: RunData) -> list[Plot]:
                     unit="teacher wins",
                 ),
                 "What ratings miss",
-                "The teacher's observed share of wins minus the share that the ratings predict. Blue: this teacher is "
-                "harder for this student than the ratings say; orange: easier. Strong colours that stay mean cycles, "
-                "which one number per member cannot show.",
+                "The teacher's observed share of wins minus the share that the ratings predict. Blue: this teacher "
+                "is harder for this student than the ratings predict. Orange: easier. If strong colours stay, "
+                "members beat each other in cycles, which one number per member cannot describe.",
                 height=height,
             )
         )
@@ -119,7 +120,8 @@ def _rates(run: RunData) -> list[Plot]:
                 "fill-ins",
                 curves(run, filled, share=True),
                 "Tasks filled in from the buffer",
-                "Where a teacher has too few valid proposals, students get older tasks. Many fill-ins mean few games."
+                "If a teacher has too few valid proposals, students get older tasks from the buffer. Many fill-ins "
+                "mean few games."
                 f"{how}",
                 height=260,
             )
@@ -132,7 +134,7 @@ def _rates(run: RunData) -> list[Plot]:
                 curves(run, residual, smoothed=False),
                 "Size of what ratings miss",
                 "Root mean square of the residuals of pairs with 32 games or more. Near 0, one number per member "
-                "orders everybody.",
+                "describes all results.",
                 height=260,
             )
         )

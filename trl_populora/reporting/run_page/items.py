@@ -18,13 +18,13 @@ from ..page.rendering import Packed, pack_text
 
 
 MAX_TABLES = 600
-"""Tables that are read; of a longer run an even spread, with the last."""
+"""Maximum number of tables that are read. For a longer run, they are evenly spread and include the last."""
 MAX_TEXT = 6000
 """Characters of a text; the rest is cut off, and the text says so."""
 MAX_ATTEMPTS = 100
-"""Attempts of an item: the newest."""
+"""Number of newest attempts that are shown for an item."""
 MIN_ATTEMPTS = 3
-"""Attempts that a task needs to be called hard."""
+"""Minimum attempts before a task counts as hard."""
 SPARED = "infra_error"
 RATIO, MOST = 4.0, 12
 """How much smaller texts get in the page, as a first guess, and at most: what is read at all."""
@@ -106,7 +106,7 @@ def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
         remarks.append(f"Tasks come from {len(chosen_tables)} of {len(tables)} rounds, evenly spread.")
     found, unreadable = _scan(chosen_tables)
     if unreadable:
-        remarks.append(f"{len(unreadable)} tables cannot be read, the first is {unreadable[0]}.")
+        remarks.append(f"{len(unreadable)} tables cannot be read. The first is {unreadable[0]}.")
     readable = [path for path in chosen_tables if path not in unreadable]
     order = _in_turns(found)
     packed, count = _fill(found, order, readable, budget)

@@ -61,7 +61,11 @@ def _setting(value: Any) -> str:
 
 def _members(run: RunData) -> Iterator[Plot]:
     measures: dict[str, tuple[str, Callable[[MemberSummary], float | None], str]] = {
-        "reward": ("Reward of the {}", lambda one: one.reward, "Mean reward of a row: in self-play the game's own."),
+        "reward": (
+            "Reward of the {}",
+            lambda one: one.reward,
+            "Mean reward of a row. In self-play, it is the reward of the game.",
+        ),
         "validity": (
             "Valid proposals of the {}",
             lambda one: one.validity,
@@ -104,7 +108,8 @@ def _tasks(run: RunData) -> Iterator[Plot]:
             "complexity",
             chosen(curves(run, named)),
             "Complexity of the proposed tasks",
-            f"Mean of what teachers wrote themselves, in the valid proposals of a round. Choose a measure.{how}",
+            f"Mean complexity of what teachers wrote themselves, in the valid proposals of a round. Choose a "
+            f"measure.{how}",
             height=HEIGHT,
         )
     authors = {"all": of_rounds(history, lambda s: s.coverage.get("filled"))}
@@ -117,7 +122,8 @@ def _tasks(run: RunData) -> Iterator[Plot]:
             "coverage",
             curves(run, filled, smoothed=False, looks=looks),
             "Coverage of the task space",
-            "Cells visited so far, by everybody and by each teacher. A teacher whose line is flat repeats itself.",
+            "Cells of the task space visited so far, by all teachers and by each. A teacher with a flat line repeats "
+            "itself.",
             height=HEIGHT,
         )
     if reasons := _refusals(run):
@@ -125,8 +131,8 @@ def _tasks(run: RunData) -> Iterator[Plot]:
             "refusals",
             stacked(reasons, y="completions"),
             "Why completions are refused",
-            "Proposals and answers that could not be used, by reason, stacked. A reason that grows is a habit that "
-            "spreads; examples are under Tasks.",
+            "Refused proposals and answers, by reason, stacked. If a reason grows, members repeat this mistake more "
+            "often. Examples are under Tasks.",
             height=HEIGHT,
         )
     shares = {
@@ -144,7 +150,7 @@ def _tasks(run: RunData) -> Iterator[Plot]:
             "task-shares",
             curves(run, {told[name]: points for name, points in shares.items()}, share=True),
             "What the tasks are worth",
-            "If teachers earn most of their reward from tasks that nobody solves, they may live on impossible ones."
+            "If teachers earn most of their reward with tasks that nobody solves, these tasks may be impossible."
             f"{how}",
             height=HEIGHT,
         )
@@ -175,7 +181,8 @@ def _weights(run: RunData) -> Iterator[Plot]:
                 f"weights-{role}",
                 curves(run, lines, smoothed=False, looks=colours(run)),
                 f"Size of the updates of the {role if run.self_play else 'members'}",
-                "Frobenius norm of ΔW over all matrices. A member that stands out learns at another pace or is young.",
+                "Frobenius norm of ΔW over all matrices. A member with a very different norm learns at another "
+                "speed, or was born later.",
                 height=HEIGHT,
             )
     ranks = of_members(measured, "students", lambda one: one.effective_rank)
@@ -184,7 +191,7 @@ def _weights(run: RunData) -> Iterator[Plot]:
             "ranks",
             curves(run, ranks, smoothed=False, looks=colours(run)),
             "Effective rank, per student" if run.self_play else "Effective rank, per member",
-            "How many directions an update uses, up to lora_r. Mean over matrices.",
+            "Number of directions that an update uses, up to lora_r. Mean over matrices.",
             height=HEIGHT,
         )
     lines, looks = {}, {}
@@ -197,9 +204,9 @@ def _weights(run: RunData) -> Iterator[Plot]:
         yield Plot(
             "cosines",
             curves(run, lines, smoothed=False, looks=looks),
-            "Likeness of the updates of a role",
-            "Cosine between two members' ΔW: mean, and dotted the nearest and the farthest pair. Near 1 the members "
-            "are copies.",
+            "Similarity of the updates of a role",
+            "Cosine between two members' ΔW: mean, and as dotted lines the nearest and the farthest pair. Near 1, "
+            "the members are copies of each other.",
             height=HEIGHT,
         )
 
@@ -212,7 +219,7 @@ def _seconds(run: RunData) -> Iterator[Plot]:
             "seconds",
             stacked(lines, y="seconds"),
             "Where the time goes",
-            "Seconds of each phase of a round, stacked. Probes and checkpoints are not in it.",
+            "Seconds of each phase of a round, stacked, without probes and checkpoints.",
             height=HEIGHT,
         )
 
@@ -259,12 +266,12 @@ def _exams(run: RunData) -> Iterator[Plot]:
             for player, one in exam.get("players", {}).items():
                 lines.setdefault(player, []).append((record["round"], one.get("accuracy")))
         size = f"{questions} questions, asked greedily" if questions else "Asked greedily"
-        noise = f"; a line moves by chance by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
+        noise = f"; by chance, a line moves by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
         yield Plot(
             f"exam-{number}",
             curves(run, with_points(lines), smoothed=False, share=True, looks=looks),
             f"{name}: accuracy",
-            f"{size}; nobody learns from them{noise}. Dotted is the base.",
+            f"{size}; nobody learns from them{noise}. The dotted line is the base.",
             height=HEIGHT,
         )
 
@@ -280,7 +287,7 @@ def _founder_games(run: RunData) -> Iterator[Plot]:
                 f"founders-{number}",
                 curves(run, lines, smoothed=False, share=True, looks=colours(run)),
                 title,
-                "Games against the members of the start, who do not learn: a line that rises is progress.",
+                "Games against the first members, who do not learn. A rising line means progress.",
                 height=HEIGHT,
             )
 
@@ -315,5 +322,5 @@ def _evaluation(run: RunData) -> Iterator[Table]:
             ],
             rows,
             title=f"Evaluation: {exam.get('exam')}",
-            how=f"{exam.get('questions')} questions, as `populora evaluate` left it in evaluation/.",
+            how=f"{exam.get('questions')} questions, from the results of `populora evaluate` in evaluation/.",
         )

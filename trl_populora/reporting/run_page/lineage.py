@@ -39,7 +39,7 @@ def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
             "details.html.jinja",
             {"source": "lineage", "first": keys[-1]},
             title="One replacement",
-            how="Click a mark in the picture or a row below.",
+            how="Click a mark in the figure or a row below.",
         )
     )
     parts.append(_table(run, keys))
@@ -113,9 +113,9 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
         f"lineage-{role}",
         figure,
         f"Replacements of {role}s",
-        "A lane is a slot and time runs to the right; colour is the founder from whom the occupant descends in the "
-        "line of first parents. A line leads to a child from its first parent, a grey one from the second; few "
-        f"colours at the right end mean that few founders are left: {len(living)} of {len(slots)}.",
+        "Each lane is a slot (the place of a member), and time runs to the right. The colour is the founder (first "
+        "ancestor, by first parents). A line leads to a child from its first parent, and a grey line from the "
+        f"second. Few colours at the right end mean few founders with descendants: {len(living)} of {len(slots)}.",
         height=max(240, min(120 + 26 * len(slots), 760)),
         wide=True,
     )
@@ -167,10 +167,10 @@ def _table(run: RunData, keys: Sequence[str]) -> Table:
         "replacements",
         [
             Column("child"),
-            Column("round", "count", "The round after which it was born"),
+            Column("round", "count", "Round after which it was born"),
             Column("operator"),
             Column("parents"),
-            Column("rating before", "number", "Of the member that made room", 1),
+            Column("rating before", "number", "Of the replaced member", 1),
             Column("rating at birth", "number", "That the child starts with", 1),
             Column("step", "count"),
         ],
@@ -206,7 +206,7 @@ def _card(event: Mapping[str, Any]) -> dict[str, Any]:
         "facts": [[name, value] for name, value in facts if value != "–"],
         "tables": [
             {
-                "title": "Fitness of the role when it was made",
+                "title": "Fitness of the role at its birth",
                 "columns": ["member", "fitness", ""],
                 "rows": [[name, written(value, "number"), marks.get(name, "")] for name, value in ranked],
             }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .reading import RunData
 
 MAX_CARDS = 32
-"""Members with curves of their own."""
+"""Maximum number of members with their own curves."""
 
 
 def members(run: RunData) -> tuple[Section, dict[str, Any]]:
@@ -67,18 +67,18 @@ def _table(run: RunData) -> Table:
     scores = _probe_scores(run)
     columns = [
         Column("member"),
-        Column("version", "count", "How many times the slot was taken by a child"),
-        Column("since round", "count", "When this occupant was born; 1 for founders"),
+        Column("version", "count", "Number of times that a child took over the slot"),
+        Column("since round", "count", "Round of birth of this member; 1 for founders"),
         Column("rating", "number", "TrueSkill mean after the last round", 1),
         Column("± sigma", "number", "Uncertainty of the rating", 1),
         Column("rating over time", "curve"),
         Column("reward", "signed", "Mean reward of a row in the last round"),
         Column("valid", "share", "Share of its proposals that became tasks"),
-        Column("solved", "share", "Of a student's attempts; for a teacher: of the attempts at its tasks"),
+        Column("solved", "share", "For a student: of its attempts. For a teacher: of the attempts at its tasks"),
         Column("solved over time", "curve"),
         Column("probe", "share", "Accuracy in the first exam of the newest probe"),
-        Column("|ΔW|", "number", "Norm of its update of the base", 2),
-        Column("rows", "count", "Rows that the slot has learned from"),
+        Column("|ΔW|", "number", "Norm of its weight update", 2),
+        Column("rows", "count", "Rows from which this slot has learned"),
         Column("tokens", "count", "Completion tokens of those rows"),
         Column("updates", "count", "Optimizer steps"),
     ]
@@ -113,7 +113,7 @@ def _table(run: RunData) -> Table:
         [columns[k] for k in kept],
         [[row[k] for k in kept] for row in rows],
         title="All members after the newest round",
-        how="Click a heading to sort and a row for more. Small lines have scales of their own: read their shape.",
+        how="Click a heading to sort, and a row for more. Small lines have different scales: compare only the shapes.",
         keys=[member.name for member in run.last.members],
     )
 
@@ -346,7 +346,7 @@ def _cosines(run: RunData) -> dict[str, list[list[float | None]]]:
 
 
 MEANING = {
-    "weights": "1 minus the cosine of two updates: 0 is the same direction, 1 is nothing in common",
+    "weights": "1 minus the cosine of two updates: 0 means the same direction, 1 means nothing in common",
     "rating": "difference of the ratings",
     "solve rates": "mean difference of solve rates, opponent by opponent and type by type",
     "probes": "mean difference of accuracy, by kind of question",
@@ -391,6 +391,7 @@ def _distance_plot(run: RunData, role: str, measures: Measures, notes: Sequence[
         f"distance-{role}",
         figure,
         f"Distance between {role}",
-        f"Dark is far apart; a light block is a group of near copies. {told[0].upper()}{told[1:]}.{extra}",
+        f"Dark means very different. A light block is a group of very similar members. "
+        f"{told[0].upper()}{told[1:]}.{extra}",
         height=340,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SMALL = 196
 BASE_LINE = ", base"
 TELLING = ("ast_nodes", "ast_depth", "cyclomatic", "halstead_volume")
-"""Measures of complexity in the first picture; the others are under Learning."""
+"""Maximum number of complexity measures in the first figure; the others are under Learning."""
 
 
 def overview(run: RunData, remarks: Sequence[str]) -> Section:
@@ -54,7 +54,7 @@ def state(run: RunData) -> str:
     done = run.last.round + 1
     if run.finished:
         return f"{done} rounds, ended."
-    return f"Round {done}{f' of {planned(run)}' if planned(run) else ''}; it still goes on, or was stopped."
+    return f"Round {done}{f' of {planned(run)}' if planned(run) else ''}; it is still running, or was stopped."
 
 
 def planned(run: RunData) -> int | None:
@@ -123,7 +123,7 @@ def _alarms(run: RunData) -> Iterator[Any]:
         columns,
         rows,
         title=f"Alarms: {held} now, {len(spans) - held} earlier",
-        how=f"Signs that training has stopped to teach somebody anything. Those that hold now ask for action.{more}",
+        how=f"Signs that some member no longer learns anything. Act on those that are active now.{more}",
     )
 
 
@@ -138,8 +138,8 @@ def _plots(run: RunData) -> Iterator[Plot]:
         yield Plot(
             "overview-probes",
             curves(run, probes, smoothed=False, x="", share=True, looks=looks),
-            "Probes: mean of those who solve",
-            "Fixed questions from which nobody learns: the measure of progress. Dotted is the base model.",
+            "Probes: mean over students",
+            "Fixed questions from which nobody learns. They measure progress. The dotted line is the base model.",
             height=SMALL,
         )
     if run.self_play:
@@ -151,7 +151,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
             "overview-rates",
             curves(run, rates, x="", share=True),
             "Solve rate and validity",
-            f"Around half of the attempts solved is where both sides learn most.{how}",
+            f"Both sides learn most if about half of the attempts solve their task.{how}",
             height=SMALL,
         )
         for role in ("students", "teachers"):
@@ -160,7 +160,8 @@ def _plots(run: RunData) -> Iterator[Plot]:
                 f"overview-ratings-{role}",
                 curves(run, ratings, x="", smoothed=False, looks=colours(run)),
                 f"Ratings of the {role}",
-                "Only order and gaps mean something: ratings say who is ahead, not who got better.",
+                "Only the order and the gaps have a meaning. Ratings show which member is ahead. They do not show "
+                "whether members improve.",
                 height=SMALL,
             )
             if last.members[0].role == "shared":
@@ -180,7 +181,7 @@ def _plots(run: RunData) -> Iterator[Plot]:
             "overview-complexity",
             curves(run, measures, x=""),
             "Complexity of the proposed tasks",
-            f"Each measure over its mean in the first five rounds: 2 is twice as complex.{how}",
+            f"Each measure, divided by its mean in the first five rounds: 2 means twice as complex.{how}",
             height=SMALL,
         )
     filled = with_points({"all": of_rounds(history, lambda s: s.coverage.get("filled"))})
@@ -189,7 +190,8 @@ def _plots(run: RunData) -> Iterator[Plot]:
             "overview-coverage",
             curves(run, filled, x="", smoothed=False),
             "Coverage of the task space",
-            f"Cells visited so far. A flat end means that teachers repeat themselves.{MARKED if run.births else ''}",
+            "Cells of the task space visited so far. A flat end means that teachers repeat themselves."
+            + (MARKED if run.births else ""),
             height=SMALL,
         )
 

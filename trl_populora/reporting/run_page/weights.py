@@ -29,7 +29,7 @@ def adapter_cosines(folders: Mapping[str, str]) -> dict[tuple[str, str], float]:
     if size > MAX_BYTES:
         raise ValueError(f"the adapters have {size / 2**20:.0f} MiB; at most {MAX_BYTES >> 20} are read.")
     for folder in folders.values():
-        config = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing="it is no PEFT folder.")
+        config = read_json(os.path.join(folder, ADAPTER_CONFIG_FILE), missing="it is not a PEFT folder.")
         if config.get("rank_pattern") or config.get("alpha_pattern"):
             raise ValueError("adapters with patterns of ranks or alphas are not compared.")
     import torch

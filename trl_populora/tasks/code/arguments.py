@@ -75,4 +75,4 @@ def _default(name: str, value: ast.expr | None) -> object:
     try:
         return literals.parse_literal(ast.unparse(value))
     except (ValueError, RecursionError):
-        raise literals.NotLiteral(f"the default of {name} is no literal: give its value too") from None
+        raise literals.NotLiteral(f"the default of {name} is not a literal: give its value, too") from None

@@ -1,4 +1,5 @@
-"""What the three Python types share: limits, rules for programs and outputs, how drafts are run, seeds and features.
+"""The parts that the three Python types share: limits, rules for programs and outputs, running drafts, seed tasks and
+features.
 
 Not here: what is proposed and how it is solved (`program_input.py`, `code_o.py`, `code_i.py`, `code_f.py`).
 """
@@ -29,24 +30,24 @@ from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 class CodeType(TaskType):
     """Tasks about a Python program `f`, its inputs and its outputs.
 
-    Sizes are UTF-8 bytes. What exceeds a limit is refused, never cut: a shortened gold output would make a task that
-    cannot be solved.
+    Sizes are in UTF-8 bytes. A text above its limit is refused and never cut, because a task with a shortened right
+    output cannot be solved.
 
     Args:
-        program_bytes (`int`, *optional*, defaults to `4096`): Size of a program.
-        input_bytes (`int`, *optional*, defaults to `1024`): Size of an argument list.
-        output_bytes (`int`, *optional*, defaults to `1024`): Size of an output.
-        message_bytes (`int`, *optional*, defaults to `2048`): Size of a hint.
+        program_bytes (`int`, *optional*, defaults to `4096`): Maximum size of a program.
+        input_bytes (`int`, *optional*, defaults to `1024`): Maximum size of an argument list.
+        output_bytes (`int`, *optional*, defaults to `1024`): Maximum size of an output.
+        message_bytes (`int`, *optional*, defaults to `2048`): Maximum size of a hint.
         max_float_digits (`int`, *optional*, defaults to `6`):
-            Significant digits of a float in an output, 0 for any number. There may be more where at most half as many
-            stand after its point, as in an amount of money.
+            Maximum significant digits of a float in an output; 0 for any number. A float may have more digits if at
+            most half of this number are after its point, as in an amount of money.
     """
 
     payload: ClassVar[type[Payload]] = CodePayload
     reasons: ClassVar[Mapping[str, str]] = HYGIENE | {
         "no_program": "no python fence",
         "no_input": "no input fence, or an empty argument list",
-        "not_literal": "an input, output or answer that is no plain Python literal",
+        "not_literal": "an input, output or answer that is not a plain Python literal",
         "too_precise": "a float in an output has too many digits",
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)

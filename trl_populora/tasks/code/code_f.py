@@ -38,7 +38,8 @@ class CodeF(CodeType):
     id: ClassVar[str] = "code_f"
     reference_types: ClassVar[tuple[str, ...]] = ("code_o", "code_i")
     min_references: ClassVar[int] = 1  # the program to write inputs for
-    reasons: ClassVar[Mapping[str, str]] = CodeType.reasons | {
+    reasons: ClassVar[Mapping[str, str]] = {
+        **CodeType.reasons,
         "too_few_inputs": "fewer input fences than asked for",
         "missing_message": "no message fence, or an empty one",
         "message_leaks_program": "the message gives the program away",

@@ -23,7 +23,7 @@ class CodeO(ProgramInput):
     """Deduction. Proposers write a program and an input; solvers predict the output."""
 
     id: ClassVar[str] = "code_o"
-    reasons: ClassVar[Mapping[str, str]] = ProgramInput.reasons | {"no_output": "no output fence"}
+    reasons: ClassVar[Mapping[str, str]] = {**ProgramInput.reasons, "no_output": "no output fence"}
     wanted_full: ClassVar[str] = (
         "The solver will see the program and the input, and must predict the output without running anything. Make "
         "the output hard to predict: it should take several steps of careful reasoning, with state that changes on "

@@ -25,7 +25,7 @@ from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 class ProgramInput(CodeType):
     """Proposing a program and one input. Subclasses say what is wanted, in `wanted_full` and `wanted_compact`."""
 
-    reasons: ClassVar[Mapping[str, str]] = CodeType.reasons | {"no_value": "the program returned None"}
+    reasons: ClassVar[Mapping[str, str]] = {**CodeType.reasons, "no_value": "the program returned None"}
     wanted_full: ClassVar[str]
     wanted_compact: ClassVar[str]
 
@@ -55,13 +55,15 @@ class ProgramInput(CodeType):
         blocks = completion_fences(completion)
         if blocks is None:
             return Refusal("too_large", "the completion")
-        program, text = last_body(blocks, "python"), last_body(blocks, "input")
-        if not program:
+        source, text = last_body(blocks, "python"), last_body(blocks, "input")
+        if not source:
             return Refusal("no_program", "no ```python block")
         if not text:
             return Refusal("no_input", "no ```input block, or an empty one")
-        program = read_program(program, max_bytes=self.program_bytes)
-        refusal = program if isinstance(program, Refusal) else self.check_text("input", text)
+        program = read_program(source, max_bytes=self.program_bytes)
+        if isinstance(program, Refusal):
+            return program
+        refusal = self.check_text("input", text)
         if refusal is not None:
             return refusal
         try:

@@ -1,4 +1,4 @@
-"""Chains: programs that change one state by short statements, one after the other. Depth is the dial of difficulty.
+"""Chains: programs that change one state by short statements, one after the other. Their depth sets the difficulty.
 
 The state is a list of digits, a short string or a small dict. Every statement is easy; what is hard is to carry the
 state through many of them. Families of one kind differ in depth; `..._blocks` holds a branch or a loop as well, and
@@ -30,7 +30,8 @@ Statement = tuple[str, str]
 
 
 def _table(text: str) -> tuple[Statement, ...]:
-    return tuple(tuple(line.split("  # ")) for line in block(text).splitlines())
+    lines = (line.partition("  # ") for line in block(text).splitlines())
+    return tuple((statement, remark) for statement, _, remark in lines)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is asked of members in a round: the noun, the prompts that ask for proposals, and drawing the completions."""
+"""`Request`: one prompt for one player in a round; prompts for proposals and solutions; sampling the completions."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +11,17 @@ from .sampling import Completion, Message, SampleFunc
 from .settings import RoundSettings
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """One prompt for one player.
 
     Attributes:
-        player (`str`): Who it is to the sampler. name (`str`): Who it is in the record, if that differs.
-        type ([`TaskType`]): Type of the task to write, or of `task`.
+        player (`str`): Name of the player for the sampler. name (`str`): Its name in the record, if that differs.
+        type ([`TaskType`]): Type of the proposed task, or of `task`.
         prompt (`list[Message]`): Chat messages.
-        references (`Sequence[Task]`): What a proposer is shown. task (`Task`): What a solver has to solve.
-        opponent (`str` or `None`): Who wrote the task, if this attempt is a game.
-        slot (`int` or `None`): Proposal that a solver was given, or whose prompt a guest answers.
+        references (`Sequence[Task]`): Tasks that a teacher's prompt shows. task (`Task`): Task that a student must
+            solve.
+        opponent (`str` or `None`): Author of the task, if this attempt is a game.
+        slot (`int` or `None`): Number of the proposal that a student attempts, or whose prompt a guest answers.
         learns (`bool`): Whether the player may learn from it.
     """
 
@@ -39,7 +40,7 @@ class Ask(NamedTuple):
         return self.name or self.player
 
 
-def proposal_asks(
+def proposal_requests(
     teachers: Sequence[str],
     task_types: Mapping[str, TaskType],
     buffer: TaskBuffer,
@@ -47,18 +48,18 @@ def proposal_asks(
     round: int,
     settings: RoundSettings,
     lengths: TokenLimits | None,
-) -> Iterator[Ask]:
-    """G asks per teacher and prompt, by the schedule of types that all teachers share."""
+) -> Iterator[Request]:
+    """G requests per teacher and prompt, with the schedule of types that all teachers share."""
     types, P = list(task_types), settings.prompts_per_teacher
     for teacher in teachers:
         for p in range(P):
             rng = random.Random(settings.seed_for(round, f"ask:{teacher}:{p}"))
             task_type = task_types[scheduled_type(types, round=round, prompt=p, prompts_per_teacher=P)]
-            ask = proposal_ask(teacher, task_type, buffer, rng, settings=settings, lengths=lengths)
-            yield from [ask] * settings.num_generations
+            request = proposal_request(teacher, task_type, buffer, rng, settings=settings, lengths=lengths)
+            yield from [request] * settings.num_generations
 
 
-def proposal_ask(
+def proposal_request(
     teacher: str,
     task_type: TaskType,
     buffer: TaskBuffer,
@@ -66,7 +67,7 @@ def proposal_ask(
     *,
     settings: RoundSettings,
     lengths: TokenLimits | None,
-) -> Ask:
+) -> Request:
     """The prompt that asks for a task of a type, with references drawn from the buffer."""
     most = max(settings.num_references, task_type.min_references)
     references = buffer.references(task_type.id, most, rng)
@@ -74,21 +75,21 @@ def proposal_ask(
         prompt = task_type.propose_prompt(references, rng)
     else:
         prompt, references = lengths.fit(task_type, references, buffer, rng)
-    return Ask(teacher, task_type, prompt, references)
+    return Request(teacher, task_type, prompt, references)
 
 
-def solve_ask(player: str, task_type: TaskType, task: Task, **rest: object) -> Ask:
+def solve_request(player: str, task_type: TaskType, task: Task, **rest: object) -> Request:
     """The prompt that asks for a solution of a task."""
-    return Ask(player, task_type, task_type.solve_prompt(task), task=task, **rest)
+    return Request(player, task_type, task_type.solve_prompt(task), task=task, **rest)
 
 
-def draw(sampler: SampleFunc, asks: Sequence[Ask], seed: int) -> list[Completion]:
-    """One completion for each ask.
+def draw(sampler: SampleFunc, requests: Sequence[Request], seed: int) -> list[Completion]:
+    """One completion for each request.
 
     Raises:
-        ValueError: If the sampler returns another number of them.
+        ValueError: If the sampler returns another number of completions.
     """
-    written = sampler([ask.prompt for ask in asks], [ask.player for ask in asks], seed=seed)
-    if len(written) != len(asks):
-        raise ValueError(f"The sampler returned {len(written)} completions for {len(asks)} prompts.")
+    written = sampler([request.prompt for request in requests], [request.player for request in requests], seed=seed)
+    if len(written) != len(requests):
+        raise ValueError(f"The sampler returned {len(written)} completions for {len(requests)} prompts.")
     return written

@@ -1,4 +1,4 @@
-"""Asking: members answer an exam, all of them in one batch, the base apart; then the answers are graded."""
+"""Members answer an exam, all in one batch and the base separately. Then the answers are graded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Sample:
 
     Attributes:
         player (`str`): Member that wrote it, or `"base"`.
-        question (`int`): Place of the question in its exam.
+        question (`int`): Index of the question in its exam.
         number (`int`): Which of the player's samples of this question it is, from 0.
         text (`str`): The completion.
-        tokens, prompt_tokens (`int`): Its length and its prompt's.
-        grade ([`Grade`] or `None`): What became of it, once judged.
+        tokens, prompt_tokens (`int`): Length of the completion and of its prompt.
+        grade ([`Grade`] or `None`): Its grade; `None` before grading.
     """
 
     player: str
@@ -35,7 +35,7 @@ class Sample:
     grade: Grade | None = None
 
 
-def ask(
+def collect_answers(
     exam: Exam,
     members: Sequence[str],
     sampler: SampleFunc,
@@ -49,16 +49,16 @@ def ask(
 ) -> list[Sample]:
     """Lets members answer an exam.
 
-    Rows of similar length share a call, and so do the rows of all members for one question.
+    A call of the sampler has rows of similar length, and the rows of all members for a question.
 
     Args:
         exam ([`Exam`]): The questions.
         members (`Sequence[str]`): Names, as the sampler knows them.
-        sampler ([`SampleFunc`]): Draws completions, already set to the wanted temperature and length
-            ([`Sampler.decoding`]). Member `None` is the frozen base, asked in calls of its own.
-        base (`bool`, *optional*, defaults to `True`): Ask the base too, under the name `"base"`.
+        sampler ([`SampleFunc`]): Samples completions. Temperature and length must already be set
+            ([`Sampler.decoding`]). Member `None` is the frozen base, which answers in separate calls.
+        base (`bool`, *optional*, defaults to `True`): Whether the base answers, too, under the name `"base"`.
         samples (`int`, *optional*, defaults to `1`): Completions per question and player.
-        seed (`int`, *optional*, defaults to `0`): Of the noise, if the temperature is not 0.
+        seed (`int`, *optional*, defaults to `0`): Seed of sampling, if the temperature is not 0.
         rows_per_call (`int`, *optional*, defaults to `64`): Rows in one call of the sampler.
         answered (`Sequence[Sample]`, *optional*): Rows of an earlier, interrupted call with the same arguments.
         on_answers (`Callable`, *optional*): Called with the new samples after each call of the sampler.
@@ -95,7 +95,7 @@ def ask(
 
 
 def grade(exam: Exam, answers: Sequence[Sample], grader: Grader) -> list[Sample]:
-    """The samples with their grades; equal answers to a question are judged once."""
+    """The samples with their grades. Equal answers to a question are judged once."""
     unique = dict.fromkeys((one.question, one.text) for one in answers)
     grades = grader.grade([text for _, text in unique], [exam.questions[i].reference for i, _ in unique])
     known = dict(zip(unique, grades, strict=True))

@@ -1,0 +1,197 @@
+"""Results of an experiment for docs/results.md: a small JSON, a figure, and tables in Markdown made from that JSON.
+
+    python benchmarks/experiment_results.py runs/experiments/NAME          # the runs -> JSON, figure and tables
+    python benchmarks/experiment_results.py --tables                       # the JSON that are there -> tables
+
+from the root of a clone, after `populora experiment recipes/experiments/NAME.yaml`. The JSON goes to
+`benchmarks/results/experiments/NAME.json`, the figure to `docs/images/NAME.png`, and the tables between the marks of
+`NAME` in docs/results.md. Intervals are Student's over seeds, those of `populora experiment`; unlike its table, every
+pair of arms is compared here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from trl_populora.reporting.comparison import PlayedRun, read_run
+from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.probes import BASE
+
+
+RESULTS = Path("benchmarks/results/experiments")
+PAGE = Path("docs/results.md")
+CURVES = {"solve_rate": "share of attempts that solve", "complexity/ast_nodes": "AST nodes of the teachers' programs"}
+COSTS = {
+    "adapters": "adapters",
+    "rows_per_adapter": "rows per adapter",
+    "completion_tokens_per_adapter": "completion tokens per adapter",
+    "updates_per_adapter": "updates per adapter",
+}
+BLOCK = 10
+"""Rounds that are averaged before seeds are, in curves."""
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    """What is committed of an experiment: its plan, every value of every seed, all pairs of arms, curves and costs."""
+    told = json.loads((folder / "results.json").read_text())
+    runs: dict[str, list[PlayedRun]] = {arm: [] for arm in told["arms"]}
+    for job in told["jobs"]:
+        if job["state"] == "done":
+            runs[job["arm"]].append(read_run(job["folder"]))
+    keys = ("name", "question", "hypotheses", "measures", "arms", "seeds", "control", "exams", "registered", "written")
+    return {
+        **{key: told[key] for key in (*keys, "complete", "circumstances", "compute", "values")},
+        "jobs": {job["job"]: {"state": job["state"], "rounds": job["rounds"]} for job in told["jobs"]},
+        "hardware": next((run.record.get("hardware") for own in runs.values() for run in own), None),
+        "means": {name: {arm: _interval(own) for arm, own in arms.items()} for name, arms in told["values"].items()},
+        "pairs": {name: _pairs(arms, list(told["arms"])) for name, arms in told["values"].items()},
+        "groups": {arm: _groups(own) for arm, own in runs.items() if own},
+        "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in CURVES},
+    }
+
+
+def _interval(by_seed: Mapping[str, float]) -> list[float | None] | None:
+    return [_round(one) for one in interval(list(by_seed.values()))] if by_seed else None
+
+
+def _pairs(values: Mapping[str, Mapping[str, float]], arms: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`"A - B"` -> the paired difference of two arms."""
+    found = {}
+    for one, other in combinations(reversed(arms), 2):
+        if values[one] and values[other]:
+            own = difference(*({int(seed): value for seed, value in values[arm].items()} for arm in (one, other)))
+            found[f"{one} - {other}"] = {name: _round(value) for name, value in own._asdict().items()}
+    return found
+
+
+def _groups(runs: Sequence[PlayedRun]) -> dict[str, dict[str, list[float]]]:
+    """Group of questions -> accuracy of the base and of the mean student, a number for each run."""
+    table: dict[str, dict[str, list[float]]] = {}
+    for run in runs:
+        for exam in run.evaluation["exams"]:
+            own = exam["scores"]
+            for group in exam.get("groups", ()):
+                students = [one["groups"][group] for player, one in own.items() if player != BASE]
+                row = table.setdefault(group, {BASE: [], "students": []})
+                row[BASE].append(_round(own[BASE]["groups"][group]))
+                row["students"].append(_round(fmean(students)))
+    return table
+
+
+def curve(runs: Sequence[PlayedRun], name: str) -> list[list[float | None]]:
+    """Last round of a block, mean over seeds, and the ends of its interval."""
+    points = []
+    for end in range(BLOCK, min(run.rounds for run in runs) + 1, BLOCK):
+        own = [[v for n, v in run.curves.get(name, {}).items() if end - BLOCK < n <= end] for run in runs]
+        if values := [fmean(block) for block in own if block]:
+            points.append([end, *(_round(one) for one in interval(values))])
+    return points
+
+
+def _round(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def tables(record: Mapping[str, Any]) -> str:
+    """Markdown of one record: measures by arm, all pairs, groups of questions, costs, and what is missing."""
+    arms = list(record["arms"])
+    done = {
+        arm: sum(own["state"] == "done" for name, own in record["jobs"].items() if name.split("/")[0] == arm)
+        for arm in arms
+    }
+    lines = [
+        "| measure | " + " | ".join(f"{arm} ({done[arm]} of {len(record['seeds'])} seeds)" for arm in arms) + " |"
+    ]
+    lines.append("|---|" + "---|" * len(arms))
+    for name, means in record["means"].items():
+        lines.append(f"| {name} | " + " | ".join(_told(means[arm]) for arm in arms) + " |")
+    lines += ["", "| difference | measure | mean | 95% interval | seeds |", "|---|---|---|---|---|"]
+    for pair in dict.fromkeys(pair for own in record["pairs"].values() for pair in own):
+        for name, own in record["pairs"].items():
+            if (found := own.get(pair)) is not None:
+                reach = "-" if found["low"] is None else f"{found['low']:+.3f} to {found['high']:+.3f}"
+                lines.append(f"| {pair} | {name} | {found['difference']:+.3f} | {reach} | {found['seeds']} |")
+    groups = list(next(iter(record["groups"].values()), {}))
+    if groups:
+        lines += ["", "| exam, share solved | " + " | ".join(groups) + " |", "|---|" + "---|" * len(groups)]
+        first = next(iter(record["groups"].values()))
+        lines.append("| base | " + " | ".join(f"{fmean(first[group][BASE]):.2f}" for group in groups) + " |")
+        for arm, own in record["groups"].items():
+            lines.append(f"| {arm} | " + " | ".join(f"{fmean(own[group]['students']):.2f}" for group in groups) + " |")
+    if record["compute"]:
+        lines += ["", "| cost of a run | " + " | ".join(COSTS.values()) + " | minutes |", "|---|" + "---|" * 5]
+        for arm, own in record["compute"].items():
+            parts = [f"{own[name]:,.0f}" for name in COSTS]
+            lines.append(f"| {arm} | " + " | ".join(parts) + f" | {own['seconds'] / 60:.1f} |")
+    missing = [name for name, own in record["jobs"].items() if own["state"] != "done"]
+    lines += ["", f"Not finished: {', '.join(missing)}." if missing else "All runs of the plan are in it."]
+    return "\n".join(lines)
+
+
+def _told(mean: Sequence[float | None] | None) -> str:
+    if mean is None:
+        return "-"
+    value, low, high = mean
+    return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def filled(page: str, record: Mapping[str, Any]) -> str:
+    """The page with an experiment's tables between its marks.
+
+    Raises:
+        ValueError: If it has no such marks.
+    """
+    begin, end = (f"<!-- {word} {record['name']} -->" for word in ("begin", "end"))
+    if begin not in page or end not in page:
+        raise ValueError(f"{PAGE} has no lines {begin!r} and {end!r}.")
+    before, after = page.split(begin)[0], page.split(end)[1]
+    return f"{before}{begin}\n{tables(record)}\n{end}{after}"
+
+
+def draw(record: Mapping[str, Any], path: Path) -> None:
+    """Curves of all arms: mean over seeds and 95% band, blocks of `BLOCK` rounds."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(CURVES), figsize=(5 * len(CURVES), 3.4))
+    for axis, (name, label) in zip(axes, CURVES.items(), strict=True):
+        for arm, points in record["curves"][name].items():
+            rounds, means, lows, highs = zip(*points, strict=True)
+            (line,) = axis.plot(rounds, means, label=arm)
+            if None not in lows:
+                axis.fill_between(rounds, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
+        axis.set(xlabel="round", ylabel=label)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Results of experiments for docs/results.md.")
+    parser.add_argument("folders", nargs="*", type=Path, help="folders of experiments, with results.json")
+    parser.add_argument("--tables", action="store_true", help="write the tables of all JSON that are there")
+    options = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for folder in options.folders:
+        record = record_of(folder)
+        (RESULTS / f"{record['name']}.json").write_text(json.dumps(record, indent=1) + "\n")
+        draw(record, Path(f"docs/images/{record['name']}.png"))
+    for path in sorted(RESULTS.glob("*.json")):
+        PAGE.write_text(filled(PAGE.read_text(), json.loads(path.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""`benchmarks/experiment_results.py`: all pairs of arms, curves, and tables that say what the JSON says."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from tests.experiments.test_results import finished  # noqa: F401 (a fixture)
+
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "experiment_results.py"))
+
+
+@pytest.fixture
+def record(finished, plan):  # noqa: F811
+    found, _ = finished(seeds=[0, 1, 2], arms={"one": {}, "two": {"teacher_reward": "frontier"}})
+    folder = plan.folder / "out"
+    (folder / "results.json").write_text(json.dumps(found))
+    return SCRIPT["record_of"](folder)
+
+
+def test_every_pair_of_arms_is_compared_seed_by_seed(record):
+    (pair,) = record["pairs"]["solved"]
+    own, values = record["pairs"]["solved"][pair], record["values"]["solved"]
+    ends = stats.ttest_rel(*(list(values[arm].values()) for arm in ("two", "one"))).confidence_interval(0.95)
+    assert pair == "two - one" and own["paired"]
+    assert (own["difference"], own["low"], own["high"]) == pytest.approx((0.2, ends.low, ends.high), abs=1e-4)
+
+
+def test_curves_are_means_of_blocks_over_seeds(record, monkeypatch):
+    assert record["curves"]["solve_rate"] == {"one": [], "two": []}  # four rounds are less than a block
+    runs = [type("Run", (), {"rounds": 20, "curves": {"x": {n + 1: seed + n for n in range(20)}}}) for seed in (0, 2)]
+    first, last = SCRIPT["curve"](runs, "x")
+    assert first[:2] == [10, 5.5] and last[:2] == [20, 15.5]
+    assert first[2] == pytest.approx(5.5 - stats.t.ppf(0.975, 1), abs=1e-3)
+
+
+def test_tables_name_what_is_missing(record):
+    record["jobs"]["two/2"]["state"] = "unfinished"
+    text = SCRIPT["tables"](record)
+    assert "two (2 of 3 seeds)" in text and "Not finished: two/2." in text
+    assert "| two - one | solved | +0.200 |" in text
+
+
+def test_a_page_without_marks_is_refused(record):
+    assert "| measure |" in SCRIPT["filled"]("<!-- begin small -->\nold\n<!-- end small -->", record)
+    with pytest.raises(ValueError, match="has no lines '<!-- begin small -->'"):
+        SCRIPT["filled"]("nothing", record)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / SCRIPT["RESULTS"]).glob("*.json")), ids=lambda path: path.stem)
+def test_docs_say_what_the_committed_results_say(path):
+    page = (ROOT / SCRIPT["PAGE"]).read_text()
+    assert SCRIPT["filled"](page, json.loads(path.read_text())) == page

@@ -1,0 +1,74 @@
+"""Every plot is drawn, shows the numbers of its rounds, and is left out where there are none."""
+
+import pytest
+from matplotlib.image import imread
+
+from trl_populora.reporting import save_plots
+from trl_populora.reporting.plots import PLOTS, running_mean
+
+
+def test_every_plot_is_a_picture_with_something_in_it(tmp_path, rounds):
+    paths = save_plots(rounds, tmp_path / "plots")
+    assert [path.rsplit("/", 1)[1] for path in paths] == [f"{name}.png" for name in PLOTS]
+    for path in paths:
+        picture = imread(path)
+        height, width, _ = picture.shape
+        assert width > 400 and height > 300
+        assert 0.01 < (picture[..., :3].min(axis=2) < 0.9).mean() < 0.9, path  # ink on white paper
+
+
+def drawn(name, rounds) -> dict[str, dict[str, list]]:
+    """Title of a panel -> label of a line -> its values."""
+    return {
+        axis.get_title(): {line.get_label(): list(line.get_ydata()) for line in axis.lines}
+        for axis in PLOTS[name](rounds).axes
+    }
+
+
+@pytest.mark.parametrize(
+    "plot, field, titles",
+    [
+        ("success", "validity", ["Valid proposals, per teacher", None]),
+        ("success", "solve_rate", [None, "Matched solve rate, per student"]),
+        ("rewards", "reward", ["Reward of the teachers", "Reward of the students"]),
+        ("ratings", "mu", ["Ratings of the teachers", "Ratings of the students"]),
+        ("response_length", "length", ["Response length of the teachers", "Response length of the students"]),
+        ("weights", "delta_norm", ["Update of the teachers", "Update of the students"]),
+        ("weights", "effective_rank", [None, "Effective rank, per student"]),
+    ],
+)
+def test_plots_of_members_show_their_numbers(rounds, plot, field, titles):
+    panels = drawn(plot, rounds)
+    for title, role in zip(titles, ("teacher", "student"), strict=True):
+        for name in (f"{role}_0", f"{role}_1") if title else ():
+            members = [next(one for one in summary.members if one.name == name) for summary in rounds]
+            values = [value for one in members if (value := getattr(one, field)) is not None]
+            assert values and panels[title][name] == values
+
+
+def test_plots_of_rounds_show_their_numbers(rounds):
+    assert drawn("coverage", rounds)["Coverage of the task space"]["all"] == [10, 11, 12, 13, 14, 15]
+    nodes = [summary.complexity["ast_nodes"] for summary in rounds]
+    assert list(drawn("complexity", rounds)["Proposed programs: AST nodes"].values())[0] == nodes
+    rates = drawn("solve_rates", rounds)["Matched solve rate, by task type"]
+    assert rates["mean over types"] == [summary.solve_rate for summary in rounds]
+    assert rates["code_o"] == rates["code_i"] == [0.4] * 3  # in turns
+    (picture,) = PLOTS["matrix"](rounds).axes[0].images
+    assert picture.get_array().filled(-1).tolist() == [[-1, 0.25], [0.25, -1]]  # 2 of 8; the others did not meet
+
+
+def test_plots_of_a_single_poor_round(tmp_path, rounds):
+    from dataclasses import replace
+
+    poor = replace(rounds[0], complexity={}, coverage={}, events=())
+    names = {path.rsplit("/", 1)[1] for path in save_plots([poor], tmp_path)}
+    missing = {"complexity.png", "coverage.png", "family_tree.png", "weights.png"}
+    assert names == {f"{name}.png" for name in PLOTS} - missing
+    fewer = replace(poor, solve_rate=None, solve_rates={}, fill_rate=None, solve_rate_filled=None)
+    assert "solve_rates.png" not in {path.rsplit("/", 1)[1] for path in save_plots([fewer], tmp_path)}
+    with pytest.raises(ValueError, match="no rounds"):
+        save_plots([], tmp_path)
+
+
+def test_running_mean():
+    assert running_mean([1, 2, 3, 4], window=2) == [1, 1.5, 2.5, 3.5]

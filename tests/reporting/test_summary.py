@@ -1,0 +1,32 @@
+"""What is said at the end of a run."""
+
+from dataclasses import replace
+
+from trl_populora.reporting import family_tree, read_history, run_summary
+
+
+def test_summary_says_where_and_what_next(run):
+    text = run_summary(str(run), read_history(run), base="tiny")
+    assert "student_1  96 rows, 600 prompt tokens, 4,200 completion tokens, 6 updates" in text  # six rounds
+    assert f"{run}/teacher_0" in text and f"{run}/student_1" in text
+    assert "6 rounds, 4 members, 1 replacements" in text
+    assert "Strongest student: student_1 (rating" in text and "of attempts at teachers' tasks solved lately" in text
+    assert "student_1@1 *" in text
+    assert f"populora report {run}" in text
+
+
+def test_summary_of_a_student_that_met_no_valid_task(run, rounds):
+    idle = tuple(replace(one, solve_rate=None) for one in rounds[-1].members)
+    text = run_summary(str(run), [replace(rounds[-1], members=idle)], base="tiny")
+    assert "no task of a teacher to solve lately" in text
+
+
+def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
+    spared = tuple(replace(one, validity=None) for one in rounds[-1].members)
+    text = run_summary(str(run), [replace(rounds[-1], members=spared)], base="tiny")
+    assert "no proposal judged in the last round" in text and "mean reward" not in text
+
+
+def test_family_tree_lists_members_without_descendants(run):
+    tree = family_tree(run, ["teacher_0"])
+    assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree

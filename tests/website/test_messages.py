@@ -1,0 +1,132 @@
+"""The page of messages quotes what the source says, and what is raised."""
+
+import ast
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from trl_populora.integrations.base_models import resolve_base
+from trl_populora.integrations.user_data import load_prompts, load_rewards
+from trl_populora.recipe import RunArguments, check_names, parse
+from trl_populora.run_files.checkpoint import find_checkpoint
+from trl_populora.training import PopulationSelfPlayConfig
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "trouble" / "messages.md"
+HOLE = "\0"
+FOREIGN = ("Your setup doesn't support bf16/gpu.",)  # messages of transformers
+
+
+def quoted() -> list[str]:
+    """The messages in the headings of the page."""
+    return [
+        message
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("#### ")
+        for message in re.findall(r"`([^`]+)`", line)
+    ]
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """All texts of the source, with a hole where a value goes."""
+    found = []
+    for path in sorted((ROOT / "trl_populora").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.JoinedStr, ast.Constant, ast.BinOp)):
+                found.append(flat(node))
+    return tuple(text for text in found if len(text) > 8)
+
+
+def flat(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(flat(part) if isinstance(part, ast.Constant) else HOLE for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return flat(node.left) + flat(node.right)
+    return HOLE
+
+
+def pattern(message: str, hole: str = ".*") -> str:
+    """A regular expression for a message of the page."""
+    parts = [re.escape(part) for part in message.removeprefix("alarm: ").split("…")]
+    return hole.join(parts)
+
+
+def test_there_are_thirty():
+    assert len(quoted()) >= 30
+
+
+@pytest.mark.parametrize("message", [one for one in quoted() if one not in FOREIGN])
+def test_the_source_has_the_message(message):
+    wanted = re.compile(pattern(message), re.DOTALL)
+    assert any(wanted.search(text) for text in texts()), message
+
+
+def config(**settings):
+    return PopulationSelfPlayConfig(
+        **{"output_dir": "never-made", "use_cpu": True, "bf16": False, "num_teachers": 2, "num_students": 2} | settings
+    )
+
+
+def missing_tracker():
+    from trl_populora.training.trackers import check_trackers
+
+    check_trackers(["comet_ml"])
+
+
+RAISED = {
+    "Unknown setting … in the recipe": lambda: check_names([], {"num_teacher": 2}),
+    "Unknown key … in …": lambda: config(evolution_kwargs={"fractions": 0.5}),
+    "model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.": RunArguments,
+    "model=…: no local folder of that name, not in the Hub cache, and …": lambda: resolve_base("no/such-model"),
+    "…=… is unknown; choose one of …": lambda: config(pairing="random"),
+    "num_teachers=… and num_students=…: self-play needs at least one of each": lambda: config(num_students=0),
+    "num_generations=… must be at least 2: a GRPO group needs a baseline.": lambda: config(num_generations=1),
+    "… rows a round (num_teachers=… x … and num_students=… x …) do not divide into passes of "
+    "per_device_train_batch_size=…": lambda: config(num_generations=2, per_device_train_batch_size=5),
+    "…=… contradicts …; leave it out (it becomes …).": lambda: config(gradient_accumulation_steps=7),
+    "Not supported with a population: …": lambda: config(loss_type="bnpo"),
+    "task type … is unknown.": lambda: config(task_types=["code_x"]),
+    "task type …: the module … cannot be imported (…).": lambda: config(task_types=["no_such:Type"]),
+    "reward_funcs: … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
+    "report_to=…: … is not installed.": missing_tracker,
+    "… is no whole checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
+}
+
+
+@pytest.mark.parametrize("message", RAISED)
+def test_the_message_is_raised(message, monkeypatch):
+    assert message in quoted()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match=f"(?s){pattern(message)}"):
+        RAISED[message]()
+
+
+def test_a_dataset_without_prompts(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "2 + 2?"}\n')
+    message = "dataset_name=… has no column 'prompt', only …."
+    assert message in quoted()
+    with pytest.raises(ValueError, match=pattern(message)):
+        load_prompts(str(path))
+
+
+def test_rows_that_processes_cannot_share(monkeypatch):
+    monkeypatch.setitem(os.environ, "WORLD_SIZE", "7")
+    message = "… rows a round cannot be split among … processes."
+    assert message in quoted()
+    with pytest.raises(ValueError, match=pattern(message)):
+        config(num_generations=2, per_device_train_batch_size=4)
+
+
+def test_a_recipe_that_cannot_be_read(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("num_studens: 2\n")
+    with pytest.raises(ValueError, match=f"{pattern('Unknown setting … in the recipe')}; did you mean 'num_students'"):
+        parse(["--config", str(path)])

@@ -1,0 +1,46 @@
+"""Which rows share a batch: equally many of each member, of similar length. For the update, and for sampling."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .routing import member_order
+
+
+def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[str], size: int) -> list[list[int]]:
+    """Which rows share a batch.
+
+    Each member's rows are sorted by length and cut into parts of equal size. The parts of a role are arranged in this
+    order: the first (shortest) part of every member, then the second part of every member, and so on. Every batch
+    takes the next parts in this order. So it has equally many rows of each of its members, and these rows have a
+    similar position in the order of length. Roles have separate batches, because the lengths of their prompts differ
+    several times. Parts are as small as possible, so that lengths are as similar as possible. Our choice.
+
+    If members have different numbers of rows, as in one rank's share of a round, the last batches of a role may have
+    more rows of some members than of others.
+
+    Args:
+        members (`Sequence[int]`): Member of each row.
+        lengths (`Sequence[int]`): Length of each row in tokens.
+        roles (`Sequence[str]`): Role of each member.
+        size (`int`): Rows of a batch; of the last one, what is left.
+
+    Returns:
+        `list[list[int]]`: Row indices of each batch, in the order in which routing moves no row.
+    """
+    own: dict[int, list[int]] = {}
+    for row in sorted(range(len(members)), key=lambda row: (lengths[row], row)):
+        own.setdefault(members[row], []).append(row)
+    hand = _hand_size([len(rows) for rows in own.values()], Counter(roles[member] for member in own), size)
+    hands = sorted(
+        (roles[member], start, member) for member, rows in own.items() for start in range(0, len(rows), hand)
+    )
+    dealt = [row for _, start, member in hands for row in own[member][start : start + hand]]
+    chosen = [dealt[start : start + size] for start in range(0, len(dealt), size)]
+    return [[rows[i] for i in member_order([members[row] for row in rows])] for rows in chosen]
+
+
+def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:
+    """Fewest rows of one member so that a batch can be filled from different members of one role."""
+    smallest = min(role_sizes.values(), default=1)
+    fitting = [q for q in range(1, size + 1) if size % q == 0 and all(count % q == 0 for count in counts)]
+    return next((q for q in fitting if size // q <= smallest), fitting[-1])
