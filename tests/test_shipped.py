@@ -1,5 +1,6 @@
 """The recipes that come with the package: all are built in, listed and copied, and copies work where they are."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -86,3 +87,13 @@ def test_paths_and_modules_work_in_a_copy(tmp_path):
     script = "import recipes.chains.exams as exams; print(exams.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.strip() == str(tmp_path / "recipes/chains/exams.py"), done.stderr
+
+
+def test_a_command_finds_modules_of_the_working_folder(tmp_path):
+    (tmp_path / "mine.py").write_text("NAME = 'found'")
+    script = "from trl_populora import cli; cli.main(['recipes']); import mine; print(mine.NAME)"
+    without_the_folder = [sys.executable, "-P", "-c", script]  # as a console script is started
+    done = subprocess.run(
+        without_the_folder, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout.splitlines()[-1:] == ["found"], done.stderr
