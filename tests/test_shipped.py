@@ -42,7 +42,7 @@ def test_the_list_has_a_line_for_each(capsys):
     [
         ("tiny", {"tiny"}),
         ("chains/", {"chains"}),
-        ("experiments", {"experiments", "tiny"}),
+        ("experiments/tiny_rewards.yaml", {"experiments", "tiny"}),
         ("qwen2.5-7b/math.yaml", {"qwen2.5-7b", "accelerate_configs"}),
     ],
 )
