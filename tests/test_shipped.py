@@ -42,18 +42,18 @@ def test_the_list_has_a_line_for_each(capsys):
     [
         ("tiny", {"tiny"}),
         ("chains/", {"chains"}),
-        ("experiments/tiny_rewards.yaml", {"experiments", "tiny"}),
-        ("qwen2.5-7b/math.yaml", {"qwen2.5-7b", "accelerate_configs"}),
+        ("experiments/tiny_rewards.yaml", {"experiments/tiny_rewards.yaml", "tiny/4t4s.yaml", "tiny/base"}),
+        ("qwen2.5-7b/math.yaml", {"qwen2.5-7b/math.yaml", "accelerate_configs/multi_gpu.yaml"}),
+        ("chains/1t1s.yaml", {"chains"}),  # a module that it names speaks of the whole folder
     ],
 )
 def test_a_copy_brings_what_it_names(tmp_path, name, brought):
     written, kept = copy_recipes(name, tmp_path)
-    assert {path.relative_to(tmp_path / "recipes").parts[0] for path in written} == brought and not kept
     copied = files(tmp_path / "recipes")
+    assert {path.relative_to(tmp_path / "recipes") for path in written} == copied and not kept
+    wanted = {one for one in files(RECIPES) for name in brought if (RECIPES / one).is_relative_to(RECIPES / name)}
+    assert copied == wanted
     assert all((tmp_path / "recipes" / one).read_bytes() == (RECIPES / one).read_bytes() for one in copied)
-    of_name = {one for one in files(RECIPES) if (RECIPES / one).is_relative_to(RECIPES / name)}
-    others = brought - {Path(name).parts[0]}
-    assert copied == of_name | {one for one in files(RECIPES) if one.parts[0] in others}
 
 
 def test_a_copy_replaces_nothing(tmp_path):
