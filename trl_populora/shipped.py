@@ -79,7 +79,7 @@ def _named_by(files: list[Path]) -> list[Path]:
 
 
 def _meant(path: str, module: str) -> list[Path]:
-    """Files of a path or a module of the recipes, as a text names it; the name of an object may follow the module's."""
+    """Files of a path or a module of the recipes, as a text names it; an object's name may follow a module's."""
     if path:
         return _files(path.rstrip("./"))
     parts = module.rstrip(".").split(".")
