@@ -50,6 +50,9 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         view, trainer = build(run, args)
         exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
+        if checkpoint is None:
+            clear_output(args)
+            trainer.accelerator.wait_for_everyone()
     except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
@@ -78,7 +81,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
 
 
 def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
-    """Make the output folder, and find the checkpoint to resume from, if any.
+    """Make the output folder, and find the checkpoint to resume from, if any. Nothing is removed yet.
 
     Returns:
         `str` or `None`: `resume_from_checkpoint`, with `auto` turned into the newest whole checkpoint, `None` if there
@@ -102,10 +105,14 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             f"{'Set' if auto else 'Set resume_from_checkpoint: auto to continue it,'} overwrite_output_dir: true to "
             f"start from the beginning, or choose another folder."
         )
-    if os.environ.get("RANK", "0") == "0":
-        for path in used:
-            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     return None
+
+
+def clear_output(args: PopulationSelfPlayConfig) -> None:
+    """Remove what another run has left in the output folder; only once nothing of the new run can be refused."""
+    if os.environ.get("RANK", "0") == "0":
+        for path in left_by_a_run(args.output_dir):
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
 
 def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:
