@@ -48,4 +48,8 @@ def test_a_warning_is_held_back_and_others_are_not():
             ("You are using 'environment_factory', which is an experimental feature.", UserWarning),
         ):
             warnings.warn(text, category, stacklevel=2)
-    assert len(WARNINGS) == 2 and [str(one.message)[:22] for one in shown] == ["You are using 'environ"]
+        escape = "invalid escape sequence '\\ '"
+        warnings.warn_explicit(escape, SyntaxWarning, "/lib/trueskill/__init__.py", 307)
+        warnings.warn_explicit(escape, SyntaxWarning, "/home/me/rewards.py", 1)
+    assert len(WARNINGS) == 3
+    assert [str(one.message)[:22] for one in shown] == ["You are using 'environ", "invalid escape sequenc"]

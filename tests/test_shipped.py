@@ -1,5 +1,6 @@
 """The recipes that come with the package: all are built in, listed and copied, and copies work where they are."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -41,18 +42,18 @@ def test_the_list_has_a_line_for_each(capsys):
     [
         ("tiny", {"tiny"}),
         ("chains/", {"chains"}),
-        ("experiments", {"experiments", "tiny"}),
-        ("qwen2.5-7b/math.yaml", {"qwen2.5-7b", "accelerate_configs"}),
+        ("experiments/tiny_rewards.yaml", {"experiments/tiny_rewards.yaml", "tiny/4t4s.yaml", "tiny/base"}),
+        ("qwen2.5-7b/math.yaml", {"qwen2.5-7b/math.yaml", "accelerate_configs/multi_gpu.yaml"}),
+        ("chains/1t1s.yaml", {"chains"}),  # a module that it names speaks of the whole folder
     ],
 )
 def test_a_copy_brings_what_it_names(tmp_path, name, brought):
     written, kept = copy_recipes(name, tmp_path)
-    assert {path.relative_to(tmp_path / "recipes").parts[0] for path in written} == brought and not kept
     copied = files(tmp_path / "recipes")
+    assert {path.relative_to(tmp_path / "recipes") for path in written} == copied and not kept
+    wanted = {one for one in files(RECIPES) for name in brought if (RECIPES / one).is_relative_to(RECIPES / name)}
+    assert copied == wanted
     assert all((tmp_path / "recipes" / one).read_bytes() == (RECIPES / one).read_bytes() for one in copied)
-    of_name = {one for one in files(RECIPES) if (RECIPES / one).is_relative_to(RECIPES / name)}
-    others = brought - {Path(name).parts[0]}
-    assert copied == of_name | {one for one in files(RECIPES) if one.parts[0] in others}
 
 
 def test_a_copy_replaces_nothing(tmp_path):
@@ -86,3 +87,13 @@ def test_paths_and_modules_work_in_a_copy(tmp_path):
     script = "import recipes.chains.exams as exams; print(exams.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.strip() == str(tmp_path / "recipes/chains/exams.py"), done.stderr
+
+
+def test_a_command_finds_modules_of_the_working_folder(tmp_path):
+    (tmp_path / "mine.py").write_text("NAME = 'found'")
+    script = "from trl_populora import cli; cli.main(['recipes']); import mine; print(mine.NAME)"
+    without_the_folder = [sys.executable, "-P", "-c", script]  # as a console script is started
+    done = subprocess.run(
+        without_the_folder, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.stdout.splitlines()[-1:] == ["found"], done.stderr

@@ -15,10 +15,11 @@ MESSAGES = {
 }
 """Logger -> how the message begins that is held back."""
 WARNINGS = (
-    (r"You are using 'rollout_func', which is an experimental feature", UserWarning),  # it brings TRL the rows
-    (r".*deprecated and will be removed in v6", FutureWarning),  # names that TRL and PEFT use of transformers
+    (r"You are using 'rollout_func', which is an experimental feature", UserWarning, ""),  # it brings TRL the rows
+    (r".*deprecated and will be removed in v6", FutureWarning, ""),  # names that TRL and PEFT use of transformers
+    (r"invalid escape sequence", SyntaxWarning, r".*\btrueskill\b"),  # Python 3.12 and newer, at the first import
 )
-"""How a warning begins, as a regular expression, and its category."""
+"""How a warning begins and what its module is called, as regular expressions, with its category between them."""
 
 
 class _Held(logging.Filter):
@@ -36,13 +37,17 @@ _FILTERS = {name: _Held(beginning) for name, beginning in MESSAGES.items()}  # a
 
 
 def filter_messages() -> None:
-    """Hold back these messages, and progress bars of loading, in this process; for commands, not for the library."""
+    """Hold back these messages in this process; for the commands, before they import anything, not for the library."""
+    for name, held in _FILTERS.items():
+        logging.getLogger(name).addFilter(held)
+    for message, category, module in WARNINGS:
+        warnings.filterwarnings("ignore", message=message, category=category, module=module)
+
+
+def hide_loading_bars() -> None:
+    """Hide the progress bars of datasets and transformers; those of downloads stay."""
     import datasets
     import transformers
 
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
-    for name, held in _FILTERS.items():
-        logging.getLogger(name).addFilter(held)
-    for message, category in WARNINGS:
-        warnings.filterwarnings("ignore", message=message, category=category)

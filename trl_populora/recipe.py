@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Never
 
 from .integrations.base_models import check_folder
-from .quiet import filter_messages
+from .quiet import hide_loading_bars
 from .recipe_checks import check_call, closest
 from .settings import conform, documented
 
@@ -116,7 +116,7 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
         def error(self, message: str) -> Never:  # argparse would print four hundred options first
             raise ValueError(f"{message[:1].upper()}{message[1:]}.")
 
-    filter_messages()
+    hide_loading_bars()
     parser = Parser((RunArguments, PopulationSelfPlayConfig))
     run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unknown:

@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).resolve().parent
 RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.parent / "recipes"
 """Folder of the recipes: inside an installed package, beside it in a clone (setup.py)."""
 
-MENTION = re.compile(r"\brecipes(?:/([\w.-]+)|\.(\w+))")
-"""Of a recipe's text: a folder of recipes that it names, as a path or as a module."""
+MENTION = re.compile(r"\brecipes(?:/([\w./-]+)|\.([\w.]+))")
+"""Of a recipe's text: what it names of the recipes, as a path or as a module."""
 
 
 def list_recipes() -> dict[str, str]:
@@ -21,7 +21,7 @@ def list_recipes() -> dict[str, str]:
 
 
 def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list[Path]]:
-    """Copy recipes, and the folders of recipes that they name, to `folder/recipes`.
+    """Copy recipes, and what they name of other recipes, to `folder/recipes`.
 
     Recipes name each other, their base models and their modules from the folder that holds `recipes/`, so they work
     in `folder` as they do in a clone.
@@ -68,14 +68,26 @@ def _files(name: str) -> list[Path]:
 
 
 def _named_by(files: list[Path]) -> list[Path]:
-    """Files of the folders that recipes among `files` name, and that these name, without `files` themselves."""
+    """Files that recipes and modules among `files` name, and that these name, without `files` themselves."""
     found, new = list(files), list(files)
     while new:
         texts = [(RECIPES / file).read_text(encoding="utf-8") for file in new if file.suffix in (".yaml", ".py")]
-        folders = sorted({path or module for text in texts for path, module in MENTION.findall(text)})
-        new = [file for name in folders for file in _files(name) if file not in found]
+        named = {file for text in texts for path, module in MENTION.findall(text) for file in _meant(path, module)}
+        new = sorted(named - set(found))
         found += new
     return found[len(files) :]
+
+
+def _meant(path: str, module: str) -> list[Path]:
+    """Files of a path or a module of the recipes, as a text names it; an object's name may follow a module's."""
+    if path:
+        return _files(path.rstrip("./"))
+    parts = module.rstrip(".").split(".")
+    for count in range(len(parts), 0, -1):
+        place = "/".join(parts[:count])
+        if found := _files(f"{place}.py") or _files(place):
+            return found
+    return []
 
 
 def _summary(path: Path) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .extras import require
+from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable, gone_if_unused
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
     wait_politely()
+    filter_messages()
     try:
         run, args = parse(sys.argv[1:] if argv is None else list(argv), base_here=True)
     except ValueError as error:
@@ -48,6 +50,9 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         view, trainer = build(run, args)
         exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
+        if checkpoint is None:
+            clear_output(args)
+            trainer.accelerator.wait_for_everyone()
     except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
@@ -76,7 +81,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
 
 
 def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
-    """Make the output folder, and find the checkpoint to resume from, if any.
+    """Make the output folder, and find the checkpoint to resume from, if any. Nothing is removed yet.
 
     Returns:
         `str` or `None`: `resume_from_checkpoint`, with `auto` turned into the newest whole checkpoint, `None` if there
@@ -100,10 +105,14 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             f"{'Set' if auto else 'Set resume_from_checkpoint: auto to continue it,'} overwrite_output_dir: true to "
             f"start from the beginning, or choose another folder."
         )
-    if os.environ.get("RANK", "0") == "0":
-        for path in used:
-            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     return None
+
+
+def clear_output(args: PopulationSelfPlayConfig) -> None:
+    """Remove what another run has left in the output folder; only once nothing of the new run can be refused."""
+    if os.environ.get("RANK", "0") == "0":
+        for path in left_by_a_run(args.output_dir):
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
 
 def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:

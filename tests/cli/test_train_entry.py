@@ -188,11 +188,21 @@ def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
     (folder / "history.jsonl").write_text("")
     (folder / "notes.txt").write_text("mine")
     _, args = train.parse(recipe())
-    with pytest.raises(ValueError, match="holds a run already"):
+    with pytest.raises(ValueError, match="already holds a run"):
         train.prepare_output(args)
     _, args = train.parse(recipe(overwrite_output_dir=True))
     assert train.prepare_output(args) is None
+    train.clear_output(args)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path):
+    folder = tmp_path / "run"
+    (folder / "checkpoint-2").mkdir(parents=True)
+    (folder / "history.jsonl").write_text("")
+    assert train.main(recipe(overwrite_output_dir=True, reward_funcs=["nowhere.reward"])) == 2
+    assert "'nowhere.reward' cannot be imported" in capfd.readouterr().err
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "history.jsonl"]
 
 
 def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
@@ -217,9 +227,11 @@ def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(
     (folder / "checkpoint-2").mkdir(parents=True)  # torn
     (folder / "history.jsonl").write_text("")
     _, args = train.parse(recipe(resume_from_checkpoint="auto"))
-    assert train.prepare_output(args) is None and list(folder.iterdir()) == []
+    assert train.prepare_output(args) is None
+    train.clear_output(args)
+    assert list(folder.iterdir()) == []
     (folder / "population.json").write_text("{}")
-    with pytest.raises(ValueError, match="holds a finished run already"):
+    with pytest.raises(ValueError, match="already holds a finished run"):
         train.prepare_output(args)
 
 

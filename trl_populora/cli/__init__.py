@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Never
 
-from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
+from ..command import FAILURE, STOPPED, WRONG_CALL, print_error, see_working_folder
+from ..quiet import filter_messages
 from ..train import wait_politely
 from . import (
     doctor,
@@ -73,6 +74,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit code: 2 for an error in the call, with one sentence; 1 for a failure."""
     wait_politely()
+    filter_messages()
+    see_working_folder()
     parser = build_parser()
     try:
         options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)

@@ -22,9 +22,9 @@ def run(options: argparse.Namespace) -> int:
     if options.merge:
         from ..hub.merging import export_merged
         from ..integrations.base_models import resolve_base
-        from ..quiet import filter_messages
+        from ..quiet import hide_loading_bars
 
-        filter_messages()
+        hide_loading_bars()
         export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
     else:
         export_adapter(opened, options.member, options.output)

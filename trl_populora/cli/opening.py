@@ -37,9 +37,9 @@ def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from ..integrations.base_models import resolve_base
-    from ..quiet import filter_messages
+    from ..quiet import hide_loading_bars
 
-    filter_messages()
+    hide_loading_bars()
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
     from ..extras import require
     from ..integrations.base_models import resolve_base
-    from ..quiet import filter_messages
+    from ..quiet import hide_loading_bars
     from ..tasks import DEFAULT_TYPES, make_task_types
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
     path = resolve_base(options.model, tell=print)
-    filter_messages()
+    hide_loading_bars()
 
     from peft import LoraConfig
     from transformers import AutoModelForCausalLM, AutoTokenizer

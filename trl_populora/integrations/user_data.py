@@ -2,13 +2,14 @@
 
 import inspect
 import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+
+from ..command import see_working_folder
 
 
 FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
@@ -50,7 +51,7 @@ def load_rewards(names: Sequence[str]) -> list[Callable]:
     Raises:
         ValueError: If there is no such function.
     """
-    _see_working_folder()
+    see_working_folder()
     functions = []
     for name in names:
         module, _, attribute = name.rpartition(".")
@@ -78,7 +79,7 @@ def load_sampler(name: str, kwargs: dict[str, Any] | None = None) -> Any:
     Raises:
         ValueError: If there is no such thing, or it does not take these arguments.
     """
-    _see_working_folder()
+    see_working_folder()
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -94,9 +95,3 @@ def load_sampler(name: str, kwargs: dict[str, Any] | None = None) -> Any:
     except TypeError as error:
         raise ValueError(f"sampler_kwargs={kwargs} do not fit {name!r}: {error}.") from None
     return partial(getattr(found, "from_args", found), **kwargs)
-
-
-def _see_working_folder() -> None:
-    """Modules in the working folder can be imported, as with `python -m`."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
