@@ -71,11 +71,11 @@ def settings(recipe: str, options: str = ""):
 def memory_table() -> list[str]:
     """Peak of one card for 4 teachers and 4 students, learning and sampling apart, and the cards that hold it."""
     lines = ["| base | plan | learning, GB | sampling, GB | fits |", "|---|---|---|---|---|"]
+    plans = {name: settings("qwen2.5-coder-7b/4t4s.yaml", options) for name, options in PLANS.items()}
+    rounds = {name: phases(args, lambda text: PROMPT) for name, args in plans.items()}
     for base in BASES:
-        for name, options in PLANS.items():
-            args = settings("qwen2.5-coder-7b/4t4s.yaml", options)
-            rounds = phases(args, lambda text: PROMPT)
-            parts = memory(base.shapes, args, rounds)
+        for name, args in plans.items():
+            parts = memory(base.shapes, args, rounds[name])
             peak = max(parts["learning"], parts["sampling"]) / 1e9
             fits = [card for card in CARDS if peak <= card * (1 - SPARE)]
             told = f"{fits[0]} GB" if fits else "no single card"
