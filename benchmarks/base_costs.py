@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config
 
 from trl_populora.population import Population, Routing
+from trl_populora.training.forecast import PASSING
 
 
 BASES = {
@@ -53,6 +54,7 @@ class Base:
     layers: int
     linears: tuple[tuple[int, int], ...]
     kv_per_token: int
+    passing: float  # bytes per token of the prompts' pass, beside the cache
 
     def adapter(self, rank: int) -> int:
         """Parameters of one member: rank times (inputs + outputs) of every linear but the LM head."""
@@ -71,6 +73,7 @@ def count(config: PreTrainedConfig) -> Base:
         layers=config.num_hidden_layers,
         linears=tuple((m.in_features, m.out_features) for m in linears),
         kv_per_token=2 * config.num_hidden_layers * config.num_key_value_heads * head_size * BF16,
+        passing=(PASSING[0] * config.hidden_size + PASSING[1] * config.intermediate_size) * BF16,
     )
 
 

@@ -30,7 +30,7 @@ from peft import LoraConfig
 
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
-from trl_populora.training.batching import schedule
+from trl_populora.population.composition import schedule
 
 
 PROMISED = 8  # members at which ratios are promised: measured several times, all else once

@@ -31,6 +31,7 @@ def sizes(base: Base, layer: dict[str, float], args: argparse.Namespace) -> dict
         "share": (base.parameters / args.processes + ends + 2 * base.layer) * BF16,  # this layer and the next
         "activations": (base.layers * layer["kept"] + layer["inside"]) * tokens,
         "kv": base.kv_per_token * args.sample_rows * args.tokens,
+        "prefill": (base.kv_per_token + base.passing) * args.sample_rows * args.prompt_tokens,
         "update": tokens * base.layers * layer["update_flops"] / HARDWARE["flops"],
         "gather": elsewhere / HARDWARE["nvlink"],
     }
@@ -39,13 +40,15 @@ def sizes(base: Base, layer: dict[str, float], args: argparse.Namespace) -> dict
 def memory(base: Base, size: dict[str, float], *, rank: int, members: int, args: argparse.Namespace) -> dict:
     """Bytes on one GPU with the base whole (under DDP) or sharded, and on a machine's host.
 
-    "train" is the backward of a micro-batch just before the optimizer's step, "sample" the last token of a batch.
+    "train" is the backward of a micro-batch just before the optimizer's step, "sample" the prompts' pass of a batch or
+    its last token, whichever takes more.
     """
     one = base.adapter(rank) * FP32
     parts = {"adapters": members * one, "gradients": members * one, "moments": 2 * members * one}
-    parts["stacks"] = min(members, args.sample_rows) * one
+    parts["stacks"] = min(members, args.sample_rows) * base.adapter(rank) * BF16
     state = parts["adapters"] + parts["moments"]
-    learn, draw = state + parts["gradients"] + size["activations"], state + parts["stacks"] + size["kv"]
+    learn = state + parts["gradients"] + size["activations"]
+    draw = state + parts["stacks"] + max(size["kv"], size["prefill"])
     return parts | {
         "complete base, train": size["whole"] + learn + parts["gradients"],  # DDP's buckets
         "complete base, sample": size["whole"] + draw,
@@ -61,7 +64,8 @@ def times(base: Base, size: dict[str, float], *, rank: int, members: int, args: 
     one, gpus = base.adapter(rank) * FP32, args.processes * args.machines
     ring = 2 * (gpus - 1) / gpus * members * one
     base_and_kv = size["whole"] + size["kv"] / 2  # on average half of the cache is filled
-    token = {n: (base_and_kv + min(n, args.sample_rows) * one) / HARDWARE["bandwidth"] for n in (1, members)}
+    stacks = {n: min(n, args.sample_rows) * base.adapter(rank) * BF16 for n in (1, members)}
+    token = {n: (base_and_kv + stacks[n]) / HARDWARE["bandwidth"] for n in (1, members)}
     return {
         "all-reduce": ring,
         "seconds": ring / HARDWARE["network"],
@@ -113,11 +117,12 @@ def report(args: argparse.Namespace) -> dict:
             "sharded",
             "activations",
             "KV cache",
+            "prompts' pass",
             "update of a micro-batch, s",
             "gathering the base once, s",
         ],
         [
-            [name, *(gb(size[k]) for k in ("whole", "share", "activations", "kv"))]
+            [name, *(gb(size[k]) for k in ("whole", "share", "activations", "kv", "prefill"))]
             + [f"{size['update']:.2f}", f"{size['gather']:.3f}"]
             for name, (_, size) in first.items()
         ],
@@ -163,6 +168,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="*", default=[16, 32])
     parser.add_argument("--rows", type=int, default=4, help="rows of a micro-batch on one GPU")
     parser.add_argument("--tokens", type=int, default=4096, help="tokens of a row, prompt and completion")
+    parser.add_argument("--prompt-tokens", type=int, default=1070, help="tokens of the longest prompt")
     parser.add_argument("--sample-rows", type=int, default=64, help="rows decoded at once on one GPU")
     parser.add_argument("--processes", type=int, default=8, help="GPUs of a machine, over which a base is sharded")
     parser.add_argument("--machines", type=int, default=2)

@@ -1,9 +1,13 @@
 """`populora doctor RECIPE`: what a run will need, against what is really made, and problems that end with code 1."""
 
 import json
+import weakref
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, train
@@ -53,6 +57,60 @@ def test_the_cache_is_as_large_as_counted(tiny_model):
     shapes = Shapes.of(AutoConfig.from_pretrained(tiny_model), "all-linear")
     cache = AutoModelForCausalLM.from_pretrained(tiny_model)(torch.ones(3, 5, dtype=torch.long)).past_key_values
     assert sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) == 15 * shapes.cached
+
+
+@pytest.mark.parametrize(("hidden", "intermediate"), [(64, 256), (64, 512), (128, 512)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dtype):
+    """Bytes of all tensors alive at once, cache included, while as many rows of four members read their prompts."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from tests.tiny import lora
+    from trl_populora.population import Population
+    from trl_populora.training.forecast import Shapes, _passing
+
+    sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": 3, "vocab_size": 300}
+    config = LlamaConfig(num_attention_heads=4, num_key_value_heads=2, dtype=dtype, **sizes)
+    model = LlamaForCausalLM(config).to(getattr(torch, dtype)).eval()
+    population, live = Population(model, lora(), num_teachers=2, num_students=2), Live()
+    ids = torch.ones(8, 128, dtype=torch.long)
+    with torch.no_grad(), population.route([name for name in population for _ in range(2)]), live:
+        output = population.base_model(ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, use_cache=True)
+    assert output.past_key_values.get_seq_length() == 128
+    shapes = Shapes.of(config, "all-linear")
+    counted = ids.numel() * (_passing(shapes) + shapes.cached) * shapes.bytes
+    assert 0.85 * counted <= live.peak <= 1.15 * counted
+
+
+class Live(TorchDispatchMode):
+    """Bytes of the storages that operations have made, and most of them alive at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.holders, self.now, self.peak = {}, 0, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = {one.untyped_storage().data_ptr() for one in tree_leaves((args, kwargs)) if torch.is_tensor(one)}
+        result = function(*args, **kwargs or {})
+        for tensor in tree_leaves(result):
+            if torch.is_tensor(tensor):
+                storage = tensor.untyped_storage()
+                key = storage.data_ptr()
+                if key in self.holders or key not in given:
+                    size, holders = self.holders.setdefault(key, (storage.nbytes(), set()))
+                    if id(tensor) not in holders:
+                        self.now += 0 if holders else size
+                        holders.add(id(tensor))
+                        weakref.finalize(tensor, self._gone, key, id(tensor))
+        self.peak = max(self.peak, self.now)
+        return result
+
+    def _gone(self, key, holder):
+        size, holders = self.holders[key]
+        holders.discard(holder)
+        if not holders:
+            del self.holders[key]
+            self.now -= size
 
 
 def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):

@@ -28,6 +28,8 @@ FP32 = 4  # bytes of adapters, gradients and moments
 INSIDE = (10.0, 4.25)
 """Elements that autograd keeps within a layer per token, by hidden size and by intermediate size: fitted to the counts
 of docs/scaling.md for 7B, 32B and 70B, which it meets within 2 %."""
+PASSING = (4.0, 3.0)
+"""Elements alive at once per token of the prompts' pass, by hidden and by intermediate size: counted."""
 LOGIT_COPIES = 3  # logits, their softmax and gradient, in float32
 SAMPLE = 32  # seed tasks per type whose prompts and answers are counted
 
@@ -95,6 +97,7 @@ class Phase:
         rows, learned (`int`): Sampled, and learned from.
         prompts (`list`): Prompts as the first rounds may have them; none where they are not known.
         prompt, completion (`float`): Mean tokens of a prompt, and of a seed task or its answer.
+        longest (`float`): Most tokens of a prompt.
     """
 
     rows: int
@@ -102,6 +105,7 @@ class Phase:
     prompts: list[list[Message]]
     prompt: float
     completion: float
+    longest: float
 
 
 def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]], int] | None) -> dict[str, Phase]:
@@ -113,7 +117,7 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
     """
     if args.num_teachers == 0:
         rows = args.generation_batch_size
-        return {"sample": Phase(rows, rows, [], 0.0, float(args.max_completion_length))}
+        return {"sample": Phase(rows, rows, [], 0.0, float(args.max_completion_length), 0.0)}
     types, settings = types_in_play(args, None), args.round_settings
     buffer, families = TaskBuffer(types, args.buffer_capacity), families_of(types, args.seed_families)
     for name, task_type in types.items():
@@ -144,6 +148,7 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
             [prompt for prompt, _ in pairs],
             fmean(count(prompt) for prompt, _ in pairs) if count else 0.0,
             fmean(count(text) + 1 for _, text in pairs) if count else 0.0,
+            float(max(count(prompt) for prompt, _ in pairs)) if count else 0.0,
         )
         for name, pairs in written.items()
     }
@@ -154,14 +159,16 @@ def memory(
 ) -> dict[str, float]:
     """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
 
-    Rows are as long as their mean prompt and `max_completion_length` together.
+    Rows are as long as the longest prompt and `max_completion_length` together. Sampling has two peaks: the prompts'
+    pass, with what is inside a layer, and the last token, with a full cache.
     """
     dtype = str((args.model_init_kwargs or {}).get("dtype", "float32")).removeprefix("torch.")
     weight = shapes.bytes if dtype in ("auto", "None") else 2 if dtype in HALVES else 4
     number = 2 if args.bf16 else weight
     adapters = 1 if args.shared_member else args.num_teachers + args.num_students
     one = args.lora_r * shapes.adapted * FP32
-    longest = max(phase.prompt for phase in rounds.values()) + args.max_completion_length
+    prompt = max(phase.longest for phase in rounds.values())
+    longest = prompt + args.max_completion_length
     decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
     batch, layer = args.per_device_train_batch_size, _inside(shapes) * number
     kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
@@ -175,12 +182,13 @@ def memory(
         "activations": batch * longest * kept,
         "logits": batch * args.max_completion_length * shapes.vocabulary * FP32 * LOGIT_COPIES,
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
-        "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one,
+        "prefill": 0.0 if args.use_vllm else decoded * prompt * (_passing(shapes) + shapes.cached) * weight,
+        "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
     state = parts["base"] + parts["adapters"] + parts["optimizer"]
     return parts | {
         "learning": state + sum(parts[n] for n in ("gradients", "buckets of DDP", "activations", "logits")),
-        "sampling": state + parts["KV cache"] + parts["stacks of adapters"],
+        "sampling": state + max(parts["KV cache"], parts["prefill"]) + parts["stacks of adapters"],
     }
 
 
@@ -204,6 +212,10 @@ def disk(shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase
 
 def _inside(shapes: Shapes) -> float:
     return INSIDE[0] * shapes.hidden + INSIDE[1] * shapes.intermediate
+
+
+def _passing(shapes: Shapes) -> float:
+    return PASSING[0] * shapes.hidden + PASSING[1] * shapes.intermediate
 
 
 def _moments(optim: str) -> float:
