@@ -76,7 +76,7 @@ class EvolutionCallback(lightning.Callback):
             raise ValueError(f"metric is the name of a logged metric, such as 'val_loss', got {metric!r}.")
         if mode not in MODES:
             raise ValueError(
-                f"mode must be 'min' if a smaller {metric} is better or 'max' where more is, got {mode!r}."
+                f"mode must be 'min' if a smaller {metric} is better, or 'max' if a larger one is, got {mode!r}."
             )
         if unit not in UNITS:
             raise ValueError(f"unit is one of {UNITS}, got {unit!r}.")
