@@ -93,7 +93,7 @@ class MathAccuracy(Grader):
     - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
     - letters after an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
     - an equation such as `y' + ky = 0` requires a relation: math-verify would compare its 0 with an answer that is not
-    a relation;
+      a relation;
     - if several answers are required, there must be equally many, each equal to a different right one, in any order.
       For a percentage, the number before the sign is right, too.
 
