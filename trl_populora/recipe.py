@@ -56,8 +56,8 @@ class RunArguments:
         plots (`bool`, *optional*, defaults to `True`):
             Whether to save plots at the end, if matplotlib is installed.
         table_every (`int`, *optional*, defaults to `1`):
-            If the output is not a terminal (a file or a pipe), write the table of members every so many rounds. One
-            line per round is always written.
+            If the output is not a terminal (a file or a pipe), write the table of members every `table_every` rounds.
+            One line per round is always written.
     """
 
     model_name_or_path: str = ""

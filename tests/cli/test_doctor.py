@@ -163,7 +163,7 @@ def test_processes_divide_the_rows(tmp_path, tiny_model, capsys, monkeypatch):
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "2"]) == 0
     assert "2 process(es)" in capsys.readouterr().out
     assert cli.main(["doctor", path, "--no-sandbox", "--no-measure", "--processes", "4"]) == 2
-    assert "--processes 4: 6 rows a round do not divide" in capsys.readouterr().err
+    assert "--processes 4: 6 rows per round cannot be divided" in capsys.readouterr().err
 
 
 def test_large_bases_are_counted_as_in_the_docs():

@@ -120,7 +120,7 @@ def test_several_runs_are_compared(run_folder, data, tmp_path):
             "prompt_template is 'chat' in .* and 'base' in",
             ["--template", "base"],
         ),
-        ({"prompt_template": None}, LETTERS, "does not record its prompt_template; say it with --template", None),
+        ({"prompt_template": None}, LETTERS, "does not record its prompt_template; set it with --template", None),
         ({"max_completion_length": 9}, "held_out[:1]", "--max-completion-length", ["--max-completion-length", "4"]),
         ({"max_completion_length": 9}, LETTERS, None, None),  # the exam has its own
         ({"model": "tiny"}, LETTERS, "the base is .*/tiny_model.* and tiny in .*--base", None),
@@ -228,7 +228,7 @@ def test_a_tokenizer_without_a_chat_template(tmp_path, data, capsys):
     tiny.tiny_model().save_pretrained(base)
     argv = ["--base", str(base), "--exams", LETTERS, "--data", data, "--limit", "1", "--output", str(tmp_path / "out")]
     assert evaluate(*argv) == 2
-    assert "has no chat template: name another with --template base" in capsys.readouterr().err
+    assert "has no chat template: use --template base" in capsys.readouterr().err
     assert evaluate(*argv, "--template", "base") == 0
 
 
@@ -239,7 +239,7 @@ def test_questions_that_do_not_fit_are_told(data, tmp_path, capsys):
     options = ["--base", str(base), "--exams", LETTERS, "--data", data, "--limit", "2"]
     assert evaluate(*options, "--output", str(tmp_path / "out")) == 0
     printed = capsys.readouterr().out
-    assert "letters[:2]: 2 prompts and answers may have up to" in printed and "the base is made for 32" in printed
+    assert "letters[:2]: 2 prompts and answers may have up to" in printed and "the base supports 32" in printed
 
 
 def test_published_settings_are_taken_on_request(tiny_model, data, tmp_path):
@@ -270,7 +270,7 @@ def test_a_stopped_evaluation_goes_on(run_folder, data, tmp_path, capsys, monkey
     assert [name.endswith(".partial.jsonl") for name in os.listdir(output)] == [True]
     monkeypatch.setattr(evaluation_view.EvaluationView, "progress", real)
     assert evaluate(*argv, "--output", str(output)) == 0
-    assert "8 of 24 answers are there already" in capsys.readouterr().out
+    assert "8 of 24 answers exist already" in capsys.readouterr().out
     tables = [pyarrow.parquet.read_table(tmp_path / name / "letters.parquet") for name in ("whole", "stopped")]
     assert tables[0].drop_columns("seconds").equals(tables[1].drop_columns("seconds"))
     first, second = (read(tmp_path / name)["exams"][0] for name in ("whole", "stopped"))
@@ -300,7 +300,7 @@ def test_spared_answers_are_counted_and_said(run_folder, tmp_path, capsys, monke
     monkeypatch.setattr("trl_populora.generation.TransformersSampler.completion", lambda s, p, i: _says(gold, p, i))
     argv = [run_folder, "--types", "code_i", "--limit", "2", "--no-base", "--output", str(tmp_path)]
     assert evaluate(*argv) == 0
-    assert "student_0: 2 answers in no share: the executor failed, twice." in capsys.readouterr().out
+    assert "student_0: 2 answers not counted: the executor failed, twice." in capsys.readouterr().out
     score = read(tmp_path)["exams"][0]["scores"]["student_0"]
     assert score["verdicts"] == {"spared": 2} and score["accuracy"] is None
 

@@ -107,7 +107,7 @@ def test_the_lineage_keeps_migrations(tmp_path):
 
 def test_settings_that_do_not_fit_are_refused():
     for wrong in ({"islands": 0}, {"migration_interval": 0}):
-        with pytest.raises(ValueError, match="islands and migration_interval are at least 1"):
+        with pytest.raises(ValueError, match="islands and migration_interval must be at least 1"):
             EvolutionSettings(**wrong)
     EvolutionSettings(islands=2).check_sizes(4, 1, 0)
     with pytest.raises(ValueError, match=r"islands=2 does not divide 3 members .* choose one of \[1\]"):

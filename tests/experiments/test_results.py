@@ -100,7 +100,7 @@ def test_progress_tells_the_time_left():
     view.progress({"a/0": 10, "b/0": 0}, ["b/0"])  # 5 rounds in 200 s
     assert told.getvalue().splitlines() == [
         "5 of 20 rounds; running a/0 (5/10)",
-        "10 of 20 rounds; running b/0 (0/10); about 6:40 left, exams aside",
+        "10 of 20 rounds; running b/0 (0/10); about 6:40 left, without exams",
     ]
 
 

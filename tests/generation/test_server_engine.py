@@ -151,7 +151,7 @@ def test_a_server_is_waited_for_with_a_limit(server, connect):
 
 
 def test_what_is_no_vllm_server_is_refused(server, connect):
-    with pytest.raises(ValueError, match="base_url='localhost:8000' is no URL"):
+    with pytest.raises(ValueError, match="base_url='localhost:8000' is not the URL"):
         ServerEngine("localhost:8000", VLLM)
     server.answers["/v1/models"] = (200, {"data": []})
     with pytest.raises(EngineError, match="names no base model"):

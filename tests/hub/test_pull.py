@@ -68,7 +68,7 @@ def test_what_cannot_be_pulled(client, shared, run, tmp_path):
     table = json.loads(files["population.json"])
     table["members"][0]["id"] = "../../away"
     shared.put("user/evil", files | {"population.json": json.dumps(table).encode()})
-    assert "impossible names: ['../../away']" in refused(client, "user/evil", tmp_path / "a")
+    assert "invalid names: ['../../away']" in refused(client, "user/evil", tmp_path / "a")
     shared.failures = [("GET", "/api/models/user/repo")] * 9
     assert "the Hub cannot be reached" in refused(client, "user/repo", tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -121,7 +121,7 @@ def test_only_guests_are_admitted():
     population.admit("guest_0", population.factors("student_0"), temperature=0.5)
     for one, other in zip(population.parameters("guest_0"), population.parameters("student_0")):
         assert torch.equal(one, other)
-    with pytest.raises(ValueError, match=r"'student_0' is no guest .* \['guest_0'\]"):
+    with pytest.raises(ValueError, match=r"'student_0' is not a guest .* \['guest_0'\]"):
         population.admit("student_0", population.factors("student_1"))
     with pytest.raises(ValueError, match="'guest_0' is not usable: it occurs twice|it equals a part"):
         Population(_with_part_named("guest_0"), lora(), num_teachers=1, num_students=1, num_guests=1)

@@ -57,7 +57,7 @@ def test_several_seeds_have_a_band_and_thin_lines():
 
 def test_runs_of_other_length_are_said():
     told = " ".join(remarks(compared(made(0, rounds=3), made(0, rounds=9, teacher_reward="frontier"))))
-    assert "Runs have 3 to 9 rounds. They are compared over the 3 that all have" in told
+    assert "Runs have 3 to 9 rounds. They are compared over the 3 rounds that all runs have" in told
 
 
 def test_settings_that_differ_come_first_and_are_marked():

@@ -80,7 +80,7 @@ def test_remarks_say_what_was_used_what_took_long_and_what_has_no_grade():
     assert "50 questions (version 0123456789ab), greedy, at most 512 tokens an answer." in text
     assert "generation 1:30, grading 1:01:40" in text and "most of it grading" in text
     assert "b/mean minus a/mean: +1.0" in text
-    assert "student_1: 1 answer in no share" in text and "student_0: 2 answers wrong because judging failed" in text
+    assert "student_1: 1 answer not counted" in text and "student_0: 2 answers wrong because judging failed" in text
 
 
 def test_stars_are_explained_by_the_number_of_comparisons():

@@ -96,7 +96,7 @@ def test_one_round_that_still_goes_on(tmp_path):
     made.begin(5)
     made.play()
     html = make_page(str(made.folder))
-    assert "Round 1 of 5; it still goes on, or was stopped." in html
+    assert "Round 1 of 5; it is still running, or was stopped." in html
     assert "lineage" not in sections(html) and "frames" not in embedded(html, "figures")["matrix"]
 
 
@@ -269,8 +269,8 @@ def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
             ["{run}", "--no-plots", "--output", "/proc/nowhere/report.html"],
             "cannot be written to /proc/nowhere/report.html",
         ),
-        (["{run}", "--watch", "--no-page"], "--watch and --no-page exclude each other"),
-        (["{run}", "--plots", "x", "--no-plots"], "--plots and --no-plots exclude each other"),
+        (["{run}", "--watch", "--no-page"], "--watch and --no-page cannot be used together"),
+        (["{run}", "--plots", "x", "--no-plots"], "--plots and --no-plots cannot be used together"),
     ],
 )
 def test_wrong_calls_are_told_in_one_line(made, tmp_path, capsys, options, words):

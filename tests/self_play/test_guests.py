@@ -157,7 +157,7 @@ def test_prompts_do_not_stick_to_students():
 
 
 def test_refuses_a_probability_that_is_none():
-    with pytest.raises(ValueError, match=r"guest_probability lies in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"guest_probability must be between 0 and 1, got 1.5"):
         RoundSettings(guest_probability=1.5)
 
 

@@ -46,7 +46,7 @@ def test_families_whose_tasks_are_all_reserved(make_trainer, monkeypatch):
 
     monkeypatch.setattr(self_play_source, "reserved_keys", lambda types: All())
     monkeypatch.setattr(self_play_source, "TaskBuffer", keep_reserved(self_play_source.TaskBuffer))
-    with pytest.raises(ValueError, match="all code_o tasks of these families belong to exams"):
+    with pytest.raises(ValueError, match="all code_o tasks of these families are reserved for exams"):
         make_trainer(seed_families=["add"])
 
 

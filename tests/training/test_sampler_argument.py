@@ -84,10 +84,10 @@ class Unwritten(Sampler):
         (dict, "dict.*is not a subclass of trl_populora.Sampler"),
         (Unwritten, "Unwritten.*lacks draw: write it"),
         (lambda prompts: [], "cannot be called with four arguments: too many positional"),
-        (lambda population, tokenizer, accelerator, args: None, "made None, which is no trl_populora.Sampler"),
+        (lambda population, tokenizer, accelerator, args: None, "made None, which is not a trl_populora.Sampler"),
         (partial(server_sampler, kind="sglang"), "cannot be called with four arguments: missing.*base_url"),
         (partial(server_sampler, kind="tgi", base_url="http://localhost:9"), "kind='tgi' is unknown"),
-        (partial(server_sampler, kind="vllm", base_url="localhost:9"), "base_url='localhost:9' is no URL"),
+        (partial(server_sampler, kind="vllm", base_url="localhost:9"), "base_url='localhost:9' is not the URL"),
     ],
 )
 def test_what_is_no_sampler_is_refused(config, sampler, said):
@@ -96,7 +96,7 @@ def test_what_is_no_sampler_is_refused(config, sampler, said):
 
 
 def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trainer, tmp_path):
-    with pytest.raises(ValueError, match="with use_vllm=true: both say who draws"):
+    with pytest.raises(ValueError, match="with use_vllm=true: both select the sampler"):
         refused(TransformersSampler, config, use_vllm=True)
     with pytest.raises(ValueError, match="already has a population.*Pass the class TransformersSampler"):
         refused(make_trainer().source.sampler, config)

@@ -1,7 +1,7 @@
-"""Experiments: one YAML with a question, arms and seeds; its runs, one process each; its results, nothing left out.
+"""Experiments: a YAML file with a question, arms and seeds; its runs, one process each; its results.
 
-A run is the ordinary one of a recipe (`python -m trl_populora.train`), and its exams are those of `populora evaluate`.
-This room decides which runs there are, and when; docs/experiments.md has the YAML.
+A run is a normal run of a recipe (`python -m trl_populora.train`), and its exams are those of `populora evaluate`.
+This subpackage decides which runs exist and when they start. docs/experiments.md explains the YAML file.
 """
 
 from .plan import Experiment, Job, Measure, read_experiment

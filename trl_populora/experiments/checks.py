@@ -1,4 +1,4 @@
-"""What can be known to be wrong before the first run: settings, names of metrics, exams. And how large runs are."""
+"""Checks before the first run: settings, names of metrics, exams. Also the sizes of runs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Checked(NamedTuple):
 
 
 class RunSize(NamedTuple):
-    """What a run of an arm will be, by its settings.
+    """Size of a run of an arm, according to its settings.
 
     Attributes:
         members (`int`): Adapters.
-        rounds (`int` or `None`): Rounds; `None` where the data decide.
+        rounds (`int` or `None`): Rounds; `None` if the data decide.
         rows (`int` or `None`): Rows that all its members learn from in all rounds.
         completions (`int` or `None`): Completions sampled in all rounds.
-        tokens (`int` or `None`): The most tokens that those completions can have.
+        tokens (`int` or `None`): Maximum tokens of those completions.
     """
 
     members: int
@@ -62,7 +62,7 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
         base (`Mapping`): The recipe that all arms share.
 
     Raises:
-        ValueError: For anything that a run would refuse later; it names the arm or the measure.
+        ValueError: For anything that a run would refuse later. The message names the arm or the measure.
     """
     sizes, names = {}, {}
     for arm in experiment.ordered_arms:
@@ -79,7 +79,8 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
 
 
 def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
-    """The settings of a recipe, by the checks of the ordinary entry; without a GPU here, as on a CPU."""
+    """The settings of a recipe, with the checks of a normal run. Without a GPU on this machine, they are checked as on
+    a CPU."""
     import torch
     import yaml
 

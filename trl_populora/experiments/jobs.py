@@ -1,7 +1,7 @@
-"""The runs of an experiment as processes: how far each is, what it needs next, and several at once.
+"""The runs of an experiment as processes: their progress, their next step, and running several at the same time.
 
-A run is trained, then it takes its exams. Both go on after a kill: training from its newest checkpoint (without one it
-starts again), exams with the next question. What is done is found in the run's folder and nowhere else.
+A run is trained, and then its members take the exams. Both continue after a kill: training from its newest checkpoint
+(without one it starts again), exams with the next question. The state of a run is only in its folder.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Commands:
     base: Mapping[str, Any]
 
     def __call__(self, job: Job, stage: Stage) -> list[str]:
-        """The command for a stage. For training, it leaves the run's whole recipe in its folder."""
+        """The command for a stage. For training, it also writes the complete recipe of the run into its folder."""
         plan = self.experiment
         if stage is Stage.TRAIN:
             import yaml
@@ -73,7 +73,7 @@ class Commands:
 
 
 def stage(job: Job, exams: Sequence[str]) -> Stage:
-    """What a job does next, by what lies in its folder; `exams` are the names under which exams are recorded."""
+    """The next step of a job, from the files in its folder. `exams` are the names of exams in records."""
     if not os.path.isfile(os.path.join(job.folder, POPULATION_FILE)):
         return Stage.TRAIN
     path = os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE)
@@ -91,12 +91,12 @@ def rounds_done(job: Job) -> int:
 
 
 def begun(job: Job) -> bool:
-    """Whether a run has left anything yet."""
+    """Whether a run has written anything yet."""
     return bool(left_by_a_run(job.folder))
 
 
 class View(Protocol):
-    """Who is told what happens."""
+    """Receives the events of jobs."""
 
     def note(self, text: str) -> None: ...
 
@@ -124,19 +124,20 @@ def run_jobs(
     wait: bool = True,
 ) -> dict[str, str]:
     """
-    Runs jobs until each is done or has failed; a failure ends no other job.
+    Runs jobs until each is done or has failed. A failure does not stop other jobs.
 
     Args:
-        jobs (`Sequence[Job]`): In the order in which they begin. What is done is skipped.
-        exams (`Sequence[str]`): What each is asked, by the names under which exams are recorded.
-        command (`Callable`): Job and stage to the words of a command.
-        view ([`View`]): Is told what happens.
-        slots (`int`, *optional*, defaults to `1`): Jobs at once.
+        jobs (`Sequence[Job]`): Jobs in the order of their start. Finished ones are skipped.
+        exams (`Sequence[str]`): Names of the exams in records.
+        command (`Callable`): Returns the command (a list of words) for a job and stage.
+        view ([`View`]): Receives the events.
+        slots (`int`, *optional*, defaults to `1`): Number of jobs at the same time.
         environment (`Callable`, *optional*): Slot -> variables of its processes.
-        wait (`bool`, *optional*, defaults to `True`): Wait for a job that other processes run; else it has failed.
+        wait (`bool`, *optional*, defaults to `True`): Whether to wait for a job that other processes run. If not, it
+            counts as failed.
 
     Returns:
-        `dict[str, str]`: Name of each job that failed -> why.
+        `dict[str, str]`: Name of each failed job -> reason.
     """
     waiting, running, problems, told = list(jobs), [], {}, set()
     done, spoken = {job.name: rounds_done(job) for job in jobs}, 0.0
@@ -192,7 +193,7 @@ def run_jobs(
 
 
 def failure(ended: Stage, code: int, job: Job) -> str:
-    """Why a job is not done, in one line: how its process ended and the last that it said."""
+    """Why a job is not done, in one line: how its process ended, and the last line of its log."""
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"{ended.value} ended with {how}: {last_words(job)}"
 
@@ -253,7 +254,7 @@ def _start(
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    """Ends what still runs, and all that it started."""
+    """Ends all running processes and their children."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
         for one in running:
             if one.process.poll() is None:

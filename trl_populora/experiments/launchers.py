@@ -1,4 +1,4 @@
-"""Other ways to run jobs than as processes of this machine: one command for each, or jobs of SLURM by submitit."""
+"""Other ways to run jobs: printed commands, or SLURM jobs with submitit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def only_command(path: str, job: Job) -> list[str]:
 
 
 def printed(path: str, job: Job) -> str:
-    """The same for a shell, from any folder: runs use paths as they are seen from here."""
+    """The same command for a shell, usable from any folder. Paths are relative to the present folder."""
     return f"cd {shlex.quote(os.getcwd())} && {shlex.join(only_command(path, job))}"
 
 
@@ -48,7 +48,7 @@ class SlurmJob:
         return code
 
     def checkpoint(self) -> Any:
-        """What submitit hands in again when time is up or others had precedence."""
+        """The job that submitit submits again after a time limit or a preemption."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -56,19 +56,19 @@ class SlurmJob:
 
 def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any = None) -> dict[str, str]:
     """
-    Hands jobs to SLURM, and returns at once.
+    Submits jobs to SLURM and returns at once.
 
     Args:
         experiment ([`Experiment`]): The plan; its `slurm` are the parameters of submitit.
         path (`str`): Its file.
-        jobs (`Sequence[Job]`): What to run.
-        executor (`submitit.Executor`, *optional*): Another one than that of SLURM.
+        jobs (`Sequence[Job]`): Jobs to run.
+        executor (`submitit.Executor`, *optional*): An executor other than that of SLURM.
 
     Returns:
         `dict[str, str]`: Job -> its id.
 
     Raises:
-        ValueError: If submitit is not installed, there is no SLURM, or it takes no such parameter.
+        ValueError: If submitit is not installed, there is no SLURM, or a parameter is unknown.
     """
     if executor is None:
         executor = slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm)

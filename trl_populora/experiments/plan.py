@@ -1,4 +1,4 @@
-"""`Experiment`: what is asked, and by which runs. Read from a YAML file, checked at construction."""
+"""`Experiment`: the question and the runs that answer it. Read from a YAML file and checked at construction."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ KINDS = ("mean", "best", "weakest")
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of a run, by which arms are compared.
+    """One number of a run that is used to compare arms.
 
     Args:
         metric (`str`, *optional*): A metric of the rounds (docs/training.md), averaged over the last rounds.
-        last (`int`, *optional*, defaults to `10`): How many rounds at the end.
+        last (`int`, *optional*, defaults to `10`): Number of last rounds for the mean.
         exam (`str`, *optional*): Instead of a metric, the accuracy in one of the experiment's exams.
-        of (`str`, *optional*, defaults to `"mean"`): Whose: `"mean"` of the students, or the `"best"` or `"weakest"`,
-            chosen on other questions than those they are scored on.
+        of (`str`, *optional*, defaults to `"mean"`): `"mean"` of the students, or the `"best"` or `"weakest"` student,
+            chosen on questions other than those on which it is scored.
 
     Raises:
         ValueError: If it has both or neither, or a value is out of range.
@@ -58,25 +58,25 @@ class Measure:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is asked, and the runs that answer.
+    """A question and the runs that answer it.
 
     Args:
         name (`str`): Its name.
-        question (`str`): What it is to find out.
+        question (`str`): The question to answer.
         measures (`dict[str, dict]`): Name -> [`Measure`].
         recipe (`str`): Path of the recipe that all arms share.
         arms (`dict[str, dict]`): Name -> settings that differ from the recipe's. A mapping, such as
             `evolution_kwargs`, changes only the keys it names.
-        control (`str`): The arm that others are compared with.
-        seeds (`list[int]`): One run of every arm for each.
+        control (`str`): The arm with which others are compared.
+        seeds (`list[int]`): Seeds. Every arm runs once for each.
         output (`str`): Folder of the experiment; its runs are in `<arm>/seed_<seed>`.
-        hypotheses (`list[str]`, *optional*): What is expected, in sentences.
+        hypotheses (`list[str]`, *optional*): Expected results, as sentences.
         settings (`dict`, *optional*): Settings of all arms, over the recipe's.
-        exams (`list[str]`, *optional*): What students and the base are asked after each run (docs/evaluation.md).
+        exams (`list[str]`, *optional*): Exams for the students and the base after each run (docs/evaluation.md).
         exam_samples (`int`, *optional*, defaults to `1`), exam_temperature (`float`, *optional*, defaults to `0.0`):
-            Answers per question, and their temperature; 0 writes the likeliest.
+            Answers per question, and their temperature; 0 is greedy decoding.
         exam_data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
-        jobs (`int`, *optional*, defaults to `1`): Runs at once.
+        jobs (`int`, *optional*, defaults to `1`): Number of runs at the same time.
         slurm (`dict`, *optional*): Parameters of submitit, such as `{timeout_min: 600, gpus_per_node: 1}`.
 
     Raises:
@@ -143,7 +143,7 @@ class Experiment:
 
     @property
     def all_jobs(self) -> list[Job]:
-        """Every arm with every seed, seed by seed: an experiment that is stopped has whole comparisons."""
+        """Every arm with every seed, seed by seed, so that an interrupted experiment has complete comparisons."""
         return [
             Job(arm, seed, os.path.join(self.output, arm, f"seed_{seed}"))
             for seed in self.seeds
@@ -162,11 +162,11 @@ class Experiment:
         return jobs[name]
 
     def arm_recipe(self, base: Mapping[str, Any], arm: str) -> dict[str, Any]:
-        """The recipe of an arm: that of all, the settings of all, and its own."""
+        """The recipe of an arm: the common recipe, the common settings, and the settings of the arm."""
         return merged(merged(base, self.settings), self.arms[arm] or {})
 
     def run_recipe(self, base: Mapping[str, Any], job: Job) -> dict[str, Any]:
-        """The whole recipe of one run, as the file that it is started from has it."""
+        """The complete recipe of one run, as in the file from which it is started."""
         recipe = {name: value for name, value in self.arm_recipe(base, job.arm).items() if name not in OWN}
         given = {"seed": job.seed, "output_dir": job.folder, "resume_from_checkpoint": "auto"}
         return {"run_name": f"{self.name}-{job.arm}-{job.seed}", **recipe, **given}
@@ -191,7 +191,7 @@ def read_experiment(path: str) -> Experiment:
     """An experiment from its YAML file.
 
     Raises:
-        ValueError: If the file cannot be read, or the experiment makes no sense; it names the file.
+        ValueError: If the file cannot be read, or the experiment is invalid. The message names the file.
     """
     given = read_mapping(path)
     try:
@@ -211,7 +211,7 @@ def file_hash(path: str) -> str:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with changes; where both hold a mapping, that one is changed key by key."""
+    """A mapping with changes. If both have a mapping under a key, it is changed key by key."""
     both = {
         name: merged(base[name], value)
         for name, value in changes.items()

@@ -1,4 +1,4 @@
-"""`experiment.json`: the plan as it was before the runs, and what was added since. Other changes are refused."""
+"""`experiment.json`: the plan before the runs, and later additions. Other changes are refused."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def register(
     experiment: Experiment, base: Mapping[str, Any], path: str, exam_names: Mapping[str, str]
 ) -> dict[str, Any]:
     """
-    The registered plan; written if there is none, or if no run has begun.
+    The registered plan. It is written if there is none, or if no run has started.
 
     Args:
         experiment ([`Experiment`]): The plan as it is now.
         base (`Mapping`): The recipe that all arms share, as it is now.
         path (`str`): The experiment's file.
-        exam_names (`Mapping[str, str]`): What its exams are called in the records of evaluations.
+        exam_names (`Mapping[str, str]`): Names of its exams in the records of evaluations.
 
     Returns:
         `dict`: `registered` (time), `file`, its `sha256` and that of the recipe, `git`, `plan`, `recipe`,
         `exam_names`, and `changes`: for each its time, hashes, commit, and the arms and seeds it added.
 
     Raises:
-        ValueError: If runs have begun, and more has changed than arms or seeds were added.
+        ValueError: If runs have started, and the plan has changes other than new arms or seeds.
     """
     place = os.path.join(experiment.output, PLAN_FILE)
     stamp = {**fingerprints(experiment, path), "git": git_state()}
@@ -69,7 +69,7 @@ def register(
 
 
 def has_begun(experiment: Experiment) -> bool:
-    """Whether a run of any arm has left anything in the folder."""
+    """Whether a run of any arm has written anything into the folder."""
     folders = [one.path for one in _entries(experiment.output) for one in _entries(one.path)]
     return any(os.path.exists(os.path.join(folder, JOB_LOG)) or left_by_a_run(folder) for folder in folders)
 

@@ -1,4 +1,4 @@
-"""`results.json`: every measure of every run, what arms differ by, what they have cost, and what is missing."""
+"""`results.json`: every measure of every run, differences between arms, costs, and what is missing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def results(
     experiment: Experiment, registered: Mapping[str, Any], problems: Mapping[str, str]
 ) -> tuple[dict[str, Any], Comparison | None]:
     """
-    What the runs that are done say.
+    The results of the finished runs.
 
     Args:
         experiment ([`Experiment`]): The plan.
         registered (`Mapping`): The record of `register`.
-        problems (`Mapping[str, str]`): Name of each job that failed -> why.
+        problems (`Mapping[str, str]`): Name of each failed job -> reason.
 
     Returns:
         `dict`: The record: what was registered, `jobs`, `values`, `differences`, `comparisons`, `compute`. And the
@@ -95,7 +95,7 @@ def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:
 
 
 def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, Any]:
-    """How far a job is. What failed in an earlier call, and was not tried again, is unfinished."""
+    """State of a job. A job that failed in an earlier call and was not tried again is unfinished."""
     now = stage(job, exams)
     state = "done" if now is Stage.DONE else "failed" if job.name in problems else "unfinished"
     log = os.path.join(job.folder, JOB_LOG)

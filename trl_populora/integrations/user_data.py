@@ -1,4 +1,4 @@
-"""The user's own prompts, reward functions and sampler, by name, as a recipe gives them."""
+"""Loads the user's own prompts, reward functions and sampler by name, for recipes."""
 
 import inspect
 import os
@@ -69,15 +69,15 @@ def load_rewards(names: Sequence[str]) -> list[Callable]:
 
 
 def load_sampler(name: str, kwargs: dict[str, Any] | None = None) -> Any:
-    """What the trainer's `sampler` takes, by name.
+    """Loads the trainer's argument `sampler` by name.
 
     Args:
         name (`str`): `module:Name` of a subclass of [`Sampler`], or of a function that makes one, such as
             `trl_populora.generation:server_sampler`.
-        kwargs (`dict[str, Any]`, *optional*): Further arguments of the class or function.
+        kwargs (`dict[str, Any]`, *optional*): Additional arguments of the class or function.
 
     Raises:
-        ValueError: If there is no such thing, or it does not take these arguments.
+        ValueError: If it does not exist, or does not accept these arguments.
     """
     see_working_folder()
     module, _, attribute = name.partition(":")

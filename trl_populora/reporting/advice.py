@@ -1,4 +1,4 @@
-"""What each alarm of a run means for its owner: words that it has -> what to do about it."""
+"""Advice for each alarm of a run: part of its text -> what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Runs side by side: which are seeds of one arm, what their curves are, how arms differ, and what each has cost.
+"""Compares runs: groups them into arms and seeds, and computes curves, differences between arms, and costs.
 
-From runs that were read to numbers; nothing here draws or writes. What intervals and effect sizes are is in
-`over_seeds`.
+It only computes numbers. `over_seeds` has intervals and effect sizes.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ Curve = dict[int, float]
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """A run with at least one round, as its folder tells it.
+    """A run with at least one round, from its folder.
 
     Args:
         folder (`str`): Where it is.
         record (`Mapping`): `run.json`; empty if there is none.
         history (`Sequence[RoundSummary]`): Rounds, in order.
-        probes (`Sequence[Mapping]`, *optional*): Records of the exams along it.
+        probes (`Sequence[Mapping]`, *optional*): Records of its probes.
         evaluation (`Mapping`, *optional*): `evaluation.json`; empty if it was not evaluated.
     """
 
@@ -106,8 +105,8 @@ class PlayedRun:
     def exams(self) -> dict[str, dict[str, float]]:
         """Exam at the end -> accuracy of `"mean"`, `"weakest"` and `"best"` of those who solve, and of `"base"`.
 
-        The best and the weakest are chosen on other questions than those they are scored on
-        ([`chosen_elsewhere`]); a single student is all three.
+        The best and the weakest are chosen on questions other than those on which they are scored
+        ([`chosen_elsewhere`]). A single student is all three.
         """
         return {exam["exam"]: _accuracies(exam) for exam in self.evaluation.get("exams", ())}
 
@@ -128,10 +127,10 @@ def read_run(folder: str) -> PlayedRun:
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ by nothing but their seed.
+    """Runs that differ only in their seed.
 
     Args:
-        name (`str`): What it is called.
+        name (`str`): Name of the arm.
         runs (`tuple[PlayedRun, ...]`): At least one.
     """
 
@@ -148,7 +147,7 @@ class Arm:
 
 
 class Point(NamedTuple):
-    """Mean over the seeds of an arm after so many rounds, its interval, and the seeds that had a value."""
+    """Mean over the seeds of an arm at a round, its interval, and the seeds with a value."""
 
     round: int
     mean: float
@@ -158,7 +157,7 @@ class Point(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One measure of all arms: values over seeds, and differences of all but the control; `None` without values."""
+    """One measure for all arms: values over seeds, and differences to the control; `None` without values."""
 
     measure: str
     values: tuple[Interval | None, ...]
@@ -179,7 +178,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Arms, the first of which is the control, over the rounds that all their runs have played.
+    """Comparison of arms over the rounds that all their runs have played. The first arm is the control.
 
     Args:
         arms (`tuple[Arm, ...]`): At least one.
@@ -259,7 +258,7 @@ class Comparison:
         return differ, {name: values[0] for name, values in table.items() if name not in differ}
 
     def circumstances(self) -> list[str]:
-        """What differs between runs beside settings, such as versions, commits and machines: a sentence each."""
+        """Differences between runs besides settings, such as versions, commits and machines, one sentence each."""
         records = [flat({k: v for k, v in run.record.items() if k not in SETTINGS}) for run in self.runs]
         for run, record in zip(self.runs, records, strict=True):
             for exam in run.evaluation.get("exams", ()):
@@ -289,7 +288,7 @@ class Comparison:
         return [(arm, run) for arm in self.arms for run in arm.runs]
 
     def _confounded(self, groups: Sequence[Sequence[int]]) -> str:
-        """A warning where groups of runs never share an arm: what arms differ by may come from it."""
+        """A warning if groups of runs never share an arm: then the difference between arms may come from it."""
         arms = [{self._placed[number][0].name for number in group} for group in groups]
         together = any(one & other for i, one in enumerate(arms) for other in arms[:i])
         return (
@@ -304,7 +303,8 @@ ENDS = ("mean", "weakest", "best")
 
 
 def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
-    """Runs as arms: those with the same settings but for seed and places are one. In the order of the runs."""
+    """Groups runs into arms: runs with the same settings, except for the seed and paths, are one arm. In the order of
+    the runs."""
     groups: dict[str, list[PlayedRun]] = {}
     for run in runs:
         groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
@@ -320,7 +320,8 @@ def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
 
 
 def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
-    """Its one or two own settings where they are short, else what the names of its folders share."""
+    """Name of an arm: its one or two different settings if they are short, otherwise the common part of its folders'
+    names."""
     told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(QUOTE)}" for name, value in differ.items())
     if told and len(differ) <= 2 and len(told) <= 60:
         return told

@@ -53,7 +53,7 @@ class EvaluationView:
             self._live.stop()
 
     def watch(self, progress: Progress) -> None:
-        """Show this progress on a terminal: it also knows of answers that are half written."""
+        """Shows this progress on a terminal. It includes answers that are partly written."""
         if self._live is not None:
             self._line.watch(progress)
 
@@ -79,7 +79,7 @@ class EvaluationView:
             self._spoken = now
 
     def tables(self, record: Mapping[str, Any]) -> None:
-        """Everything that `evaluation.json` says, for people."""
+        """The tables of `evaluation.json`."""
         for exam in record["exams"]:
             self.console.print()
             self.console.print(scores_table(exam, width=self.console.width, plain=self._live is None))
@@ -94,9 +94,9 @@ class EvaluationView:
 
 
 def scores_table(exam: Mapping[str, Any], *, width: int = PLAIN_WIDTH, plain: bool = False) -> Table:
-    """The scores of one exam: players, then what is said of all members together, then the base.
+    """The scores of one exam: players, then the values over all members, then the base.
 
-    Columns that a narrow terminal has no place for are left out; `evaluation.json` has them.
+    On a narrow terminal, some columns are left out. `evaluation.json` has all of them.
     """
     members = {name: one for name, one in exam["scores"].items() if name != BASE}
     rows = members | exam["summaries"] | {name: exam["scores"][name] for name in (BASE,) if name in exam["scores"]}
@@ -142,7 +142,7 @@ def _of_group(kind: str, name: str, one: Mapping[str, Any]) -> str:
 
 
 def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
-    """What an exam's table does not hold: its limits, its time, other comparisons, answers without a grade."""
+    """Remarks about an exam: its limits, its time, other comparisons, answers without a grade."""
     decoding, seconds = exam["decoding"], exam["seconds"]
     drawn = "greedy"
     if decoding["temperature"]:

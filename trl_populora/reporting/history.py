@@ -1,4 +1,4 @@
-"""Reading a run folder's `history.jsonl`: one `RoundSummary` a line, as the trainer appends them."""
+"""Reads `history.jsonl` of a run folder, with one `RoundSummary` per line."""
 
 import os
 
@@ -10,8 +10,8 @@ from ..run_files.layout import HISTORY_FILE
 def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
     """Rounds of a run, in order.
 
-    A run that was killed and resumed plays some rounds twice: the later line counts. A last line that was cut off in
-    the middle is passed over.
+    A run that was killed and resumed plays some rounds twice. Then the later line counts. An incomplete last line is
+    ignored.
 
     Raises:
         ValueError: If the folder has no history, or a line other than the last is damaged.

@@ -1,7 +1,8 @@
-"""The terminal view of a run: progress while it goes, and each round's members, games and replacements.
+"""The terminal view of a run: progress, and each round's members, games and replacements.
 
-On a terminal the latest round is redrawn in place, above a line with the progress of the phase and of the run;
-anywhere else plain lines are written, without control codes. Only rank 0 speaks. Numbers come from `diagnostics`.
+On a terminal, the tables of the latest round are updated in place, above a line with the progress of the phase and of
+the run. If the output is not a terminal, plain lines are written without control codes. Only rank 0 writes. Numbers
+come from `diagnostics`.
 """
 
 import os
@@ -25,14 +26,14 @@ PLAIN_WIDTH = 119
 
 
 class LiveView:
-    """Shows a run as it happens. Use it as a context manager, give [`LiveView.on_round`] to the trainer, and watch the
-    trainer's progress.
+    """Shows a run on the terminal. Use it as a context manager, pass [`LiveView.on_round`] to the trainer, and watch
+    the trainer's progress.
 
     Args:
         rounds (`int`, *optional*): Rounds of the whole run, for the progress line.
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        table_every (`int`, *optional*, defaults to 1): Off a terminal, write the tables every so many rounds and one
-            line for the others.
+        table_every (`int`, *optional*, defaults to 1): If the output is not a terminal (a file or a pipe), write the
+            tables every `table_every` rounds, and one line for other rounds.
 
     Example:
         ```python
@@ -75,12 +76,12 @@ class LiveView:
             self._live = None
 
     def watch(self, progress: Progress) -> None:
-        """Show this progress on a terminal; elsewhere nobody watches."""
+        """Shows this progress on a terminal. Does nothing if the output is not a terminal."""
         if self.enabled and self.redraws:
             self._line.watch(progress)
 
     def note(self, text: str) -> None:
-        """Say something that stays on the screen."""
+        """Writes a line that stays on the screen."""
         if self.enabled:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -104,7 +105,7 @@ class LiveView:
             self._round_began = time.monotonic()
 
     def on_round(self, summary: RoundSummary) -> None:
-        """Show a finished round, its replacements, and the alarms that the round before did not have."""
+        """Shows a finished round, its replacements, and its new alarms."""
         known = self._last.alarms if self._last else ()
         self._last = summary
         last = self.rounds is not None and summary.round + 1 >= self.rounds
@@ -124,7 +125,7 @@ class LiveView:
         self.console.file.flush()
 
     def on_probe(self, record: Mapping) -> None:
-        """Show an evaluation along the run, in one line that stays."""
+        """Shows a probe, in one line that stays on the screen."""
         self.note(probe_line(record))
 
     def _write_plain(self, summary: RoundSummary) -> None:
@@ -147,7 +148,7 @@ class LiveView:
         return Group(*parts)
 
     def _run_left(self) -> str:
-        """Rounds left, at the mean of those seen here; nothing before the first has ended."""
+        """Time left in the run, from the mean time of a round; nothing before the first round has ended."""
         if self._last is None or not self.rounds:
             return ""
         mean = sum(self._seconds) / len(self._seconds)

@@ -1,4 +1,4 @@
-"""The model card of a population: the README.md that stands beside its adapters, on disk and on the Hub."""
+"""The model card of a population: the README.md beside its adapters, on disk and on the Hub."""
 
 import logging
 import os
@@ -39,7 +39,7 @@ OF_SELF_PLAY = {
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what a result depends on."""
+    """Installed versions of the main libraries."""
     from .. import __version__  # not from the metadata: a checkout need not be installed
 
     return {"trl-populora": __version__} | {name: packages.version(name) for name in PACKAGES}
@@ -66,16 +66,17 @@ def model_card(
     Args:
         table (`Mapping`): Contents of the folder's `population.json`.
         base_model (`str`): Hub id or path of the frozen base, or `"tiny"`.
-        repo_id (`str`, *optional*): Where the card will stand on the Hub; used in its example. Unset, the example
-            loads from the folder in which the card stands.
+        repo_id (`str`, *optional*): Repository of the card, for its example. If unset, the example loads from the
+            folder of the card.
         member (`str`, *optional*): The only member of the repository, whose adapter is at its root; all if unset.
         history (`Sequence[RoundSummary]`, *optional*): Rounds of the run, for results.
-        settings (`Mapping`, *optional*): Settings worth telling, by name; some of them word the first lines.
+        settings (`Mapping`, *optional*): Settings to show, by name. The first lines use some of them.
         versions (`Mapping`, *optional*): Package -> version.
-        dataset (`str`, *optional*): Prompts that the students were trained on, where there were no teachers.
+        dataset (`str`, *optional*): Dataset of the students' prompts, if there were no teachers.
         name (`str`, *optional*): Name of the model, for its title.
-        tags (`Sequence[str]`, *optional*): Tags beside the usual ones.
-        metadata (`Mapping`, *optional*): Further metadata, such as `license`; what the card itself knows comes first.
+        tags (`Sequence[str]`, *optional*): Additional tags.
+        metadata (`Mapping`, *optional*): Additional metadata, such as `license`. The card's own metadata have
+            priority.
         pictures (`Sequence[str]`, *optional*): Paths of images, relative to the card.
         evaluation (`Mapping`, *optional*): Contents of `evaluation.json`.
     """
@@ -113,7 +114,7 @@ def model_card(
 
 
 def results_of(folder: str) -> dict[str, Any]:
-    """What a run's folder holds for its card: the rounds so far, and pictures."""
+    """Results in a run's folder for its card: the rounds so far, and pictures."""
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
     plots = os.path.join(folder, PLOTS_FOLDER)
     pictures = sorted(name for name in os.listdir(plots) if name.endswith(".png")) if os.path.isdir(plots) else []
@@ -122,7 +123,7 @@ def results_of(folder: str) -> dict[str, Any]:
 
 
 def write_card(folder: str, table: Mapping, **about: Any) -> None:
-    """Write a run's card, with its results so far; `about` as in [`model_card`]. Warns if it cannot."""
+    """Writes a run's card, with its results so far; `about` as in [`model_card`]. Warns if it fails."""
     text = model_card(table, **results_of(folder), **about)
     try:
         write_file(os.path.join(folder, CARD_FILE), text)
@@ -156,7 +157,7 @@ class _Base(NamedTuple):
 
 
 def read_evaluation(folder: str) -> dict[str, Any] | None:
-    """What `populora evaluate` has left in a run's folder, if it is of the weights that are there now."""
+    """Results of `populora evaluate` in a run's folder, if they belong to the present weights."""
     path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
     if not os.path.isfile(path):
         return None
@@ -169,7 +170,7 @@ def read_evaluation(folder: str) -> dict[str, Any] | None:
 
 
 def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
-    """What members scored, and all of them together, in the Hub's form."""
+    """Scores of the members and their mean, in the format of the Hub."""
     results = []
     for exam in evaluation["exams"]:
         drawn = exam["decoding"]
@@ -348,7 +349,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
 
 
 def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
-    """Results where nobody played: on a dataset members are compared by the reward they earn."""
+    """Results of a run on a dataset: members are compared by their mean reward."""
     rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
     replaced = sum(len(summary.events) for summary in history)
     told = f"After {len(history)} rounds and {replaced} replacements."

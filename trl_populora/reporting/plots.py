@@ -1,7 +1,7 @@
-"""Pictures of a run, saved as PNG files, from its rounds. Every number in them was computed in `diagnostics`.
+"""Plots of a run, saved as PNG files. `diagnostics` computes all numbers.
 
-Roles have panels of their own, members of one role differ in colour and then in line style, and replacements are
-marked by triangles on the axis.
+Each role has its own panel. Members of one role differ in colour and then in line style. Triangles on the axis mark
+replacements.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ WINDOW = 9  # rounds of the running mean, drawn when a run is long enough to nee
 def save_plots(
     history: Sequence[RoundSummary], folder: str | os.PathLike, *, probes: Sequence[Mapping] = ()
 ) -> list[str]:
-    """Draw every plot that `history` has data for.
+    """Draws every plot for which `history` has data.
 
     Args:
         history (`Sequence[RoundSummary]`): Rounds, in order.
-        folder (`str`): Where to write; made if missing.
-        probes (`Sequence[Mapping]`, *optional*): Evaluations along the run, in order.
+        folder (`str`): Output folder; created if missing.
+        probes (`Sequence[Mapping]`, *optional*): Probes of the run, in order.
 
     Returns:
         `list[str]`: Paths of the files written.
@@ -64,7 +64,7 @@ def save_plots(
 
 
 def plot_success(history: Sequence[RoundSummary]) -> Figure | None:
-    """Validity of the teachers' proposals, and matched solve rate of the students; nothing where nobody proposed."""
+    """Validity of the teachers' proposals, and matched solve rate of the students; nothing without teachers."""
     if not history[-1].teachers:
         return None
     figure, (left, right) = new_figure(1, 2)
@@ -76,7 +76,7 @@ def plot_success(history: Sequence[RoundSummary]) -> Figure | None:
 
 
 def plot_solve_rates(history: Sequence[RoundSummary]) -> Figure | None:
-    """Solve rates of everybody: matched games by task type, and the tasks filled in from the buffer."""
+    """Solve rates of all members together: matched games by task type, and fill-ins."""
     types = sorted({name for summary in history for name in summary.solve_rates})
     filled = _points(history, lambda s: s.fill_rate)
     if not types and not filled:
@@ -153,7 +153,7 @@ def plot_complexity(history: Sequence[RoundSummary]) -> Figure | None:
 
 
 def plot_coverage(history: Sequence[RoundSummary]) -> Figure | None:
-    """Cells of the task space filled so far, by everybody and by each teacher."""
+    """Cells of the task space visited so far, by all teachers together and by each."""
     points = _points(history, lambda s: s.coverage.get("filled"))
     if not points:
         return None
@@ -167,7 +167,7 @@ def plot_coverage(history: Sequence[RoundSummary]) -> Figure | None:
 
 
 def plot_matrix(history: Sequence[RoundSummary]) -> Figure | None:
-    """Matched solve rate of every pair of present members when they last met; nothing where there are no teachers."""
+    """Matched solve rate of every pair of current members over their last rounds; nothing without teachers."""
     last = history[-1]
     if not last.teachers:
         return None

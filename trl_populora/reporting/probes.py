@@ -1,4 +1,4 @@
-"""Probes along a run, in words and pictures: one line each, the total, and curves of accuracy by step."""
+"""Probes of a run as text and plots: one line each, the total, and curves of accuracy by step."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ GAMES = {
 
 
 def read_probes(folder: str | os.PathLike) -> list[dict[str, Any]]:
-    """Records of a run's evaluations, in order; none if it was not evaluated."""
+    """Records of a run's probes, in order; empty if it has none."""
     path = os.path.join(folder, PROBES_FILE)
     return read_lines(path, dict) if os.path.isfile(path) else []
 
 
 def probe_line(record: Record) -> str:
-    """One evaluation in one line: means, the best member, the base, and what it all has cost so far."""
+    """A probe in one line: means, the best member, the base, and the cost so far."""
     parts = [f"step {record['step']}"]
     for name, exam in record["exams"].items():
         own = {player: one["accuracy"] for player, one in exam["players"].items() if one["accuracy"] is not None}

@@ -12,10 +12,10 @@ BAR = 12  # columns
 
 
 class ProgressLine:
-    """Draws a [`Progress`] as it is at the moment; rich asks for it several times a second.
+    """Draws a [`Progress`]. rich calls it several times a second.
 
     Attributes:
-        progress ([`Progress`]): What is drawn. Set by `watch`.
+        progress ([`Progress`]): The progress to draw, set by `watch`.
     """
 
     def __init__(self) -> None:
@@ -23,15 +23,15 @@ class ProgressLine:
         self.progress = Progress()
 
     def watch(self, progress: Progress) -> None:
-        """From now on this is drawn."""
+        """Sets the progress to draw."""
         self.progress, progress.watched = progress, True
 
     def draw(self, *, before: str = "", after: str = "") -> Table:
         """The line, between other texts.
 
         Args:
-            before (`str`): What the phase is part of, such as the round.
-            after (`str`): What is said of the whole.
+            before (`str`): Text before the phase, such as the round.
+            after (`str`): Text about the whole run.
         """
         row = Table.grid(padding=(0, 1))
         row.add_row(self._spinner, *self._parts(before), Text(after, style="dim", no_wrap=True))

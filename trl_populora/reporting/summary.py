@@ -1,4 +1,4 @@
-"""What a run leaves its owner with, in words: where the adapters are, who won, what to do next."""
+"""The summary at the end of a run: where the adapters are, the strongest members, and what to do next."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
         folder (`str`): The run's `output_dir`, which holds the saved population.
         history (`Sequence[RoundSummary]`): Its rounds, at least one.
         base (`str`): Base model that the adapters belong to.
-        probes (`Sequence[Mapping]`, *optional*): Evaluations along it.
+        probes (`Sequence[Mapping]`, *optional*): Probes of the run.
     """
     last = history[-1]
     names = [member.name for member in last.members]

@@ -1,4 +1,4 @@
-"""Rounds as tables and lines for a terminal. When they are shown is decided in `live` and by the commands."""
+"""Rounds as tables and lines for a terminal. `live` and the commands show them."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ NOTHING = "-"
 
 
 def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
-    """The members, and, where teachers met students, their games."""
+    """The tables of a round: the members and, if teachers met students, their games."""
     tables = [members_table(summary, plain=plain)]
     return [*tables, matrix_table(summary, plain=plain)] if summary.teachers else tables
 
@@ -22,8 +22,8 @@ def round_tables(summary: RoundSummary, *, plain: bool = False) -> list[Table]:
 def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Every member of the round: reward, validity, matched solve rate, fill-ins, rating, response length.
 
-    A teacher is `solved` where the students solve its tasks. `fill-ins (solved)` are a student's attempts at tasks
-    from the buffer, as a share of its rows, and the share of them that it solved.
+    For a teacher, `solved` is the share of attempts at its tasks that solved them. `fill-ins (solved)` is the share of
+    a student's attempts that were at tasks from the buffer, and the share of these that it solved.
     """
     headings = ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows")
     table = new_table("member", *headings, plain=plain)
@@ -49,9 +49,9 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 
 
 def compute_table(history: Sequence[RoundSummary], *, plain: bool = False) -> Table:
-    """What each adapter has learned from in all rounds, and their mean: what a baseline has to be matched to.
+    """What each adapter has learned from in all rounds, and the mean. Baselines are matched to these numbers.
 
-    An adapter is a slot: the rows of all members that lived in it are added up.
+    An adapter is a slot: the rows of all members that it has had are added up.
     """
     headings = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
     table = new_table("learned per adapter", *headings, plain=plain)
@@ -73,7 +73,8 @@ def compute_totals(history: Sequence[RoundSummary]) -> dict[str, tuple[int, ...]
 
 
 def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
-    """Matched solve rate of each student (column) on each teacher's tasks (row) when they last met, and attempts."""
+    """Matched solve rate of each student (column) on each teacher's tasks (row) over their last rounds, with the
+    attempts."""
     table = new_table("solve rate (attempts)", *summary.students, plain=plain)
     for teacher, rates, games in zip(summary.teachers, solve_rate_matrix(summary), summary.window_attempts):
         cells = [
@@ -91,7 +92,7 @@ def strongest(summary: RoundSummary, role: str) -> MemberSummary | None:
 
 
 def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool = True) -> str:
-    """One line that sums a round up, with the seconds of its phases."""
+    """One line that summarizes a round, with the seconds of its phases."""
     teachers = [member for member in summary.members if member.validity is not None]
     parts = [f"round {summary.round + 1}" + (f"/{rounds}" if rounds else "")]
     if summary.teachers:
@@ -140,14 +141,14 @@ def percent(value: float | None) -> str:
 
 
 def shade(rate: float | None) -> str:
-    """Emphasis for games that teach: near-balanced ones bold, one-sided ones dim. No colour carries meaning alone."""
+    """Emphasis: balanced games are bold, one-sided ones dim. The numbers have the same information."""
     if rate is None:
         return ""
     return "bold" if 0.25 <= rate <= 0.75 else ("dim" if rate in (0.0, 1.0) else "")
 
 
 def new_table(first: str, *others: str, plain: bool) -> Table:
-    """An empty table with these columns, of which the first is to the left."""
+    """An empty table with these columns, the first one left-aligned."""
     table = Table(box=None if plain else box.SIMPLE_HEAD, pad_edge=False, header_style="" if plain else "dim")
     table.add_column(first)
     for heading in others:

@@ -1,7 +1,7 @@
-"""Contract suites for what users write themselves, to be called in their own tests. Plain asserts, no pytest needed.
+"""Contract checks for users' own classes, to be called in their tests. They use plain asserts and do not need pytest.
 
-Here: [`check_task_type`], the contract of a task type. What it throws at a type is in `hostile.py`; what runs in
-processes of its own, under watch, in `child.py`.
+[`check_task_type`] checks the contract of a task type. `hostile.py` has the difficult texts. `child.py` runs checks in
+separate, monitored processes.
 """
 
 from trl_populora.testing.task_type import check_task_type

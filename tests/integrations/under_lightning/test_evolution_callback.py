@@ -239,7 +239,7 @@ def test_nobody_is_replaced_where_the_diverged_would_have_to_breed(tmp_path):
     ("bad", "message"),
     [
         ({"metric": ""}, "metric is the name of a logged metric"),
-        ({"mode": "least"}, "mode is 'min' where less of val_loss is better.*'least'"),
+        ({"mode": "least"}, "mode must be 'min' if a smaller val_loss is better.*'least'"),
         ({"unit": "steps"}, "unit is one of .*'steps'"),
         ({"interval": 0}, "interval.*at least 1"),
         ({"fraction": 0.9}, "fraction"),

@@ -1,4 +1,5 @@
-"""Code in a completion: finding it, and running it round by round until it is wrong. Shared by the graders of code."""
+"""Finds the code in a completion, and runs it round by round until it is wrong. All graders of code use this
+module."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ NO_CODE = Grade("refused", detail="there is no block of code")
 
 @dataclass(frozen=True)
 class Round:
-    """One job of an answer, and what is right.
+    """One job for an answer, and the check of its result.
 
     Attributes:
         job (`Job`): It runs the answer.
-        fault (`Callable[[Execution], str]`): Why the outcome is not right, for people; empty if it is right.
+        fault (`Callable[[Execution], str]`): Returns why the outcome is not right, as text; empty if it is right.
     """
 
     job: Job
@@ -38,7 +39,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Trial:
-    """The code of an answer, and the rounds that it must win. They are made when they are needed."""
+    """The code of an answer, and the rounds that it must pass. Rounds are made when they are needed."""
 
     code: str
     rounds: Iterator[Round]
@@ -48,13 +49,13 @@ def read_code(completion: str, defines: str | None = None) -> str | Grade:
     """
     The code in a completion, or the grade of one that has none. Nothing is parsed here.
 
-    Of the text after a `</think>`, it is the last fenced block with `def <defines>`; without one, the last block
-    marked as Python; else the last block. A last fence that is left open ends with the text. Text without fences is
-    taken whole.
+    Only the text after a `</think>` is used. The code is the last fenced block with `def <defines>`, or else the last
+    Python block, or else the last block. A last fence without an end goes to the end of the text. A text without
+    fences is used as a whole.
 
     Args:
         completion (`str`): What was written.
-        defines (`str`, *optional*): Name of the function or class that is asked for.
+        defines (`str`, *optional*): Name of the required function or class.
     """
     if len(completion) > MAX_COMPLETION:
         return TOO_LONG
@@ -70,10 +71,10 @@ def read_code(completion: str, defines: str | None = None) -> str | Grade:
 
 def judge_in_rounds(trials: Sequence[Trial | Grade], run: Run) -> list[Grade]:
     """
-    One grade for each trial: `solved` if it wins all rounds.
+    One grade for each trial: `solved` if it passes all rounds.
 
-    A trial ends with the first round it does not win: wrong answers are cheap. A program that takes too much time or
-    memory is wrong; text that is no Python is refused.
+    A trial ends with the first round that it does not pass, so wrong answers are cheap. A program that takes too much
+    time or memory is wrong. Text that is not Python is refused.
     """
     grades = [one if isinstance(one, Grade) else None for one in trials]
     seconds = [0.0] * len(trials)

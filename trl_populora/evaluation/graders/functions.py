@@ -1,4 +1,4 @@
-"""`FunctionTests`: grading a Python function by what it returns, as EvalPlus does."""
+"""`FunctionTests`: grades a Python function by its return values, as EvalPlus does."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def function_reference(
     The reference of a question whose answer is a function.
 
     Args:
-        name (`str`): Of the function.
+        name (`str`): Name of the function.
         inputs (`Sequence[Sequence]`): The arguments of each call: plain values.
         solution (`str`): A program that defines the right function: its results are the expected ones.
-        header (`str`, *optional*): What runs before every answer: imports and helper functions of the question, and
-            the first lines of the function.
+        header (`str`, *optional*): Code that runs before every answer: imports and helper functions of the question,
+            and the first lines of the function.
         atol (`float`, *optional*, defaults to `0`): Absolute tolerance for numbers.
         oracle (`str`, *optional*, defaults to `"equal"`): How results are compared, one of `ORACLES`.
         also (`str`, *optional*): A second program; its results are right, too.
@@ -133,13 +133,13 @@ class _Part:
 class FunctionTests(Grader):
     """Share of completions whose function returns the right values. References: [`function_reference`].
 
-    The expected values are computed once, by the question's own solution, in the sandbox; they never enter the process
-    of an answer. Every call gets its own copy of its arguments.
+    The question's own solution computes the expected values once, in the sandbox. They never enter the process of an
+    answer. Every call gets its own copy of its arguments.
 
     Args:
         run (`Run`, *optional*): See [`Grader`].
-        seconds (`float`, *optional*, defaults to `10.0`): CPU time that all calls together may take, beside four times
-            what the question's own solution takes; of that a fifth for the first call.
+        seconds (`float`, *optional*, defaults to `10.0`): CPU time of all calls together, plus four times the time of
+            the question's own solution. The first call may use a fifth of it.
         memory_mb (`int`, *optional*, defaults to `2048`): Address space of an answer in MiB. As many answers as the
             sandbox has workers run at a time.
         kwargs: Arguments of [`~evaluate.Metric`].
@@ -177,7 +177,7 @@ class FunctionTests(Grader):
         return judge_in_rounds(trials, run)
 
     def _learn(self, references: Sequence[str], run: Run) -> None:
-        """Compute the expected values of questions that are new."""
+        """Computes the expected values of new questions."""
         todo = []
         for reference in references:
             question = json.loads(reference)
@@ -247,14 +247,14 @@ def _fault(question: dict[str, Any], part: _Part, execution: Execution) -> str:
 
 
 class _Other:
-    """A result that is not plain data. It equals nothing."""
+    """A result that is not plain data. It is equal to nothing."""
 
     def __repr__(self) -> str:
         return "no plain value"
 
 
 def _read(value: Value) -> Any:
-    """What a child reported: a value in a tuple, the digest of a large one, or that it is not plain."""
+    """Reads a child's report: a value in a tuple, the hash of a large value, or that the value is not plain."""
     return (_Other(),) if value.status is Status.UNPLAIN else value.value
 
 

@@ -61,14 +61,15 @@ class Number:
 
 
 def find_boxed(completion: str) -> str | None:
-    """What stands in the last `\\boxed{...}`; braces nest. `None` if there is none, if it is empty or not closed."""
+    """Content of the last `\\boxed{...}`, with nested braces. `None` if there is none, or if it is empty or not
+    closed."""
     return last_box(completion) or None
 
 
 def find_answer(completion: str) -> str | None:
     """
-    The final answer of a completion: what stands in its last box. Without one, what follows the last "answer is" or
-    "answer:": the formula that begins there, or the rest of the sentence, as math-verify and lm-eval read it, too.
+    The final answer of a completion: the content of its last box. Without a box, it is the text after the last "answer
+    is" or "answer:" (a formula or the rest of the sentence), as in math-verify and lm-eval.
 
     Returns:
         `str`: The answer as it was written. `None` if there is neither.
@@ -112,8 +113,8 @@ def _digits(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """An answer without what math-verify trips over: dollar signs, line breaks, signs of display, a full stop, spaces
-    in `1 000` and `1\\,000`. `E_1`, which it takes for a power of e, has another name; so has `np.arcsin`."""
+    """An answer without text that math-verify reads wrongly: dollar signs, line breaks, signs of display, a full stop,
+    spaces in `1 000` and `1\\,000`. `E_1`, which it takes for a power of e, has another name; so has `np.arcsin`."""
     for old, new in _TIDY.items():
         text = text.replace(old, new)
     return _GROUPS.sub("", " ".join(text.split()).removesuffix(".").strip())
@@ -185,7 +186,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def nesting(text: str) -> int:
-    """How deep the brackets of a text nest."""
+    """Nesting depth of the brackets of a text."""
     level = most = 0
     for sign in text:
         level += (sign in _OPEN) - (sign in _CLOSE)

@@ -1,4 +1,4 @@
-"""`MathAccuracy`: grading mathematical answers with math-verify, in the sandbox."""
+"""`MathAccuracy`: grades mathematical answers with math-verify, in the sandbox."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def math_reference(
     rtol: float = 0.0,
     unit: str = "",
 ) -> str:
-    """What [`MathAccuracy`] needs to judge an answer, as JSON; what is not set is left out.
+    """Data that [`MathAccuracy`] needs to judge an answer, as JSON. Unset values are left out.
 
     Args:
         answers (`Sequence[str]`): Right answer, or answers, in LaTeX.
         form (`str`, *optional*, defaults to `"boxed"`): Where a completion has its answer: `"boxed"`, in its last
             `\\boxed{...}`, see [`find_answer`]; `"number"`, after its last `####`, see [`find_number`].
         kind (`str`, *optional*): `"Numerical"`, `"Expression"`, `"Equation"`, `"Interval"` or `"Tuple"`: for people.
-        several (`bool`, *optional*, defaults to `False`): Several answers are wanted, in any order.
-        atol (`Sequence[float]`, *optional*): Absolute error that a number may have; one for all or one for each.
-        rtol (`float`, *optional*, defaults to `0.0`): Relative error that a number may have.
-        unit (`str`, *optional*): Unit that an answer may carry.
+        several (`bool`, *optional*, defaults to `False`): Whether several answers are required, in any order.
+        atol (`Sequence[float]`, *optional*): Allowed absolute error of a number; one for all or one for each.
+        rtol (`float`, *optional*, defaults to `0.0`): Allowed relative error of a number.
+        unit (`str`, *optional*): Unit that an answer may have.
     """
     values = {
         "answers": list(answers),
@@ -78,22 +78,24 @@ def math_reference(
 class MathAccuracy(Grader):
     """Share of completions with the right answer. References are made by [`math_reference`].
 
-    The answer is what stands in the last `\\boxed{...}`, else what the text calls its answer; for GSM8K what stands
-    after the last `####`. Numbers are compared here, exactly or within the error that the reference allows. Anything
-    else is math-verify's to say, in the sandbox.
+    The answer is the content of the last `\\boxed{...}`, or else what the text calls its answer. For GSM8K, it is the
+    text after the last `####`. Numbers are compared in this process, exactly or within the error that the reference
+    allows. math-verify judges everything else, in the sandbox.
 
-    It says the same as math-verify, except for the better:
+    Verdicts are those of math-verify, with these corrections:
     - one box counts, the last; math-verify joins boxes that stand near each other. Without a box, a formula or number
-      somewhere in the text is no answer;
-    - a number must be worked out: `3+4`, `3!` or `\\sqrt{49}` is no 7. An answer has no sums, products, integrals,
-      limits or derivatives that the right one has not, and if that is a constant, no other functions either;
-    - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that
-      any small number is 0. Where the reference allows an error, that alone counts;
+      somewhere in the text is not an answer;
+    - a number must be computed: `3+4`, `3!` or `\\sqrt{49}` is not 7. An answer must not have sums, products,
+      integrals, limits or derivatives that the right answer does not have. If that is a constant, this also holds for
+      other functions;
+    - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that any
+      small number is 0. If the reference allows an error, only that is used;
     - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
-    - letters behind an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
-    - an equation such as `y' + ky = 0` wants a relation: math-verify compares its 0 with an answer that is none;
-    - of several answers, as many must be given, each equal to another right one, in any order. Of a percentage, the
-      number before the sign counts, too.
+    - letters after an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
+    - an equation such as `y' + ky = 0` requires a relation: math-verify would compare its 0 with an answer that is not
+      a relation;
+    - if several answers are required, there must be equally many, each equal to a different right one, in any order.
+      For a percentage, the number before the sign is right, too.
 
     Args:
         run (`Run`, *optional*): See [`Grader`].
@@ -118,7 +120,7 @@ class MathAccuracy(Grader):
         super().__init__(run, **kwargs)
 
     def judge(self, completions: Sequence[str], references: Sequence[str], run: Run) -> list[Grade]:
-        """One grade for each completion; equal comparisons are made once."""
+        """One grade for each completion. Equal comparisons are made once."""
         read = [_read(json.loads(reference), text) for text, reference in zip(completions, references, strict=True)]
         pairs = [pair for one in read if isinstance(one, _Comparison) for pair in one.pairs()]
         known = _compare(list(dict.fromkeys(pairs)), run)

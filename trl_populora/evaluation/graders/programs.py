@@ -1,4 +1,4 @@
-"""`ProgramTests`: grading a program by what it prints, or a method by what it returns, as LiveCodeBench does."""
+"""`ProgramTests`: grades a program by its output, or a method by its return value, as LiveCodeBench does."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _unpacked(text: str) -> str:
 
 
 class _TextUnpickler(pickle.Unpickler):
-    """Loads no class and no function, so nothing that is pickled can run."""
+    """Loads no class and no function, so no pickled code can run."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         raise pickle.UnpicklingError(f"the pickle names {module_name}.{global_name}")
@@ -93,9 +93,9 @@ class _TextUnpickler(pickle.Unpickler):
 class ProgramTests(Grader):
     """Share of completions that pass all tests of their problem. References: [`program_reference`].
 
-    Each test is a process of its own, with its own limits; the first test that is not passed ends the trial. Outputs
-    are compared here: line by line, without spaces at the ends, and where both lines hold only numbers, by their
-    values. The result of a method must equal the expected one; a tuple counts as a list.
+    Each test runs in a separate process with its own limits. Testing stops at the first failed test. Outputs are
+    compared in this process, line by line, without spaces at the ends. If both lines have only numbers, their values
+    are compared. The result of a method must equal the expected one, and a tuple counts as a list.
 
     Args:
         run (`Run`, *optional*): See [`Grader`].

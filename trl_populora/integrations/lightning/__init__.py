@@ -1,7 +1,7 @@
-"""Populations under `lightning.Trainer`: members trained side by side on rows of their own, evolved by any metric.
+"""Populations under `lightning.Trainer`: members are trained together, each on its own rows, and evolved by any
+metric.
 
-The only place that imports lightning. docs/lightning.md shows how the parts are used; the warm start is their first
-user.
+Only this subpackage imports lightning. docs/lightning.md explains it. The warm start of self-play uses it.
 """
 
 try:

@@ -1,6 +1,6 @@
-"""Supervised rows for causal language models: a prompt and the completion to be learnt, as tokens, batches and losses.
+"""Supervised rows for causal language models: a prompt and the completion to learn, as tokens, batches and losses.
 
-Where rows come from is not decided here, nor what is trained on them.
+Other modules provide the rows and train on them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class Row:
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], *, template: str = "chat") -> list[Row]:
-    """Tokenise each rendered prompt and its completion after it, apart, as generation sees them."""
+    """Tokenises each rendered prompt and its completion separately, as in generation."""
     prompts = [render_prompt(example.messages, tokenizer, template=template) for example in examples]
     completions = [example.completion for example in examples]
     prompt_ids, completion_ids = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (prompts, completions))
@@ -50,7 +50,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], *, t
 def collate(rows: Sequence[Row], pad_token_id: int) -> dict[str, Tensor | int]:
     """Left-pad rows to one width.
 
-    Every row ends in the last column, so all completions lie in the last columns and logits are needed there only.
+    Every row ends in the last column. So all completions are in the last columns, and logits are needed only there.
 
     Returns:
         `dict`: `input_ids`, `attention_mask` and `labels` of shape `(rows, width)` (labels are -100 on prompts and
@@ -73,7 +73,7 @@ def causal_lm_loss(model: nn.Module, batch: Mapping) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of each row's completion, and its number of tokens.
 
     Args:
-        model (`torch.nn.Module`): A causal language model of transformers; rows are routed around it, if at all.
+        model (`torch.nn.Module`): A causal language model of transformers. Rows are routed by the caller, if at all.
         batch (`Mapping`): What [`collate`] makes.
 
     Returns:

@@ -28,25 +28,25 @@ class EvolutionCallback(lightning.Callback):
     """Replaces the worst members of each role by children of the best, at the end of a validation run.
 
     Selection, operators and lineage are those of [`evolve`]. A child starts without optimizer moments, at its own
-    learning rate. Nobody is replaced at the end of training: a child that nobody trains would be saved as a member.
-    Checkpoints that are saved at the same validation hold the population after replacement, the lineage and all that
-    evolution remembers: a resumed run is the run that was never stopped.
+    learning rate. Nobody is replaced at the end of training, because the child would not be trained. A checkpoint of
+    the same validation holds the population after replacement, the lineage and the state of evolution. So a resumed
+    run equals a run that was never stopped.
 
-    Fitness is the latest value of the metric, with its sign changed where less is better. A member whose metric is not
-    finite ranks last (our choice: under mutation alone it is replaced; if it would have to breed, nobody is).
+    Fitness is the latest value of the metric, with its sign changed if smaller is better. A member whose metric is not
+    finite ranks last. If it would have to be a parent, nobody is replaced (our choice).
 
     Args:
         metric (`str`):
-            Logged metric, `"val_loss"` for instance: member `student_0` is judged by `val_loss/student_0`.
-            [`PopulationModule.log_rows`] logs others of one's own.
+            A logged metric, such as `"val_loss"`. The fitness of member `student_0` is `val_loss/student_0`. Use
+            [`PopulationModule.log_rows`] to log your own metrics.
         mode (`str`, *optional*, defaults to `"min"`): Which is better, `"min"` or `"max"`.
         interval (`int`, *optional*, defaults to `1`): Epochs or validation runs between two evolution steps.
         unit (`str`, *optional*, defaults to `"epochs"`):
-            What `interval` counts: `"epochs"` or `"validations"`. When the time has come by epochs, the next
-            validation run that ends is the moment.
+            Unit of `interval`: `"epochs"` or `"validations"`. With epochs, evolution happens at the end of the next
+            validation run.
         seed (`int`, *optional*): Seed of evolution; the population's if unset. Decisions are a function of it, the
             optimizer step and the metric.
-        lineage_file (`str`, *optional*): File of JSON lines that every event is appended to as well.
+        lineage_file (`str`, *optional*): File of JSON lines to which every event is also appended.
         evolution (*optional*):
             Other settings of [`EvolutionSettings`]: `fraction`, `operators`, `mutate_learning_rate` and so on.
             `min_age` and `max_age` count optimizer steps.
@@ -55,10 +55,10 @@ class EvolutionCallback(lightning.Callback):
         lineage ([`Lineage`]): All events so far.
 
     Raises:
-        ValueError: If a value is out of range or unknown; at the start of training, if the module is no
-            [`PopulationModule`], its roles cannot evolve, there is no validation, or another run's lineage is in the
-            way; at the first validation, which Lightning's sanity check runs before training, if a member's metric has
-            not been logged.
+        ValueError: If a value is out of range or unknown; at the start of training, if the module is not a
+            [`PopulationModule`], its roles cannot evolve, there is no validation, or the file has another run's
+            lineage; at the first validation, which Lightning's sanity check runs before training, if a member's metric
+            has not been logged.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class EvolutionCallback(lightning.Callback):
             raise ValueError(f"metric is the name of a logged metric, such as 'val_loss', got {metric!r}.")
         if mode not in MODES:
             raise ValueError(
-                f"mode must be 'min' if a smaller {metric} is better or 'max' where more is, got {mode!r}."
+                f"mode must be 'min' if a smaller {metric} is better, or 'max' if a larger one is, got {mode!r}."
             )
         if unit not in UNITS:
             raise ValueError(f"unit is one of {UNITS}, got {unit!r}.")
@@ -129,7 +129,7 @@ class EvolutionCallback(lightning.Callback):
         self.lineage.extend(events)
 
     def on_sanity_check_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """A metric that nobody logs is refused before the first epoch."""
+        """Refuses a metric that is not logged, before the first epoch."""
         assert isinstance(pl_module, PopulationModule)
         if not any(f"{self.metric}/{name}" in trainer.callback_metrics for name in pl_module.population):
             self._values(trainer, pl_module.population)
@@ -225,7 +225,7 @@ class EvolutionCallback(lightning.Callback):
 
 
 class _MetricRatings:
-    """Stands where `Ratings` stands in self-play: fitness of each member from a metric, higher is better."""
+    """Replaces the `Ratings` of self-play: fitness of each member from a metric, higher is better."""
 
     def __init__(self, values: dict[str, float], *, less_is_better: bool) -> None:
         sign = -1.0 if less_is_better else 1.0

@@ -96,7 +96,7 @@ class MemberLoader:
         return {"given": self._given, "batches": len(self)}
 
     def load_state_dict(self, state: dict) -> None:
-        """The next epoch begins after the batches that had been given; from the beginning if these were all."""
+        """The next epoch starts after the batches that were already given, or from the beginning if these were all."""
         if state["batches"] != len(self):
             raise ValueError(
                 f"The checkpoint was saved with {state['batches']} batches in an epoch; now there are {len(self)}. "

@@ -1,4 +1,4 @@
-"""`PopulationModule`: members of a population trained side by side under `lightning.Trainer`, each on its own rows."""
+"""`PopulationModule`: trains the members of a population together under `lightning.Trainer`, each on its own rows."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,18 +18,20 @@ LossFunction = Callable[[nn.Module, Any], Tensor | tuple[Tensor, Tensor]]
 
 
 class PopulationModule(lightning.LightningModule):
-    """Trains every member of a population on the rows of a batch that carry its name.
+    """Trains every member of a population on the rows of a batch with its name.
 
     The loss of a member is the mean over its rows in an optimizer step, in all micro-batches and processes. Each
-    member has its own optimizer group, learning rate and gradient clipping (`Trainer(gradient_clip_val=...)` bounds
-    each member's norm), and one without rows in a step takes none: its update is that of a run with its rows alone.
+    member has its own optimizer group, learning rate and gradient clipping (`Trainer(gradient_clip_val=...)` limits
+    each member's norm). A member without rows in a step does not change. So its update equals that of a run with only
+    its rows.
 
-    Give rows by [`MemberLoader`], or by any loader whose batches say which member each row is for. Logged are
-    `train_loss` and `val_loss`, means over the members, and `train_loss/<member>` and `val_loss/<member>`. Checkpoints
-    hold the adapters and the table of members, not the frozen base.
+    Use [`MemberLoader`], or any loader whose batches name the member of each row. The module logs `train_loss` and
+    `val_loss` (means over members), and `train_loss/<member>` and `val_loss/<member>`. Checkpoints hold the adapters
+    and the table of members, without the frozen base.
 
-    Only the adapters belong to the module: Lightning moves and saves them. The base is put on the same device, keeps
-    its dtype and mode, and is in evaluation mode in evaluation. One device, or data parallelism (`strategy="ddp"`).
+    Only the adapters belong to the module, so Lightning moves and saves only them. The base is moved to the same
+    device and keeps its dtype and mode. During evaluation, it is in evaluation mode. The module works on one device or
+    with data parallelism (`strategy="ddp"`).
 
     Subclasses may override [`PopulationModule.row_losses`], [`PopulationModule.members_of`], the steps and
     `configure_optimizers`; in hooks, call `super()`.
@@ -37,14 +39,16 @@ class PopulationModule(lightning.LightningModule):
     Args:
         population ([`Population`]): Members and their model.
         loss (`Callable`, *optional*):
-            `(model, batch) -> losses` of shape `(rows,)`, or a tuple of each row's sum of losses and number of terms,
-            such as tokens, by which a member's mean is then weighted. Needed unless `row_losses` is overridden.
-        optimizer (`Callable`, *optional*): Makes it from parameter groups; AdamW without weight decay if unset.
+            `(model, batch) -> losses` of shape `(rows,)`. Or a tuple of each row's sum of losses and its number of
+            terms (such as tokens); then a member's loss is the mean over terms. Required unless `row_losses` is
+            overridden.
+        optimizer (`Callable`, *optional*): Makes the optimizer from parameter groups; AdamW without weight decay if
+            unset.
         schedule (`Callable[[int], float]`, *optional*): Factor on all learning rates at an optimizer step, from 0.
-        members_key (`str`, *optional*, defaults to `"members"`): Where a batch holds the names of its rows' members.
+        members_key (`str`, *optional*, defaults to `"members"`): Key of a batch with the names of its rows' members.
 
     Raises:
-        ValueError: If `population` is none, or there is no loss.
+        ValueError: If `population` is not a population, or there is no loss.
     """
 
     def __init__(
@@ -73,7 +77,8 @@ class PopulationModule(lightning.LightningModule):
     # What subclasses override ----------------------------------------------------------------------------------
 
     def row_losses(self, batch: Any) -> Tensor | tuple[Tensor, Tensor]:
-        """Loss of each row, or sum and number of terms of each row; rows are routed to their members meanwhile."""
+        """Loss of each row, or sum and number of terms of each row. The rows are routed to their members during this
+        call."""
         assert self._loss is not None
         return self._loss(self.population.model, batch)
 
@@ -81,7 +86,7 @@ class PopulationModule(lightning.LightningModule):
         """Name of the member of each row.
 
         Raises:
-            ValueError: If the batch does not say.
+            ValueError: If the batch does not name them.
         """
         if not isinstance(batch, Mapping) or self.members_key not in batch:
             held = f"the keys {sorted(map(str, batch))}" if isinstance(batch, Mapping) else f"a {type(batch).__name__}"
@@ -144,7 +149,7 @@ class PopulationModule(lightning.LightningModule):
             self.population.routing.clear()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Makes each member's gradient, so far that of a sum, that of its mean."""
+        """Divides each member's gradient, so that it is that of its mean loss instead of the sum."""
         assert self._totals is not None
         totals = self.trainer.strategy.reduce(self._totals, reduce_op="sum").tolist()
         self._totals = None
@@ -166,7 +171,7 @@ class PopulationModule(lightning.LightningModule):
         gradient_clip_val: int | float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clips the gradient of each member by itself."""
+        """Clips the gradient of each member separately."""
         if gradient_clip_algorithm == "value":
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         elif gradient_clip_val:
@@ -174,7 +179,8 @@ class PopulationModule(lightning.LightningModule):
                 torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
 
     def start_over(self, name: str) -> None:
-        """After a member was replaced: forget moments and gradients of the former weights; take its learning rate."""
+        """Called after a member was replaced: drops moments and gradients of the old weights, and sets the new
+        learning rate."""
         rate = self.population[name].learning_rate
         for parameter in self._owned[name]:
             parameter.grad = None
@@ -202,7 +208,7 @@ class PopulationModule(lightning.LightningModule):
         self._evaluate("test_loss", batch)
 
     def log_rows(self, metric: str, values: Tensor, members: Sequence[str], counts: Tensor | None = None) -> None:
-        """Count rows of an evaluation step towards a metric.
+        """Adds rows of an evaluation step to a metric.
 
         Args:
             metric (`str`): Logged at the end as `<metric>/<member>`, and as `<metric>` for the mean over members.

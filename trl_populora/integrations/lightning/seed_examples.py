@@ -1,4 +1,4 @@
-"""Supervised examples from seed tasks: what an ideal proposer or solver writes, to the prompts of self-play."""
+"""Supervised examples from seed tasks: what an ideal teacher or student writes for the prompts of self-play."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -12,16 +12,16 @@ DRAWS = 200  # for a task that is not reserved
 
 
 class SeedExamples:
-    """An endless supply of examples of one's choice of role and type, equal for equal seeds.
+    """An endless source of examples for a role and a type, equal for equal seeds.
 
-    Proposal prompts show references drawn as in self-play, or those that a type asks for (`example_references`).
+    Proposal prompts show references drawn as in self-play, or those that a type requires (`example_references`).
 
     Args:
         task_types (`Mapping[str, TaskType]`): Task types by id.
         rng (`random.Random`): Source of all randomness.
         families (`Sequence[str]`, *optional*): Families of seed tasks; default: all.
-        references (`int`, *optional*, defaults to `256`): Seed tasks per type in the stock of references.
-        seed (`int`, *optional*, defaults to `0`): Seed of that stock.
+        references (`int`, *optional*, defaults to `256`): Number of seed tasks per type that serve as references.
+        seed (`int`, *optional*, defaults to `0`): Seed of these references.
         reserved (`Collection[str]`, *optional*): Keys of tasks that no example may show; default: those of the
             held-out exams.
     """
@@ -47,7 +47,7 @@ class SeedExamples:
         """A task that is not reserved.
 
         Raises:
-            ValueError: If the families hold no other.
+            ValueError: If the families have no other task.
         """
         task_type, families = self.task_types[type_id], self.families[type_id]
         for _ in range(DRAWS):

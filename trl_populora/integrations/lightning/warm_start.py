@@ -1,7 +1,7 @@
-"""The warm start: a few supervised steps on seed tasks, so that members of a small base propose and answer in format.
+"""The warm start: a few supervised steps on seed tasks, so that members of a small base use the required formats.
 
-One teacher and one student are trained, together in each batch, as a [`PopulationModule`]; the others of their role
-then get the same weights. Bases that follow the format by themselves need none of this.
+One teacher and one student are trained together as a [`PopulationModule`]. Then the other members of their role get
+the same weights. A base that uses the formats without training needs no warm start.
 """
 
 import contextlib
@@ -44,22 +44,22 @@ def warm_start(
     on_step: Callable[[int, float], None] | None = None,
     **trainer_settings: Any,
 ) -> list[dict[str, float]]:
-    """Teach a population the format of proposals and answers, in place.
+    """Teaches a population the format of proposals and answers, in place.
 
-    Every step takes `rows_per_role` rows of each role, all task types in equal shares: teachers learn to propose seed
-    tasks, students to answer them; a shared member learns both. Members keep their version. Values are our choice:
-    twenty steps make most proposals of SmolLM2-135M valid.
+    Every step uses `rows_per_role` rows of each role, with equally many of each task type. Teachers learn to propose
+    seed tasks, and students to answer them. A shared member learns both. Members keep their version. The values are
+    our choice: after twenty steps, most proposals of SmolLM2-135M are valid.
 
     Args:
         population ([`Population`]): Members and their model, on the device to train on.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): With an end-of-turn and a pad token.
-        task_types (`Mapping[str, TaskType]`): Types to learn, worded as in training.
+        task_types (`Mapping[str, TaskType]`): Task types, with the prompt style of the training.
         families (`Sequence[str]`, *optional*): Families of seed tasks, `None` for all. Default: the easy ones of each
             type, whose short rows cost least.
         steps (`int`), rows_per_role (`int`): Length of the training.
-        learning_rate (`float`): Peak; it rises over `warmup_steps` and decays linearly to zero.
+        learning_rate (`float`): Peak learning rate. It rises over `warmup_steps` and decays linearly to zero.
         max_length (`int`): Longer rows are drawn again.
-        rows_per_pass (`int`): Rows per forward pass; bounds memory.
+        rows_per_pass (`int`): Rows per forward pass. It limits the memory.
         template (`str`), seed (`int`): `"chat"` or `"base"`, as in training; seed of the examples.
         reserved (`Collection[str]`, *optional*): Keys of tasks that no row may show; default: those of the held-out
             exams.
@@ -210,7 +210,7 @@ def _fit(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back Lightning's hints about devices, data workers and its other products."""
+    """Turns off Lightning's hints about devices, data workers and its other products."""
     log = logging.getLogger("lightning.pytorch")
     level = log.level
     log.setLevel(logging.WARNING)

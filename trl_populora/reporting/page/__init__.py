@@ -1,7 +1,7 @@
-"""Pages of HTML that need nothing but a browser: parts, their look, and one file with all data inside.
+"""HTML pages that need only a browser: parts, their style, and one file with all data.
 
-What is on a page is decided by its users (`reporting.run_page`). This room knows nothing of runs. Text and numbers
-come in as plain values and reach the browser escaped, or as compressed JSON that the page's script shows as text.
+`reporting.run_page` and others use it for their pages. It does not depend on runs. Text and numbers are plain values.
+They reach the browser escaped, or as compressed JSON that the page's script shows as text.
 """
 
 from .parts import Cell, Column, Facts, Plot, Section, Table, Text, Tile, Tiles, Widget

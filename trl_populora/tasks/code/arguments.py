@@ -1,8 +1,8 @@
-"""From the text of an input block to a tuple of arguments for a program's `f`, and back.
+"""Converts the text of an input block to a tuple of arguments for a program's `f`, and back.
 
-Text may name parameters. What is kept of it are positional values in the order of the signature, the only form that
-tasks store, prompts show and the executor gets. Literals only: nothing here evaluates code. The scanner itself is in
-`executor.literals`.
+The text may name parameters. The values are stored by position, in the order of the signature. Tasks, prompts and the
+executor use only this form. Only literals are allowed, and nothing here evaluates code. `executor.literals` has the
+scanner.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def read_arguments(text: str, program: str, *, max_bytes: int, comments: bool = 
         max_bytes (`int`):
             Size limit of the text.
         comments (`bool`, *optional*, defaults to `False`):
-            Whether there may be comments, as people write them. For proposals; an answer is read strictly.
+            Whether comments are allowed. They are allowed in proposals, but not in answers.
 
     Returns:
-        `tuple`: one plain value per argument. A parameter that is left out before a named one takes its default.
+        `tuple`: one plain value per argument. A parameter that is missing before a named one gets its default.
 
     Raises:
         `ValueError`: if the text is anything else, names no positional parameter of `f`, gives one twice, or leaves

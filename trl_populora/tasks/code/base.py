@@ -73,7 +73,7 @@ class CodeType(TaskType):
 
     @property
     def max_decimals(self) -> int:
-        """Digits after the point of a float that may have any number before it (our choice)."""
+        """Maximum digits after the point of a float that may have any number of digits before it (our choice)."""
         return self.max_float_digits // 2
 
     # Verifying -------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class CodeType(TaskType):
         return Draft(task_key(self.id, proposed.program, inputs), proposed)
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
-        """All inputs of a draft run four times, on servers that differ in what must not matter."""
+        """Runs all inputs of a draft four times, on servers with different hash seeds, addresses and limits."""
         jobs = [Job(draft.content.program, draft.content.inputs, deterministic=True) for draft in drafts]
         return [
             self.finish(draft.content, execution) if execution.status is Status.OK else refused_by(execution)
@@ -92,7 +92,7 @@ class CodeType(TaskType):
         ]
 
     def finish(self, proposed: Proposed, execution: Execution) -> CodePayload | Refusal:
-        """The payload, with the outputs that the executor computed, or why it is not valid."""
+        """The payload with the outputs from the executor, or the refusal."""
         try:
             inputs = tuple(arguments_text(arguments) for arguments in proposed.inputs)
             outputs = tuple(value.literal for value in execution.values)
@@ -108,7 +108,7 @@ class CodeType(TaskType):
 
     @abstractmethod
     def check_payload(self, payload: CodePayload) -> Refusal | None:
-        """Why a program with these outputs makes no task of this type."""
+        """The refusal if a program with these outputs is not a task of this type."""
 
     def check_output(self, text: str) -> Refusal | None:
         """Size limit, reserved markers and precision of the literal text of an output."""

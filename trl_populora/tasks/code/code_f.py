@@ -1,8 +1,8 @@
 """`code_f`, induction: given a message and some input/output pairs, write the program. (From Absolute Zero Reasoner.)
 
-The proposer sees one program and writes N inputs and a message. The solver sees the message and half of the pairs,
-which a hash of the task chooses; its program is judged on the other half, which is in no prompt and whose outputs
-never enter the sandbox.
+The teacher sees one program and writes N inputs and a message. The student sees the message and half of the pairs,
+chosen by a hash of the task. Its program is judged on the other half. These hidden pairs are in no prompt, and their
+outputs never enter the sandbox.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, u
 @dataclass(frozen=True)
 class CodeF(CodeType):
     """
-    Induction. Proposers write inputs and a message for a given program; solvers write the program.
+    Induction. Teachers write inputs and a message for a given program. Students write the program.
 
     Args:
         num_inputs (`int`, *optional*, defaults to `10`):
-            Inputs per task. Half of them, rounded down, are shown to the solver; the rest are hidden.
+            Number of inputs per task. Half of them, rounded down, are shown to the student. The others are hidden.
     """
 
     id: ClassVar[str] = "code_f"

@@ -1,7 +1,8 @@
 """`code_i`, abduction: given a program and its output, find an input that gives it. (From Absolute Zero Reasoner.)
 
-Any input counts that makes the program return the gold output. The answer is parsed as literal arguments and travels
-to the executor as values, never as text pasted into a script; the comparison is made here, on canonical bytes.
+Every input with which the program returns the right output is a solution. The answer is parsed as literal arguments
+and sent to the executor as values, never as text in a script. The comparison happens in this process, on canonical
+bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 @dataclass(frozen=True)
 class CodeI(ProgramInput):
-    """Abduction. Proposers write a program and an input; solvers find an input from the output."""
+    """Abduction. Teachers write a program and an input. Students find an input for the output."""
 
     id: ClassVar[str] = "code_i"
     wanted_full: ClassVar[str] = (

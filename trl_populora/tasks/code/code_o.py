@@ -1,7 +1,7 @@
 """`code_o`, deduction: given a program and its input, what is the output? (From Absolute Zero Reasoner.)
 
-Judged without running anything: the answer is parsed as a literal, and canonical bytes are compared, so `1`, `1.0` and
-`True` are three different answers, and no expression is ever evaluated.
+Nothing runs to judge an answer. It is parsed as a literal, and canonical bytes are compared. So `1`, `1.0` and `True`
+are three different answers, and no expression is ever evaluated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 @dataclass(frozen=True)
 class CodeO(ProgramInput):
-    """Deduction. Proposers write a program and an input; solvers predict the output."""
+    """Deduction. Teachers write a program and an input. Students predict the output."""
 
     id: ClassVar[str] = "code_o"
     reasons: ClassVar[Mapping[str, str]] = {**ProgramInput.reasons, "no_output": "no output fence"}

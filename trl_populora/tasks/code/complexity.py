@@ -1,4 +1,4 @@
-"""How complex a program is, as numbers: the measures that show an arms race, or a collapse to triviality.
+"""Complexity measures of programs. They show whether tasks become more complex, or trivial.
 
 Nothing is executed here, only parsed.
 """
@@ -34,8 +34,8 @@ class Complexity:
         halstead_effort (`float` or `None`): Volume times difficulty (radon).
         cognitive (`int` or `None`): Cognitive complexity, which weighs nesting (complexipy).
 
-    A measure is `None` where its package is not installed (`pip install trl-populora[diagnostics]`) or cannot handle
-    the program.
+    A measure is `None` if its package is not installed (`pip install trl-populora[diagnostics]`) or cannot handle the
+    program.
     """
 
     ast_depth: int
@@ -75,7 +75,7 @@ def program_complexity(program: str) -> Complexity | None:
 
 
 def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float, float, float]:
-    """A task's place in the unit cube, with the `RANGES` of its four features.
+    """A task's position in the unit cube, from its four features and their `RANGES`.
 
     Args:
         complexity (`Complexity`): Of the program.

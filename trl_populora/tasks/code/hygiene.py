@@ -1,21 +1,21 @@
-"""What a program may contain to enter the task buffer.
+"""Static rules: what a program may contain to become a task.
 
-This is hygiene, not security: it keeps the stock of tasks deterministic, self-contained and readable. A program that
-slips past these rules still runs only inside the executor's sandbox, which trusts nothing, and four processes must
-agree on its outputs. So a rule stands here only for what those cannot see: a clock, chance, text that is run as code,
-and the ways from a value into the interpreter, by which a program could fetch these or forge its own report. Rules
-read the syntax tree; nothing here evaluates code. Each has its own refusal reason. `prompts.program_rules` tells them
-all to proposers, from the same constants:
+These rules are not for security. They keep tasks deterministic, self-contained and readable. Every program runs only
+inside the executor's sandbox, and four processes must agree on its outputs. So there are rules only for things that
+the sandbox cannot detect: a clock, random numbers, text that is run as code, and access from a value to the
+interpreter, with which a program could get these or forge its own result. The rules read the syntax tree, and nothing
+here evaluates code. Each rule has its own refusal reason. `prompts.program_rules` states all of them in the teachers'
+prompts, from the same constants:
 
 - The text parses, is within its size limit, and holds no reserved marker of the prompt format.
 - It defines `f` at the top level, with at least one positional parameter.
 - The top level may compute constants and tables. It calls `f` only in an assignment, or in a test: `print(...)`,
-  `assert`, the block of `__main__`.
-- Imports come from `ALLOWED_MODULES`, all pure computation; no star imports, no private name of a module, no other
-  module reached through these, no module used as a value.
-- No builtin of `BANNED_NAMES`; `LITERAL_NAMES`, `vars` and `wraps` only in a form that can be read. A name that the
-  program surely binds itself is its own (`scopes.py`).
-- No private attribute that the program does not set or define itself.
+  `assert`, or the `__main__` block.
+- Only modules of `ALLOWED_MODULES` are imported, which only compute. Star imports, private names of modules, other
+  modules reached through these, and modules used as values are refused.
+- It uses no builtin of `BANNED_NAMES`, and `LITERAL_NAMES`, `vars` and `wraps` only in a form that can be checked. A
+  name that the program certainly binds itself is allowed (`scopes.py`).
+- It uses no private attribute that it does not set or define itself.
 - No dunder name, attribute or text, except `ALLOWED_METHODS`, `ALLOWED_DUNDERS`, `CLASS_DUNDERS` of a class, and the
   name `__all__`. Not `__doc__`: docstrings are taken out (`source.py`).
 - No `async`.
@@ -99,14 +99,14 @@ def check_program(program: str, *, max_bytes: int = 4096, parameters: bool = Tru
 
     Args:
         program (`str`):
-            Source text as written by a proposer.
+            Source text as written by a teacher.
         max_bytes (`int`, *optional*, defaults to `4096`):
             Size limit in UTF-8 bytes.
         parameters (`bool`, *optional*, defaults to `True`):
             Whether `f` must take at least one positional argument.
 
     Returns:
-        `Refusal` with the first rule that is broken, or `None` if the program may enter the buffer.
+        `Refusal` with the first broken rule, or `None` if the program is allowed.
     """
     if num_bytes(program) > max_bytes:
         return Refusal("too_large", f"the program has {num_bytes(program)} bytes, at most {max_bytes} are allowed")

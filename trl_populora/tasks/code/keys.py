@@ -1,12 +1,12 @@
-"""A key that renamed copies of a task share, and that two different tasks never share.
+"""A key of a task. Copies with other names have the same key. Two different tasks never have the same key.
 
-A name is replaced by a number only where no program could tell: it stands for a variable or a parameter in every
-place, and nothing of it shows. Names of classes, members, fields, keywords, imports and builtins stay, and those of
-functions that are used as values. In doubt a name stays: an unnoticed copy costs little, an honest task that is
-refused as a copy costs its author a reward. So a count of duplicates by this key is a lower bound.
+A name is replaced by a number only if this cannot change what a program does: it must always be a variable or a
+parameter, and the program must not be able to show it. Names of classes, members, fields, keywords, imports and
+builtins stay, and also names of functions that are used as values. In doubt, a name stays, because an undetected copy
+costs little, but a new task that is refused as a copy costs its author a reward. So the number of duplicates by this
+key is a lower bound.
 
-Here: which names and annotations do not count. Not here: rewriting text (`source.py`), and the stock in which
-duplicates are looked up (`buffer.py`).
+`source.py` rewrites text. `buffer.py` finds duplicates.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ _INNER = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.Yield, ast.YieldFrom)
 
 def task_key(type: str, program: str, inputs: Iterable[str]) -> str:
     """
-    A key that tasks share only when they are the same up to layout, comments, annotations of functions, and names.
+    A key that is equal for two tasks only if they are the same up to layout, comments, annotations of functions, and
+    names.
 
-    Equal keys mean equal tasks. The reverse does not hold: a `pass`, a `+ 0` or a constant that nobody uses makes
-    another key, and so do names in programs that could show their own (`e` in `except E as e`, `__name__`, `vars`).
+    Equal keys mean equal tasks. Equal tasks may have different keys: a `pass`, a `+ 0` or an unused constant changes
+    the key. So do names in programs that could show their own names (`e` in `except E as e`, `__name__`, `vars`).
 
     Args:
         type (`str`):

@@ -1,4 +1,4 @@
-"""What a `code_f` task shows and hides: its visible and hidden pairs, and what its message may not say."""
+"""The visible and hidden pairs of a `code_f` task, and what its message must not say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_LEAK = 16  # characters without whitespace: a shorter body, such as `returnx
 
 
 def visible(task: Task) -> tuple[tuple[str, str], ...]:
-    """The half of the pairs, rounded down, that the solver sees; a hash of the task chooses it."""
+    """The half of the pairs, rounded down, that the student sees. A hash of the task chooses it."""
     return tuple(task.payload.pairs[i] for i in _shown(task))
 
 
@@ -30,7 +30,7 @@ def hidden(task: Task) -> tuple[tuple[str, str], ...]:
 
 
 def _shown(task: Task) -> list[int]:
-    """Places of the visible pairs, in order: a proposer cannot tell which of its inputs they will be."""
+    """Indices of the visible pairs, in order. A teacher cannot know them in advance."""
     inputs = task.payload.inputs
 
     def rank(place: int) -> tuple[bytes, int]:
@@ -61,7 +61,7 @@ def lists_pairs(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def one_output(task: Task) -> bool:
-    """Whether all outputs are equal, or all that the solver would see. One pair alone cannot differ."""
+    """Whether all outputs are equal, or all that the student would see. A single pair does not count as equal."""
     shown = {output for _, output in visible(task)}
     return len({*task.payload.outputs}) < 2 or (len(shown) < 2 <= len(visible(task)))
 

@@ -1,4 +1,4 @@
-"""What a task about a Python program holds."""
+"""The content of a task about a Python program."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CodePayload(Payload):
 
 
 class Proposed(NamedTuple):
-    """Content of a draft: what a proposer wrote, before the executor has seen it.
+    """Content of a draft: what a teacher wrote, before execution.
 
     Attributes:
         program (`str`): Source text that defines `f`. message (`str`): The hint, of `code_f` only.

@@ -1,4 +1,5 @@
-"""The half that `code_o` and `code_i` share: a proposer writes a program and one input, the executor adds the output.
+"""The common part of `code_o` and `code_i`: a teacher writes a program and one input, and the executor computes the
+output.
 
 Not here: what makes a task of either type hard, how it is solved and judged (`code_o.py`, `code_i.py`).
 """
@@ -23,7 +24,8 @@ from trl_populora.tasks.wording import REASONING_NOTE, paragraphs, user
 
 @dataclass(frozen=True)
 class ProgramInput(CodeType):
-    """Proposing a program and one input. Subclasses say what is wanted, in `wanted_full` and `wanted_compact`."""
+    """Proposing a program and one input. Subclasses describe what makes a task hard, in `wanted_full` and
+    `wanted_compact`."""
 
     reasons: ClassVar[Mapping[str, str]] = {**CodeType.reasons, "no_value": "the program returned None"}
     wanted_full: ClassVar[str]

@@ -1,8 +1,8 @@
-"""Which names of a program may mean a builtin or an import, and which are surely the program's own.
+"""Finds out which names of a program may mean a builtin or an import, and which are certainly the program's own.
 
-A parameter called `id` is not the builtin `id`. What a function binds is its own, whatever happens. What the top level
-binds is its own in all text behind an unconditional binding; before it, or after a `del`, the builtin shows through.
-Where that cannot be told, the name counts as the builtin. Reads the syntax tree; nothing here evaluates code.
+A parameter with the name `id` is not the builtin `id`. A name that a function binds is always its own. A name that the
+top level binds is its own in all text after an unconditional binding. Before that, or after a `del`, the name means
+the builtin. In doubt, the name counts as the builtin. This module reads the syntax tree, and evaluates no code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Seed tasks: programs drawn from the families with their outputs, and the identity seed.
 
-The programs of `families/` are ours, so this module runs them by a plain `exec` in this process to get their outputs,
-thousands a second. Nothing that a model or a user writes may ever pass here; their programs go to the executor. The
-test suite runs every family through the executor too and compares.
+The programs of `families/` are ours. So this module runs them with a plain `exec` in this process to get their
+outputs, thousands per second. Programs of models or users must never be run here: they go to the executor. The tests
+also run every family through the executor and compare.
 """
 
 from __future__ import annotations

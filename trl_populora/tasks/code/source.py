@@ -1,7 +1,7 @@
-"""What of a program's text counts: its source without comments and trailing tests.
+"""The part of a program's text that counts: its source without comments and tests at its end.
 
-Here: reading and rewriting source text by its tokens and its syntax tree. Not here: what a program may contain
-(`hygiene.py`), and when two tasks are the same (`keys.py`).
+It reads and rewrites source text by tokens and syntax tree. `hygiene.py` has the rules for programs. `keys.py`
+compares tasks.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class _Cut(NamedTuple):
 
 def strip_comments(program: str) -> str | Refusal:
     """
-    The program without comments, docstrings, statements that only hold text, and tests at its end.
+    The program without comments, docstrings, statements that contain only text, and tests at its end.
 
-    Words to the reader are no code: without them the program runs the same. Tests are `print(f(3))` and
-    `assert f(2) == 4` with literals only, and the block of `__main__`, which the executor does not run. What is left
-    is the program of the task: the executor gets it, students see it, and its outputs are the right ones.
+    Without these parts, the program runs in the same way. Tests are `print(f(3))` and `assert f(2) == 4` with only
+    literals, and the `__main__` block, which the executor does not run. The rest is the program of the task: the
+    executor runs it, students see it, and its outputs are the right ones.
 
-    A program that has none of these comes back byte for byte as it was written; otherwise the characters are cut out,
-    and where that does not leave the same syntax tree (text that shares a line with other statements) the tree is
-    written anew. Text in string values, names and annotations stays: it is part of the code.
+    A program without such parts is returned unchanged. Otherwise, the characters are cut out. If this does not give
+    the right syntax tree (because text shares a line with other statements), the source is written again from the
+    tree. Text in string values, names and annotations stays, because it is part of the code.
 
     Args:
         program (`str`):
@@ -87,7 +87,7 @@ def strip_comments(program: str) -> str | Refusal:
 
 
 def read_program(program: str, **limits: Any) -> str | Refusal:
-    """A proposed program as others will see it: without comments, every rule of [`check_program`] applied."""
+    """A proposed program without comments, after all rules of [`check_program`]."""
     refusal = check_program(program, **limits)
     if refusal is not None:
         return refusal
