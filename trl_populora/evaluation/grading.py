@@ -30,8 +30,8 @@ VERDICTS = {
     "solved": "the answer is right",
     "wrong": "an answer was read, and it is not right",
     "refused": "no answer could be read",
-    "failed": "judging the answer took too long, too much memory, or broke the judge: not right",
-    "spared": "the sandbox itself failed, twice: neither right nor wrong, and in no share",
+    "failed": "judging took too long or too much memory, or the grader failed: counts as not right",
+    "spared": "the sandbox itself failed, twice: neither right nor wrong, and not counted",
 }
 """What a [`Grade`] can say."""
 SHOWN = 1_000  # characters of an answer that a record keeps
