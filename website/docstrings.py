@@ -42,4 +42,4 @@ class References(griffe.Extension):
 def rewritten(text: str) -> str:
     """A docstring as Griffe and MkDocs read it."""
     text = REFERENCE.sub(lambda match: f"`{match[2].rpartition('.')[2]}`", text)
-    return TYPED.sub(lambda match: f"{match[1]} ({match[2].replace('`', '').replace('*', '')}):", text)
+    return TYPED.sub(lambda match: f"{match[1]} ({match[2].split(', *optional*')[0].replace('`', '')}):", text)

@@ -23,7 +23,7 @@ SOURCES = "source/"
 GENERATED = {"reference/settings.md": settings_page, "reference/commands.md": commands_page}
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )([^)\s#]+)((?:#[^)\s]*)?)", re.MULTILINE)
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"(?<![\w`\]\[(/.>])docs/([\w/]+\.md)(?![\w`\]#])")
+NAMED = re.compile(r"(?<!\]\()(?<![\w`\[/.>])docs/([\w/]+\.md)(?![\w`\]#])")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".jsonl": "json", ".toml": "toml", ".sh": "bash", ".cfg": "ini"}
 
 

@@ -120,7 +120,7 @@ def _type(hint: Any) -> str:
     for prefix in ("typing.", "transformers.trainer_utils.", "transformers.training_args."):
         text = text.replace(prefix, "")
     text = text.replace("collections.abc.", "").replace("NoneType", "None").removesuffix(" | None")
-    return f"`{text}`".replace("|", "\\|")
+    return f"`{text.replace(' | ', ' or ')}`"
 
 
 def _plain_links(text: str) -> str:
