@@ -8,12 +8,14 @@ import os
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    copy = actions.add_parser("copy", help="copy recipes, with what they need, to FOLDER/recipes")
-    copy.add_argument("name", metavar="NAME", help="a folder of recipes, such as tiny, or a file, as in the list")
-    copy.add_argument(
-        "folder", nargs="?", default=".", metavar="FOLDER", help="where recipes/ is made (default: here)"
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("copy",),
+        help="copy recipes, with what they name, to FOLDER/recipes",
     )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a folder of recipes, or a file, as in the list")
+    parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="where recipes/ goes (default: here)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,6 +28,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"{name:<{max(map(len, found))}}  {summary}")
         print(f"\nThey are in {RECIPES}. `{populora()} recipes copy NAME` copies a folder or a file of them here.")
         return 0
+    if options.name is None:
+        raise ValueError("name what to copy, as in `populora recipes copy tiny`; `populora recipes` lists all")
     written, kept = copy_recipes(options.name, options.folder)
     place = os.path.join(options.folder, "recipes")
     folders = sorted({os.path.relpath(file, place).split(os.sep)[0] for file in written})
