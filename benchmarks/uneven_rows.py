@@ -24,9 +24,11 @@ from peft import LoraConfig
 from trl_populora.generation import TransformersSampler, transformers_sampler
 from trl_populora.population import Population
 from trl_populora.population.composition import schedule
+from trl_populora.training.ranks import equal_shares
 
 
-MEMBERS, END = 8, 5  # END: a token that ends a row
+MEMBERS, GROUP = 8, 8
+END = 5  # a token that ends a row
 
 
 def completion_lengths(rng: random.Random, rows: int, *, mean: float, most: int) -> list[int]:
@@ -44,9 +46,11 @@ def counted(*, processes: int = 8, batch: int = 4) -> dict:
     prompts = [round(rng.gauss(790, 60) if member < 4 else rng.gauss(270, 80)) for member in members]
     completions = completion_lengths(rng, len(members), mean=500, most=2048)
     lengths = [a + b for a, b in zip(prompts, completions, strict=True)]
+    sizes = [sum(lengths[start : start + GROUP]) for start in range(0, len(lengths), GROUP)]
+    order = [group * GROUP + i for group in equal_shares(sizes, processes) for i in range(GROUP)]
     share, before, after = len(members) // processes, [], []
     for start in range(0, len(members), share):
-        own = range(start, start + share)
+        own = order[start : start + share]
         before.append(share * (max(prompts[i] for i in own) + max(completions[i] for i in own)))
         chunks = schedule(
             [members[i] for i in own],
@@ -56,11 +60,14 @@ def counted(*, processes: int = 8, batch: int = 4) -> dict:
         )
         after.append(
             sum(
-                len(rows) * (max(prompts[start + i] for i in rows) + max(completions[start + i] for i in rows))
+                len(rows) * (max(prompts[own[i]] for i in rows) + max(completions[own[i]] for i in rows))
                 for rows in chunks
             )
         )
-    tokens = [sum(lengths[start : start + share]) for start in range(0, len(members), share)]
+    tokens = {
+        name: [sum(lengths[i] for i in rows[start : start + share]) for start in range(0, len(members), share)]
+        for name, rows in (("as they come", range(len(members))), ("dealt", order))
+    }
     return {
         "tokens_of_rows": sum(lengths),
         "scored_padded_to_the_longest": sum(before),

@@ -40,7 +40,10 @@ def test_the_share_of_each_members_tokens_that_is_cut(mode, low, ratio, expected
 class Rounded(TransformersSampler):
     """Reports log-probabilities that are off by as much in every token of student_1, as another engine's rounding."""
 
-    reports_logprobs, off = True, 0.6
+    reports_logprobs, off, rested = True, 0.6, 0
+
+    def rest(self):
+        self.rested += 1
 
     def draw(self, prompt_ids, members, row_seeds):
         self.reports_logprobs = False
@@ -71,3 +74,4 @@ def test_many_small_differences_do_not_mask_a_row(make_trainer, mode, cut):
     assert logged["completions/min_length"] > 1
     assert logged["sampling/cut/student_1"] == cut
     assert logged["sampling/cut/student_0"] == 0.0
+    assert trainer.source.sampler.rested == 1  # of one round, before anything is learned

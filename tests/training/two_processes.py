@@ -74,7 +74,7 @@ def main(
     )
     record = {
         "lineage": [event.to_json() for event in trainer.lineage],
-        "texts": [row.completion.text for row in trainer.source.played.rows],
+        "texts": [row["completion"] for row in trainer.source.rows()],
         "executed": sum(trainer.source.execution_counts.values()),
         "processes": trainer.accelerator.num_processes,
     }

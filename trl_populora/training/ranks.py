@@ -78,6 +78,21 @@ class Ranks:
             )
 
 
+def equal_shares(sizes: Sequence[int], parts: int) -> list[int]:
+    """An order of items in which as many for each part, one part after the other, have about equal sums of sizes.
+
+    The largest first, each to the part with the least so far that has room. As they are, if they do not divide.
+    """
+    room, rest = divmod(len(sizes), parts)
+    if rest:
+        return list(range(len(sizes)))
+    shares: list[list[int]] = [[] for _ in range(parts)]
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        open_shares = (share for share in shares if len(share) < room)
+        min(open_shares, key=lambda share: sum(sizes[one] for one in share)).append(item)
+    return [item for share in shares for item in sorted(share)]
+
+
 def checksum(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Sum over all tensors of their words, each times an odd weight of its place, modulo 2^64: exact in any order."""
     total = torch.zeros((), dtype=torch.int64, device=tensors[0].device)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..generation import Sampler
 from ..population import Population
 from ..progress import watched_jobs
 from ..run_files.layout import HALL_FOLDER
-from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, Row, SelfPlay, TokenLimits
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
 from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
@@ -27,7 +28,7 @@ from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
 from .founders import Founders
 from .probe_settings import asked_keys
-from .ranks import Ranks
+from .ranks import Ranks, equal_shares
 from .row_source import RowSource
 from .scored_rows import ScoredRows
 
@@ -94,7 +95,7 @@ class SelfPlaySource(RowSource):
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
         self.ready_at = 0.0
-        self._local_rows = []
+        self._local_rows, self._order = [], []
 
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
@@ -113,7 +114,9 @@ class SelfPlaySource(RowSource):
         self.sampler.sync()
         population = self.population
         versions = {name: population[population.adapter_of(name)].version for name in population.teachers}
-        self.played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
+        played = self.self_play.play(self._sample, round=round, step=step, crossing=crossing, versions=versions)
+        self._order = self._dealt(played.rows)
+        self.played = played._replace(rows=[played.rows[i] for i in self._order])
         self.ready_at = time.perf_counter()
         start = self.ranks.index * len(inputs)
         self._local_rows = self.played.rows[start : start + len(inputs)]
@@ -129,6 +132,14 @@ class SelfPlaySource(RowSource):
         ]
         return columns, [self.population.adapter_of(row.player) for row in self._local_rows]
 
+    def _dealt(self, rows: Sequence[Row]) -> list[int]:
+        """The order in which every process gets its share: whole groups, about as many tokens for each process."""
+        size = self.args.num_generations
+        lengths = [len(row.completion.prompt_ids) + len(row.completion.ids) for row in rows]
+        tokens = [sum(lengths[start : start + size]) for start in range(0, len(rows), size)]
+        groups = equal_shares(tokens, self.ranks.accelerator.num_processes)
+        return [group * size + i for group in groups for i in range(size)]
+
     def rollout(self, prompts: list, trainer: Any) -> dict[str, list | None]:
         """Returns the completions of this process' rows, which the round has already sampled."""
         completions = [row.completion for row in self._local_rows]
@@ -140,6 +151,7 @@ class SelfPlaySource(RowSource):
         # where teachers' rows wait and none is due, the rows are those of this round
         written = record.late_proposals or record.proposals
         verdicts = [item.verdict for item in (*written, *(one for one in record.attempts if one.learned))]
+        verdicts = [verdicts[i] for i in self._order]
         own = slice(start := self.ranks.index * len(members), start + len(members))
         rows = self.played.rows
         columns = {
@@ -194,7 +206,8 @@ class SelfPlaySource(RowSource):
         kind = "late" if self.self_play.late.rounds else "learned"
         written = [row for row in rows if row["role"] == "teacher" and row["kind"] == kind]
         answered = [row for row in rows if row["role"] == "student" and row["learned"]]
-        used, teachers = list(self._scored.used()), sum(row.role == "teacher" for row in self.played.rows)
+        used = [values for _, values in sorted(zip(self._order, self._scored.used(), strict=True), key=itemgetter(0))]
+        teachers = sum(row.role == "teacher" for row in self.played.rows)
         for row, values in (*zip(written, used[:teachers]), *zip(answered, used[teachers:], strict=True)):
             row |= values
         return rows
