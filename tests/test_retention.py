@@ -39,7 +39,7 @@ def test_answers_that_nobody_could_judge_are_left_out_of_the_pairs():
 
 def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
-    with pytest.raises(ValueError, match="beta=0.1: children do not start at the base"):
+    with pytest.raises(ValueError, match="beta=0.1: its penalty pulls members towards the base"):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
 
 

@@ -36,7 +36,6 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self.watched = False
         self.end()
 
     def begin(self, name: str, total: float | None = None, unit: str = "", *, done: float = 0.0) -> None:

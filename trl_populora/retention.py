@@ -36,9 +36,9 @@ class RetentionCurve:
     Attributes:
         operator (`str`): Operator that made the child.
         seed (`int`): Seed of the parents, of the child and of its training.
-        parent_take_exam (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
+        parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
         rounds (`list[int]`): Training rounds since birth at which the child was asked.
-        take_exam (`list[float]`): Its greedy pass@1 there.
+        pass_at_1 (`list[float]`): Its greedy pass@1 there.
         difference (`list[float]`): That minus the clone's of the same seed and round, the mean over tasks.
         standard_error (`list[float]`): Of the difference, over tasks.
         spared (`list[int]`): Tasks left out there, because the executor failed to judge the child's answer or the
@@ -47,9 +47,9 @@ class RetentionCurve:
 
     operator: str
     seed: int
-    parent_take_exam: float
+    parent_pass_at_1: float
     rounds: list[int] = field(default_factory=list)
-    take_exam: list[float] = field(default_factory=list)
+    pass_at_1: list[float] = field(default_factory=list)
     difference: list[float] = field(default_factory=list)
     standard_error: list[float] = field(default_factory=list)
     spared: list[int] = field(default_factory=list)
@@ -76,7 +76,7 @@ class RetentionCurve:
         self.spared.append(int((~judged).sum()))
         child, difference = child[judged], (child - clone)[judged]
         self.rounds.append(step)
-        self.take_exam.append(float(child.mean()))
+        self.pass_at_1.append(float(child.mean()))
         self.difference.append(float(difference.mean()))
         self.standard_error.append(float(difference.std(ddof=1) / math.sqrt(len(difference))))
 
@@ -155,7 +155,7 @@ def _train_and_ask(
         answers = children.take_exam(exam)
         for curve, child in zip(curves, answers, strict=True):
             curve.add(step, child, answers[clone])
-        solved = mean(curve.take_exam[-1] for curve in curves)
+        solved = mean(curve.pass_at_1[-1] for curve in curves)
         report(f"seed {curves[0].seed}: round {step}, mean over children {solved:.3f}")
 
     examine(0)

@@ -144,7 +144,7 @@ def test_bad_arguments_are_named():
         (lambda: Job(b"", ()), "is a bytes"),
         (lambda: Job("", [(1,)]), "tuple of arguments"),
         (lambda: Job("", (1,)), "tuple of arguments"),
-        (lambda: Job("", ((object(),),)), "no plain value"),
+        (lambda: Job("", ((object(),),)), "not a plain value"),
     ]:
         with pytest.raises((ValueError, RuntimeError), match=word):
             make()

@@ -11,6 +11,7 @@ from trl_populora.evolution import HallOfFame
 
 
 SETTINGS = dict(max_steps=6, evolution_interval=1, num_teachers=2, num_students=2, hall_of_fame_probability=0.7)
+SETTINGS["loss_type"] = "grpo"  # a loss by tokens leaves out rows without an advantage
 
 
 def watch(trainer):

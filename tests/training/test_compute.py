@@ -18,7 +18,10 @@ from trl_populora.training import PopulationSelfPlayTrainer
 
 
 def counted(trainer):
-    """Rows, prompt tokens and completion tokens of each adapter as its loss sees them, counted in `_compute_loss`."""
+    """Rows, prompt tokens and completion tokens of each adapter as its loss sees them, counted in `_compute_loss`.
+
+    With a loss by rows it sees all of them: rows without an advantage are left out of a loss by tokens, and count too.
+    """
     seen, parent, names = (
         {name: Counter() for name in trainer.population},
         trainer._compute_loss,
@@ -58,7 +61,7 @@ def recorded(trainer):
     ids=lambda settings: "-".join(settings) or "plain",
 )
 def test_history_tells_what_was_learned_from(make_trainer, settings):
-    trainer = make_trainer(max_steps=3, per_device_train_batch_size=2, **settings)
+    trainer = make_trainer(max_steps=3, per_device_train_batch_size=2, loss_type="grpo", **settings)
     seen = counted(trainer)
     trainer.train()
     args, totals = trainer.args, recorded(trainer)
@@ -182,7 +185,7 @@ def test_what_cannot_be_balanced_is_refused(config, settings, words):
 
 
 def test_a_dataset_run_counts_too(config):
-    args = config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=2)
+    args = config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=2, loss_type="grpo")
     prompts = Dataset.from_list([{"prompt": "x" * n} for n in range(1, 9)])
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, prompts, processing_class=tiny_tokenizer(), peft_config=lora()

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "rating/residual": "needs 32 games of a pair; tests/self_play/test_ratings.py",
     "sampling/sampling_logp_difference/{kind}": "needs an engine; tests/training/test_sampler_argument.py",
     "sampling/importance_sampling_ratio/{kind}": "needs an engine; tests/training/test_sampler_argument.py",
+    "sampling/cut/{member}": "needs an engine; tests/training/test_importance.py",
 }
 """What the runs below do not log, and why."""
 MIXED = ("reward", "reward_std", "frac_reward_zero_std", "rewards/self_play_reward/mean", "rewards/hash_reward/mean")

@@ -86,7 +86,7 @@ def test_every_dataclass_is_open_but_for_what_is_a_setting_itself():
     for nested in NESTS.values():
         assert set(nested.without) <= {field.name for field in fields(nested.record)}
     assert (
-        set(NESTED) | {"task_kwargs", "sampler_kwargs"}
+        set(NESTED) | {"task_kwargs", "sampler_kwargs", "vllm_engine_kwargs"}
         == {name for name in NAMES if name.endswith("_kwargs")} - inherited
     )
     assert set(KEYS) <= {f"{prefix}.{key}" for prefix, _, key in INSIDE}

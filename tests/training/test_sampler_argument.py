@@ -82,7 +82,7 @@ class Unwritten(Sampler):
     [
         ("my_sampler:OneByOne", "'my_sampler:OneByOne' is neither a class nor a function"),
         (dict, "dict.*is not a subclass of trl_populora.Sampler"),
-        (Unwritten, "Unwritten.*lacks draw: write it"),
+        (Unwritten, "Unwritten.*lacks draw: implement it"),
         (lambda prompts: [], "cannot be called with four arguments: too many positional"),
         (lambda population, tokenizer, accelerator, args: None, "made None, which is not a trl_populora.Sampler"),
         (partial(server_sampler, kind="sglang"), "cannot be called with four arguments: missing.*base_url"),
@@ -107,8 +107,8 @@ def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trai
         engine = EngineDouble()
         make = partial(EngineSampler.from_args, engine=engine, adapter_dir=str(tmp_path))
         PopulationSelfPlayTrainer(
-            base_model(), hash_reward, config(loss_type="vespo"), processing_class=tiny_tokenizer(),
-            peft_config=lora(), sampler=make,
+            base_model(), hash_reward, config(loss_type="vespo", vllm_importance_sampling_mode="sequence_mask"),
+            processing_class=tiny_tokenizer(), peft_config=lora(), sampler=make,
         )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from trl_populora.integrations.base_models import resolve_base
 from trl_populora.integrations.user_data import load_prompts, load_rewards
-from trl_populora.recipe import RunArguments, check_names, parse
+from trl_populora.recipe import RunArguments, parse
+from trl_populora.recipe_checks import check_call
 from trl_populora.run_files.checkpoint import find_checkpoint
 from trl_populora.training import PopulationSelfPlayConfig, trackers
 
@@ -89,7 +90,7 @@ def config(**settings):
 
 
 RAISED = {
-    "Unknown setting … in the recipe": lambda: check_names([], {"num_teacher": 2}),
+    "Unknown setting … in the recipe": lambda: check_call([], {"num_teacher": 2}),
     "Unknown key … in …": lambda: config(evolution_kwargs={"fractions": 0.5}),
     "model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.": RunArguments,
     "model=…: no local folder of that name, not in the Hub cache, and …": lambda: resolve_base("no/such-model"),

@@ -24,7 +24,7 @@ class ProgressLine:
 
     def watch(self, progress: Progress) -> None:
         """Sets the progress to draw."""
-        self.progress, progress.watched = progress, True
+        self.progress = progress
 
     def draw(self, *, before: str = "", after: str = "") -> Table:
         """The line, between other texts.
