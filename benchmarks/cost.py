@@ -71,7 +71,9 @@ def settings(recipe: str, options: str = ""):
 def memory_table() -> list[str]:
     """Peak of one card for 4 teachers and 4 students, learning and sampling apart, and the cards that hold it."""
     lines = ["| base | plan | learning, GB | sampling, GB | fits |", "|---|---|---|---|---|"]
-    plans = {name: settings("qwen2.5-coder-7b/4t4s.yaml", options) for name, options in PLANS.items()}
+    plans = {
+        name: settings("qwen2.5-coder-7b/4t4s.yaml", f"--use_vllm false {options}") for name, options in PLANS.items()
+    }
     rounds = {name: phases(args, lambda text: PROMPT) for name, args in plans.items()}
     for base in BASES:
         for name, args in plans.items():
