@@ -55,7 +55,7 @@ def test_what_other_processes_run_is_waited_for(plan, view, stub):
     words = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log)
     log.close()
-    assert run_jobs([job], EXAMS, stub(), view, wait=False) == {"one/0": "other processes already run it"}
+    assert run_jobs([job], EXAMS, stub(), view, wait=False) == {"one/0": "other processes run it"}
 
     def end_the_other(text):
         view.notes.append(text)

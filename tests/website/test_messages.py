@@ -104,7 +104,7 @@ RAISED = {
     "task type … is unknown.": lambda: config(task_types=["code_x"]),
     "task type …: the module … cannot be imported (…).": lambda: config(task_types=["no_such:Type"]),
     "reward_funcs: … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
-    "… is no whole checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
+    "… is not a complete checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
 }
 
 
