@@ -12,7 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
-from tests.examples import load_profile
+from tests.drawn_examples import load_profile
 
 
 load_profile()

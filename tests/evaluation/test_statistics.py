@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.evaluation.results import per_question
 from trl_populora.evaluation.statistics import chosen_elsewhere, difference, mean_rates, pass_at_k, share
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import assert_same_delta, delta, make_factors, regauge
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.evolution.factors import spectra
 from trl_populora.evolution.gauge import align, compose
 from trl_populora.evolution.operators import breed

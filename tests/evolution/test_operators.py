@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, factor_svd, make_factors, regauge
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.evolution.factors import cosine, delta_norm
 from trl_populora.evolution.gauge import align
 from trl_populora.evolution.inheritance import layer_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.executor import canonical
 
 

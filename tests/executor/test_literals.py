@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, values
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.executor import canonical, literals
 
 

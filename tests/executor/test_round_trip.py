@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, same, values
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.executor import Executor, Job, Status, canonical, literals
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recipes.chains.make.base import Settings, Training, build_tokenizer
 from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
 from recipes.chains.make.worked import slip, trace, worked_input, worked_output
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.executor import Executor, Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from tests.tiny import lora, perturb, tiny_model, tiny_population
 from trl_populora.population import Population
 from trl_populora.population.routing import make_plan, member_order

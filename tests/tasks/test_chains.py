@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_draw, code_seeds
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.executor import Job, literals
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, FAMILIES
 from trl_populora.tasks.code.families.chains import CHAINS, DEPTHS, DIGITS, KINDS, LETTERS, TABLE, chain, depth

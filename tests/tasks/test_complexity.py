@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_task, code_types
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.tasks.code.complexity import program_complexity
 
 

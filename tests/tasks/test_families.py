@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.code_tasks import TYPES, code_draw, code_seeds, code_types
-from tests.examples import FULL
+from tests.drawn_examples import FULL
 from trl_populora.tasks import Draft, Refusal, Task, base
 from trl_populora.tasks.code import CodeO
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.query import is_ordered, measure, read_query
 from trl_populora.tasks.sql.tables import (

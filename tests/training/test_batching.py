@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.drawn_examples import examples
 from trl_populora.population.composition import schedule
 from trl_populora.training.batching import deal, needed
 
