@@ -114,7 +114,8 @@ def tables(record: Mapping[str, Any]) -> str:
     lines.append("|---|" + "---|" * len(arms))
     for name, means in record["means"].items():
         lines.append(f"| {name} | " + " | ".join(_told(means[arm]) for arm in arms) + " |")
-    lines += ["", "| difference | measure | mean | 95% interval | seeds |", "|---|---|---|---|---|"]
+    if any(record["pairs"].values()):
+        lines += ["", "| difference | measure | mean | 95% interval | seeds |", "|---|---|---|---|---|"]
     for pair in dict.fromkeys(pair for own in record["pairs"].values() for pair in own):
         for name, own in record["pairs"].items():
             if (found := own.get(pair)) is not None:
@@ -158,7 +159,7 @@ def filled(page: str, record: Mapping[str, Any]) -> str:
 
 
 def draw(record: Mapping[str, Any], path: Path) -> None:
-    """Curves of all arms: mean over seeds and 95% band, blocks of `BLOCK` rounds."""
+    """Curves of all arms: means over seeds in blocks of `BLOCK` rounds, and 95% bands of arms with three seeds or more."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -169,7 +170,8 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
         for arm, points in record["curves"][name].items():
             rounds, means, lows, highs = zip(*points, strict=True)
             (line,) = axis.plot(rounds, means, label=arm)
-            if None not in lows:
+            seeds = sum(job["state"] == "done" for own, job in record["jobs"].items() if own.split("/")[0] == arm)
+            if seeds > 2:
                 axis.fill_between(rounds, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
         axis.spines[["top", "right"]].set_visible(False)
