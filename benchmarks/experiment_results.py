@@ -159,7 +159,7 @@ def filled(page: str, record: Mapping[str, Any]) -> str:
 
 
 def draw(record: Mapping[str, Any], path: Path) -> None:
-    """Curves of all arms: means over seeds in blocks of `BLOCK` rounds, and 95% bands of arms with three seeds or more."""
+    """Curves of all arms: means over seeds, in blocks of rounds, and 95% bands of arms with three seeds or more."""
     import matplotlib
 
     matplotlib.use("agg")
