@@ -24,7 +24,7 @@ from tests.training.ways_in import (
     typed,
     values_for,
 )
-from trl_populora import train
+from trl_populora import recipe_checks, train
 from trl_populora.training import config
 
 
@@ -58,6 +58,7 @@ def unchecked(monkeypatch):
     """Transport only: what values must satisfy together is tested in test_config."""
     for name in ("check_choices", "check_population", "derive_batch", "check_supported"):
         monkeypatch.setattr(config, name, lambda args: None)
+    monkeypatch.setattr(recipe_checks, "_check_numbers", lambda given, known: None)
 
 
 def test_defaults_agree(tmp_path):
