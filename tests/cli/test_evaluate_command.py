@@ -3,6 +3,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 import yaml
@@ -68,6 +69,28 @@ def test_members_are_chosen_and_results_stand_with_the_run(run_folder, data, tmp
     (exam,) = read(run / "checkpoint-1" / "evaluation")["exams"]
     assert list(exam["scores"]) == ["teacher_0", "teacher_1", "student_0", "student_1"]
     assert exam["summaries"]["mean"]["accuracy"] is not None and not exam["differences"]
+
+
+def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
+    exam = ["--exams", LETTERS, "--data", data, "--no-base"]
+    assert evaluate(run_folder, *exam, "--average", "--output", str(tmp_path / "with")) == 0
+    record = read(tmp_path / "with")
+    (taken,) = record["exams"]
+    assert list(taken["scores"]) == ["student_0", "student_1", "average"]
+    assert set(record["weights"]) == {"student_0", "student_1", "base"}  # there is no folder of the average
+    two = np.mean([taken["scores"][name]["accuracy"] for name in ("student_0", "student_1")])
+    assert taken["summaries"]["mean"]["accuracy"] == pytest.approx(two)
+    run = tmp_path / "run"
+    shutil.copytree(run_folder, run)
+    shutil.rmtree(run / "student_0")
+    students = [f"{run_folder}/student_{i}" for i in range(2)]
+    assert cli.main(["evolve", *students, "--operator", "average", "--output", str(run / "student_0")]) == 0
+    assert evaluate(str(run), *exam, "--members", "student_0", "--output", str(tmp_path / "alone")) == 0
+    written = []
+    for folder, who in (("with", "average"), ("alone", "student_0")):
+        rows = pyarrow.parquet.read_table(tmp_path / folder / "letters.parquet").to_pylist()
+        written.append([row["completion"] for row in rows if row["player"] == who])
+    assert written[0] == written[1] and written[0]
 
 
 def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, data, tmp_path, caplog):

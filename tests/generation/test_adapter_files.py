@@ -118,7 +118,7 @@ def test_only_changed_members_are_written_and_superseded_files_stay_until_the_ne
 
 
 def test_guests_travel_like_members(tmp_path):
-    population = Population(tiny_model(0), lora(), num_teachers=1, num_students=1, num_guests=1)
+    population = Population(tiny_model(0), lora(), num_teachers=1, num_students=1, guests=["guest_0"])
     perturb(population, 0.3)
     files = AdapterFiles(population, dtype=torch.float32, folder=str(tmp_path))
     assert [version.member for version in files.write_changed()] == adapter_names(population)

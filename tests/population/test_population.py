@@ -141,7 +141,7 @@ def test_founders_draw_a_by_their_names_or_share_one():
         model = get_peft_model(model, lora(task_type="CAUSAL_LM"), adapter_name="one")
         return [p for name, p in model.named_parameters() if "lora_" in name]
 
-    sizes = {"num_teachers": 2, "num_students": 2, "seed": 7, "num_guests": 1}
+    sizes = {"num_teachers": 2, "num_students": 2, "seed": 7, "guests": ["guest_0"]}
     apart, shared = (Population(tiny_model(), lora(), **sizes, shared_init=share) for share in (False, True))
     for name in NAMES:
         for founders, key in ((apart, f"7:{name}"), (shared, "7:founders")):

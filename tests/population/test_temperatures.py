@@ -17,7 +17,7 @@ def ids():
 
 
 def make_population(*, warm=True):
-    population = tiny_population(num_guests=1)
+    population = tiny_population(guests=["guest_0"])
     population.write("guest_0", population.factors("teacher_1"))
     for name, temperature in HEAT.items() if warm else ():
         population.routing.set_temperature(name, temperature)
@@ -124,7 +124,7 @@ def test_only_guests_are_admitted():
     with pytest.raises(ValueError, match=r"'student_0' is not a guest .* \['guest_0'\]"):
         population.admit("student_0", population.factors("student_1"))
     with pytest.raises(ValueError, match="'guest_0' is not usable: it occurs twice|it equals a part"):
-        Population(_with_part_named("guest_0"), lora(), num_teachers=1, num_students=1, num_guests=1)
+        Population(_with_part_named("guest_0"), lora(), num_teachers=1, num_students=1, guests=["guest_0"])
 
 
 def _with_part_named(name):

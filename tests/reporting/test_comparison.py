@@ -94,7 +94,7 @@ def test_final_exams_have_mean_best_and_weakest():
     team = PlayedRun("a", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4, student_1=0.6)]})
     alone = PlayedRun("b", {}, [make_round(0)], evaluation={"exams": [exam(0.5, student_0=0.4) | {"summaries": {}}]})
     assert team.exams == {"e": {"mean": 0.5, "base": 0.1}}
-    assert alone.exams == {"e": {"mean": 0.4, "weakest": 0.4, "best": 0.4, "base": 0.1}}
+    assert alone.exams == {"e": {"mean": 0.4, "weakest": 0.4, "best": 0.4, "average": 0.4, "base": 0.1}}
 
 
 def test_compute_is_summed_over_rounds_and_averaged_over_seeds():

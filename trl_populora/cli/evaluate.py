@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
+from ..run_files.run import AVERAGE
 
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="folder with the files of benchmarks (default: the Hub)")
     parser.add_argument("--members", nargs="+", metavar="NAME", help="members to evaluate (default: all students)")
     parser.add_argument("--teachers", action="store_true", help="the teachers too")
+    parser.add_argument(
+        "--average", action="store_true", help="also the average of all students' updates, as one more adapter"
+    )
     parser.add_argument("--base", metavar="MODEL", help="base model; the recorded one if unset")
     parser.add_argument("--no-base", action="store_true", help="do not evaluate the base")
     parser.add_argument("--samples", metavar="K", default="1", help="answers per question, or 'auto' (default: 1)")
@@ -73,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
     runs = open_runs(options)
     output = output_folder(options, runs)
-    chosen = [chosen_members(one, options) for one in runs]
+    chosen = [[*chosen_members(one, options), *averaged(one, options)] for one in runs]
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
@@ -98,9 +102,10 @@ def run(options: argparse.Namespace) -> int:
             for label, (one, members) in teams.items():
                 sampler = prepare(one, options, runs)
                 view.watch(sampler.progress)
-                own = {name: adapter_fingerprint(one.folder, name) for name in members}
+                asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
+                own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
                 about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
-                weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in members}
+                weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in own}
                 identity = {"weights": own | {BASE: weights[BASE]}, "versions": versions(), "dtype": about["dtype"]}
                 for exam, decoding, taken in zip(exams, decodings, found, strict=True):
                     if told := too_long(exam, decoding, sampler):
@@ -165,6 +170,19 @@ def chosen_members(one: Run, options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(options.members))
 
 
+def students(one: Run) -> list[str]:
+    return [name for name in one.members if name.startswith("student")]
+
+
+def averaged(one: Run, options: argparse.Namespace) -> list[str]:
+    """The player `"average"`, if it was asked for and there are several students."""
+    if not options.average:
+        return []
+    if not one.folder:
+        raise ValueError("--average needs a run; there is only a base.")
+    return [AVERAGE] if len(students(one)) > 1 else []
+
+
 def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]:
     """The exams, the same for all runs."""
     from ..evaluation import make_exams
@@ -209,6 +227,7 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     """A sampler over a run's members, or over the base alone, prompted like all runs."""
     from peft import LoraConfig
 
+    from ..evolution import breed
     from ..population import Population
     from .opening import load_base, make_sampler, shared_setting
 
@@ -217,7 +236,10 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
     if one.members:
-        population = Population.from_pretrained(one.folder, model)
+        guests = averaged(one, options)
+        population = Population.from_pretrained(one.folder, model, guests=guests)
+        for guest in guests:
+            population.admit(guest, breed("average", [population.factors(name) for name in students(one)], seed=0))
     else:  # a sampler needs a population; nobody asks these two
         lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
         population = Population(model, lora, num_teachers=1, num_students=1)
@@ -242,7 +264,7 @@ def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]
     """Players of each run of which mean, best and weakest are told: its students, or whoever was asked."""
     named = {}
     for label, (_, members) in teams.items():
-        own = [name for name in members if not name.startswith("teacher")] or members
+        own = [name for name in members if name != AVERAGE and not name.startswith("teacher")] or members
         if own:
             named[label if len(teams) > 1 else ""] = [player(teams, label, name) for name in own]
     return named

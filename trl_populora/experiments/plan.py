@@ -24,7 +24,7 @@ OWN = {
     "final_exams_limit": "an exam's name may end in [:N], for its first N questions",
 }
 """Settings that the experiment gives to its runs, and what to do instead of setting them."""
-KINDS = ("mean", "best", "weakest")
+KINDS = ("mean", "best", "weakest", "average")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ class Measure:
         metric (`str`, *optional*): A metric of the rounds (docs/training.md), averaged over the last rounds.
         last (`int`, *optional*, defaults to `10`): Number of last rounds for the mean.
         exam (`str`, *optional*): Instead of a metric, the accuracy in one of the experiment's exams.
-        of (`str`, *optional*, defaults to `"mean"`): `"mean"` of the students, or the `"best"` or `"weakest"` student,
-            chosen on questions other than those on which it is scored.
+        of (`str`, *optional*, defaults to `"mean"`): `"mean"` of the students' scores, or the `"best"` or `"weakest"`
+            student, chosen on questions other than those on which it is scored, or `"average"`: the score of one
+            adapter whose update is the mean of the students' updates.
 
     Raises:
         ValueError: If it has both or neither, or a value is out of range.

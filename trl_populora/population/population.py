@@ -47,8 +47,8 @@ class Population(Mapping[str, Member]):
         shared_init (`bool`, *optional*, defaults to `False`):
             Whether all founders start from the same matrix A, instead of each from its own. Then their factors
             correspond to each other. B is 0 in any case.
-        num_guests (`int`, *optional*, defaults to `0`):
-            Number of frozen adapters `"guest_0"`, ... beside the members. Rows can run through them, but they are not
+        guests (`Sequence[str]`, *optional*):
+            Names of frozen adapters beside the members. Rows can run through them, but they are not
             members: they are not in the table, not trained and not saved. [`Population.admit`] sets their weights.
 
     Attributes:
@@ -66,7 +66,7 @@ class Population(Mapping[str, Member]):
         learning_rate: float | Mapping[str, float] = 1e-5,
         seed: int = 0,
         shared_init: bool = False,
-        num_guests: int = 0,
+        guests: Sequence[str] = (),
     ) -> None:
         if isinstance(model, PeftModel):
             raise ValueError(
@@ -74,7 +74,7 @@ class Population(Mapping[str, Member]):
             )
         check_lora_config(lora_config)
         names = member_names(num_teachers, num_students, shared=shared_member)
-        self.guests = tuple(f"guest_{i}" for i in range(num_guests))
+        self.guests = tuple(guests)
         adapters = [*names, *self.guests]
         check_names(adapters, {part for path, _ in model.named_modules() for part in path.split(".")})
         self.teachers = tuple(f"teacher_{i}" for i in range(num_teachers))
@@ -267,8 +267,8 @@ class Population(Mapping[str, Member]):
         self.routing.set_temperature(member.id, member.temperature)
 
     @classmethod
-    def from_pretrained(cls, folder: str, model: PreTrainedModel) -> "Population":
-        """Rebuild a saved population on its base model."""
+    def from_pretrained(cls, folder: str, model: PreTrainedModel, *, guests: Sequence[str] = ()) -> "Population":
+        """Rebuild a saved population on its base model, with empty adapters for `guests` beside it."""
         table = read_table(folder)
         first = table["members"][0]["id"]
         population = cls(
@@ -278,6 +278,7 @@ class Population(Mapping[str, Member]):
             num_students=table["num_students"],
             shared_member=table["shared_member"],
             seed=table["seed"],
+            guests=guests,
         )
         population.load(folder)
         return population

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..diagnostics import RoundSummary, round_metrics
 from ..run_files.files import read_json
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
-from ..run_files.run import read_record
+from ..run_files.run import AVERAGE, read_record
 from .history import read_history
 from .over_seeds import Difference, Interval, difference, interval
 from .probes import BASE, read_probes
@@ -106,7 +106,8 @@ class PlayedRun:
         """Exam at the end -> accuracy of `"mean"`, `"weakest"` and `"best"` of those who solve, and of `"base"`.
 
         The best and the weakest are chosen on questions other than those on which they are scored
-        ([`chosen_elsewhere`]). A single student is all three.
+        ([`chosen_elsewhere`]). `"average"` is the adapter whose update is the mean of theirs, if it was evaluated. A
+        single student is all four.
         """
         return {exam["exam"]: _accuracies(exam) for exam in self.evaluation.get("exams", ())}
 
@@ -204,7 +205,9 @@ class Comparison:
     def measures(self) -> list[str]:
         """Names of all curves and final exams, in the order in which runs have them."""
         curves = dict.fromkeys(name for run in self.runs for name in run.curves)
-        exams = dict.fromkeys(f"{FINAL}{exam}/{kind}" for run in self.runs for exam in run.exams for kind in ENDS)
+        evaluated = [exam for run in self.runs for exam in run.evaluation.get("exams", ())]
+        kinds = (*ENDS, *([AVERAGE] if any(AVERAGE in exam["scores"] for exam in evaluated) else []))
+        exams = dict.fromkeys(f"{FINAL}{exam}/{kind}" for run in self.runs for exam in run.exams for kind in kinds)
         return [*curves, *exams]
 
     def curve(self, arm: Arm, measure: str) -> list[Point]:
@@ -373,7 +376,8 @@ def _until(history: Sequence[RoundSummary], rounds: int | None) -> list[RoundSum
 def _accuracies(exam: Mapping[str, Any]) -> dict[str, float]:
     scores = {player: one["accuracy"] for player, one in exam["scores"].items()}
     told = {kind: one["accuracy"] for kind, one in exam["summaries"].items()}
-    solvers = [share for player, share in scores.items() if player != BASE and not player.startswith("teacher")]
+    others = {kind: scores.pop(kind, None) for kind in (AVERAGE, BASE)}
+    solvers = [share for player, share in scores.items() if not player.startswith("teacher")]
     if not told and len(solvers) == 1:
-        told = dict.fromkeys(ENDS, solvers[0])
-    return {kind: share for kind, share in (told | {BASE: scores.get(BASE)}).items() if share is not None}
+        told, others[AVERAGE] = dict.fromkeys(ENDS, solvers[0]), solvers[0]
+    return {kind: share for kind, share in (told | others).items() if share is not None}

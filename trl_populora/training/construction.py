@@ -104,7 +104,7 @@ def make_population(
             learning_rate=args.player_learning_rates,
             seed=args.seed,
             shared_init=args.shared_init,
-            num_guests=args.num_guests,
+            guests=[f"guest_{i}" for i in range(args.num_guests)],
         )
         if sources:
             start_from(population, args.initial_adapters, sources, base=base.config._name_or_path)
