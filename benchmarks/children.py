@@ -97,28 +97,31 @@ def compare(child: np.ndarray, parent: np.ndarray, base: np.ndarray) -> dict:
     differences = (child - parent).mean(axis=1)
     n, mean = len(differences), float(differences.mean())
     half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
-    gain = float(parent.mean() - base.mean())
     return {
         "score": float(child.mean()),
         "difference": mean,
         "low": mean - half,
         "high": mean + half,
         "by_parent": differences.tolist(),
-        "kept": float(child.mean() - base.mean()) / gain,
+        "kept": kept(child, parent, base),
     }
 
 
 def average(child: np.ndarray, parents: np.ndarray, base: np.ndarray) -> dict:
     """The average of all parents `(questions,)` against the mean parent."""
     found = difference(child, parents.mean(axis=0))
-    gain = float(parents.mean() - base.mean())
     return {
         "score": float(child.mean()),
         "difference": found.difference,
         "low": found.low,
         "high": found.high,
-        "kept": float(child.mean() - base.mean()) / gain,
+        "kept": kept(child, parents, base),
     }
+
+
+def kept(child: np.ndarray, parents: np.ndarray, base: np.ndarray) -> float | None:
+    gain = float(parents.mean() - base.mean())
+    return float(child.mean() - base.mean()) / gain if gain else None
 
 
 def table(result: dict) -> str:
@@ -131,9 +134,10 @@ def table(result: dict) -> str:
         rows.append(("average of all, minus mean parent", result["average_of_all"]))
     for name, one in rows:
         norm = f"{one['norm']:.2f}" if "norm" in one else ""
+        part = "-" if one["kept"] is None else f"{one['kept']:.0%}"
         lines.append(
             f"| {name} | {one['score']:.3f} | {one['difference']:+.3f} | {one['low']:+.3f} to {one['high']:+.3f} "
-            f"| {one['kept']:.0%} | {norm} |"
+            f"| {part} | {norm} |"
         )
     return "\n".join(lines)
 
