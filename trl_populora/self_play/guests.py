@@ -58,8 +58,11 @@ class Crossing(NamedTuple):
     ) -> list[Request]:
         """Requests for the guest student, with `group_size` attempts at each valid crossed task."""
         games: list[Request] = []
-        for slot in slots if self.guests else ():
-            proposal, guest = proposals[slot], self.guests.student
+        if self.guests is None:
+            return games
+        guest = self.guests.student
+        for slot in slots:
+            proposal = proposals[slot]
             if proposal.task is not None:
                 rest = {"opponent": proposal.member, "slot": slot, "name": guest.name, "learns": False}
                 game = solve_request(guest.player, task_types[proposal.type], proposal.task, **rest)

@@ -135,7 +135,7 @@ class LateRewards:
             Waiting(
                 one["round"],
                 dict(one["versions"]),
-                tuple(Row(*(*row[:4], Completion(*row[4]), row[5])) for row in one["rows"]),
+                tuple(Row._make([*row[:4], Completion(*row[4]), row[5]]) for row in one["rows"]),
                 tuple(_deep(proposal, task_types) for proposal in one["proposals"]),
             )
             for one in state

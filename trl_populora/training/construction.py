@@ -147,7 +147,9 @@ def make_rewards_and_datasets(
 ) -> tuple:
     """Reward functions, their processing classes, and datasets for TRL, as the source defines them."""
     functions = functions if isinstance(functions, list) else [functions] if functions else []
-    own = [*classes] if isinstance(classes, list) else None if classes is None else [classes]
+    own: list[PreTrainedTokenizerBase | None] | None = None
+    if classes is not None:
+        own = [*classes] if isinstance(classes, list) else [classes]
     return (
         *source.make_reward_functions(args, functions, own),
         *source.make_datasets(args, train_dataset, eval_dataset),
