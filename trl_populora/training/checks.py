@@ -167,4 +167,4 @@ def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
             f"not fit into the engine's {length} tokens. Set max_prompt_tokens to {room} or less, lower "
             "max_completion_length, or raise vllm_max_model_length."
         )
-    return prompt
+    return int(prompt)
