@@ -5,7 +5,7 @@
 #   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores
 #   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
-#   make lint       ruff and the import contracts;  make types  pyright
+#   make lint       ruff, the import contracts and the types, checked by pyright
 #   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
 # Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
@@ -30,7 +30,7 @@ VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint types docs clean
+.PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint docs clean
 
 help:
 	@sed -n '2,10s/^# \{0,1\}//p' Makefile
@@ -85,9 +85,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --config setup.cfg --no-cache --no-logo
-
-types: $(READY)
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 $(DOCS_READY): $(READY)
 	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[docs]'

@@ -117,7 +117,8 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
             raise ValueError(f"{message[:1].upper()}{message[1:]}.")
 
     hide_loading_bars()
-    parser = Parser((RunArguments, PopulationSelfPlayConfig))
+    both: Any = (RunArguments, PopulationSelfPlayConfig)  # transformers' hint allows no class of ours
+    parser = Parser(both)
     run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unknown:
         known = [name for action in parser._actions for name in action.option_strings]

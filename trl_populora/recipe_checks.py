@@ -17,8 +17,8 @@ CONFIGS = (
     ("transformers", "training_args.py", "TrainingArguments"),
     ("trl", "trainer/base_config.py", "_BaseConfig"),
     ("trl", "trainer/grpo_config.py", "GRPOConfig"),
-    (__package__, "training/config.py", "PopulationSelfPlayConfig"),
-    (__package__, "recipe.py", "RunArguments"),
+    ("trl_populora", "training/config.py", "PopulationSelfPlayConfig"),
+    ("trl_populora", "recipe.py", "RunArguments"),
 )
 """Package, file and class of everything that a run's settings are fields of; a later one overrides an earlier."""
 PLAIN = {"bool", "float", "int", "str", "None"}
@@ -43,7 +43,8 @@ def read_settings() -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for package, path, name in CONFIGS:
         spec = importlib.util.find_spec(package)
-        file = os.path.join(spec.submodule_search_locations[0], path) if spec else ""
+        places = spec.submodule_search_locations if spec else None
+        file = os.path.join(places[0], path) if places else ""
         if not os.path.isfile(file):
             return {}
         with open(file, encoding="utf-8") as source:
@@ -183,7 +184,7 @@ def _check_numbers(given: Mapping[str, Any], known: Mapping[str, Setting]) -> No
     from .training.checks import check_choices, check_numbers
 
     values = {name: setting.default for name, setting in known.items() if setting.default is not ...}
-    settings: Any = SimpleNamespace(**(values | given))
+    settings: Any = SimpleNamespace(**{**values, **given})
     check_choices(settings)
     check_numbers(settings)
     types = given.get("task_types")

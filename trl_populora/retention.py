@@ -250,5 +250,5 @@ class _Phase:
         with source.sampler.decoding(temperature=0.0):
             rows = self.args.generation_rows
             answers = collect_answers(exam, self.students, source.sampler, base=False, rows_per_call=rows)
-        result = ExamResult(exam, grade(exam, answers, exam.grader(source.executor.run_many)))
+        result = ExamResult(exam, grade(exam, answers, exam.grader(self.trainer.probes.examiner.run)))
         return np.stack([result.scores(name)[:, 0] for name in self.students])

@@ -11,10 +11,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from types import MappingProxyType, NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 
-Record = TypeVar("Record")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
+Class = TypeVar("Class", bound=type)
 WORDS = {
     int: "a whole number",
     float: "a number",
@@ -28,7 +32,7 @@ ENTRY = re.compile(r"^( +)(\w+) \(.+\):((?:\n\1 +\S.*)+)", re.MULTILINE)  # of a
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # a number in YAML 1.2, text in YAML 1.1
 
 
-def documented(cls: type[Record]) -> type[Record]:
+def documented(cls: Class) -> Class:
     """Class decorator: what the docstring of a dataclass says of a field is its help on the command line.
 
     A field that only has another default than its parent's keeps the parent's help.
@@ -83,10 +87,10 @@ def from_mapping(
     """
     hints = get_type_hints(record)
     known = [field.name for field in fields(record) if field.init and field.name not in without]
-    given = _numbers(dict(given or {}))
-    check_keys(given, known, setting=setting)
+    values: dict[str, Any] = _numbers(dict(given or {}))
+    check_keys(values, known, setting=setting)
     try:
-        return record(**{key: _fitted(key, value, hints[key]) for key, value in given.items()})
+        return record(**{key: _fitted(key, value, hints[key]) for key, value in values.items()})
     except ValueError as error:
         raise ValueError(f"{setting}: {error}") from error
 
@@ -98,6 +102,11 @@ def to_mapping(record: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
         for field in fields(record)
         if field.init and field.name not in without
     }
+
+
+def as_mapping(value: dict | str | None) -> dict[str, Any]:
+    """A setting that may be given as a mapping, after `conform`; empty if it is unset."""
+    return value if isinstance(value, dict) else {}
 
 
 def check_keys(given: Mapping[str, Any], known: Collection[str], *, setting: str) -> None:

@@ -21,6 +21,7 @@ from .run_files.checkpoint import find_checkpoint
 from .run_files.files import check_writable, gone_if_unused
 from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, holds_a_run, left_by_a_run
 from .run_files.run import hub_id
+from .settings import as_mapping
 
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         check_grader(name)
     rewards = load_rewards(run.reward_funcs or [])
     check_packages(args, rewards)
-    sampler = load_sampler(run.sampler, run.sampler_kwargs) if run.sampler else None
+    sampler = load_sampler(run.sampler, as_mapping(run.sampler_kwargs)) if run.sampler else None
     prompts = None
     if run.dataset_name is not None:
         prompts = load_prompts(run.dataset_name, config=run.dataset_config, split=run.dataset_split)
@@ -195,7 +196,7 @@ def warm_up(
     view.warm_start(0, run.warm_start_steps)
     warm_start(
         trainer.population,
-        trainer.processing_class,
+        trainer.source.sampler.tokenizer,
         trainer.source.task_types,
         families=args.seed_families,
         steps=run.warm_start_steps,
@@ -208,7 +209,7 @@ def warm_up(
     )
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
         for parameter in trainer.population.parameters(name):
-            parameter.data.copy_(broadcast(parameter.data))
+            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
 
 
 def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> list[Exam]:

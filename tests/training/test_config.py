@@ -25,6 +25,8 @@ def test_the_dial_sets_the_batch(config):
         ({"num_teachers": 2, "num_students": 3}, "prompts_per_teacher to a multiple of 3"),
         ({"prompts_per_teacher": 0}, "prompts_per_teacher=0"),
         ({"num_generations": 1}, "num_generations=1"),
+        ({"num_generations": None}, "num_generations is unset"),
+        ({"max_completion_length": None}, "max_completion_length is unset"),
         ({"per_device_train_batch_size": 5}, "12 rows a round .*per_device_train_batch_size to (4|6)"),
         ({"gradient_accumulation_steps": 7}, "gradient_accumulation_steps=7 contradicts the 12 rows"),
         ({"steps_per_generation": 7}, "steps_per_generation=7 contradicts"),

@@ -250,7 +250,8 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
 def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> str | None:
     """What to say of questions whose answers may pass the length that the base was made for, if there are any."""
     places = getattr(sampler.population.base_model.config, "max_position_embeddings", None)
-    lengths = [sampler.count_tokens(question.prompt) + decoding.max_completion_length for question in exam.questions]
+    answer = decoding.max_completion_length or sampler.max_completion_length
+    lengths = [sampler.count_tokens(question.prompt) + answer for question in exam.questions]
     count = sum(length > places for length in lengths) if places else 0
     if not count:
         return None

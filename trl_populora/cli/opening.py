@@ -43,7 +43,8 @@ def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, 
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen).to(device)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen)
+    model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

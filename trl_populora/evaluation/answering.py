@@ -32,7 +32,7 @@ class Sample:
     text: str
     tokens: int
     prompt_tokens: int
-    grade: Grade | None = None
+    grade: Grade = None  # pyright: ignore[reportAssignmentType]  # only until `grade` has been called
 
 
 def collect_answers(

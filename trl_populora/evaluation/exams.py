@@ -82,5 +82,5 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
 
 
 def _split(name: str) -> tuple[str, int | None]:
-    whole, count = re.fullmatch(r"(.*?)(?:\[:(\d+)\])?", name, re.DOTALL).groups()
-    return whole, None if count is None else int(count)
+    found = re.search(r"\[:(\d+)\]\Z", name)
+    return (name[: found.start()], int(found[1])) if found else (name, None)

@@ -93,7 +93,8 @@ class Grader(evaluate.Metric):
 
     def __init__(self, run: Run | None = None, **kwargs: Any) -> None:
         self._run = run
-        super().__init__(**({"keep_in_memory": True} | kwargs))
+        kwargs.setdefault("keep_in_memory", True)
+        super().__init__(**kwargs)
 
     def grade(self, completions: Sequence[str], references: Sequence[str]) -> list[Grade]:
         """Judges `completions[i]` by `references[i]`. Programs that the sandbox failed to run are run once more.

@@ -141,6 +141,7 @@ def _accuracy(rates: np.ndarray) -> dict[str, float]:
 
 def _score(run: ExamRun, player: str) -> dict[str, Any]:
     result, count = run.result, run.decoding.samples
+    limit = run.decoding.max_completion_length or math.inf
     own = [one for one in result.samples if one.player == player]
     verdicts = Counter(one.grade.verdict for one in own)
     judged, scores = len(own) - verdicts["spared"], result.scores(player)
@@ -149,7 +150,7 @@ def _score(run: ExamRun, player: str) -> dict[str, Any]:
         "pass_at_k": {str(k): _accuracy(pass_at_k(scores, k)) for k in several if count > 1},
         "well_formed": (judged - verdicts["refused"]) / judged if judged else math.nan,
         "tokens": sum(one.tokens for one in own) / len(own),
-        "cut": sum(one.tokens >= run.decoding.max_completion_length for one in own) / len(own),
+        "cut": sum(one.tokens >= limit for one in own) / len(own),
         "verdicts": dict(verdicts),
         "groups": {group: result.accuracy(player, group) for group in result.groups},
     }

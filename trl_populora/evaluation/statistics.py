@@ -63,7 +63,7 @@ def share(rates: np.ndarray) -> Estimate:
         effect = min(1.0, max(1 / rates.size, few**2 * float(rates.var(ddof=1)) / (p * (1 - p))))
     ratio = stats.norm.ppf((1 + LEVEL) / 2) ** 2 * effect / rates.size
     center, spread = (p + ratio / 2) / (1 + ratio), math.sqrt(ratio * (p * (1 - p) + ratio / 4)) / (1 + ratio)
-    return Estimate(p, max(0.0, min(p, center - spread)), min(1.0, max(p, center + spread)))
+    return Estimate(p, float(max(0.0, min(p, center - spread))), float(min(1.0, max(p, center + spread))))
 
 
 def difference(rates: np.ndarray, other: np.ndarray, *, comparisons: int = 1, seed: int = 0) -> Difference:
@@ -91,7 +91,7 @@ def difference(rates: np.ndarray, other: np.ndarray, *, comparisons: int = 1, se
         resamples = max(RESAMPLES, 200 * comparisons)  # some beyond the strict bounds
         drawn = stats.bootstrap(
             (found,), np.mean, confidence_level=LEVEL, n_resamples=resamples, batch=500, method="BCa",
-            random_state=np.random.default_rng(seed),
+            rng=np.random.default_rng(seed),
         )  # fmt: skip
         again = stats.bootstrap(
             (found,), np.mean, confidence_level=strict, n_resamples=0, batch=500, method="BCa", bootstrap_result=drawn
@@ -106,7 +106,7 @@ def _flipped_at_random(found: np.ndarray, comparisons: int, seed: int) -> float:
     """Two-sided p-value: how often the mean with random signs is at least as far from 0."""
     tested = stats.permutation_test(
         (found[found != 0],), np.mean, permutation_type="samples", n_resamples=max(RESAMPLES, 200 * comparisons),
-        batch=500, vectorized=True, random_state=np.random.default_rng(seed),
+        batch=500, vectorized=True, rng=np.random.default_rng(seed),
     )  # fmt: skip
     return float(tested.pvalue)
 

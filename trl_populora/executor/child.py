@@ -1,7 +1,7 @@
-"""One program in one forked child: confine, compile, run, report.
+"""Runs one program in one forked child: confines the process, compiles the program, runs it, and reports.
 
-Everything here runs next to hostile code, so a result is a claim: the caller compares it with what only the caller
-knows. The module keeps nothing of a job, and writes to one descriptor only.
+This code runs in the same process as hostile code. So its report may be false, and the caller compares it with values
+that only the caller knows. The module stores nothing about a job, and writes to one descriptor only.
 """
 
 import builtins
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """What programs print to: nothing. There is no descriptor behind it."""
+    """Standard output of programs. It discards everything and has no descriptor."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -47,7 +47,7 @@ class Sink:
 
 
 def run(channel: int, job: int, size: int, seccomp: Filter | None, memory_share: float) -> None:
-    """Run the job of `size` bytes that can be read from descriptor `job`, and never return."""
+    """Reads the job of `size` bytes from descriptor `job` and runs it. Never returns."""
     try:
         payload = pread(job, size, 0)
         dup2(channel, CHANNEL)
@@ -64,11 +64,11 @@ def run(channel: int, job: int, size: int, seccomp: Filter | None, memory_share:
 
 
 def lock(seccomp: Filter | None, cpu_seconds: float, wall_seconds: float, memory_bytes: int) -> None:
-    """Confine this process for good. With no filter (`None`), everything else still applies."""
+    """Confines this process irreversibly. If there is no filter (`None`), all other limits still apply."""
     die_with_parent()
     limit_child(cpu_seconds, memory_bytes)
-    # The kernel ends the process when a timer fires: their signals keep their default action, because the filter
-    # refuses to change it, to block a signal or to touch a timer.
+    # When a timer fires, the kernel ends the process by the default action of its signal. The filter does not let the
+    # program change that action, block a signal or change a timer.
     if not start_cpu_timer(cpu_seconds):
         setitimer(ITIMER_PROF, cpu_seconds)
     setitimer(ITIMER_REAL, wall_seconds)
@@ -78,10 +78,10 @@ def lock(seccomp: Filter | None, cpu_seconds: float, wall_seconds: float, memory
 
 def rehearse() -> None:
     """
-    Run an honest program a few times in the server itself, with the result channel going nowhere.
+    Runs a harmless program a few times in the server itself. The result channel is /dev/null.
 
-    The interpreter rewrites bytecode, resolves names and fills caches as it runs. What it has done here, no child does
-    again, in pages that the kernel must first copy for it.
+    While it runs, the interpreter rewrites bytecode, resolves names and fills caches. What is done here need not be
+    done in every child, where each changed page of memory is first copied by the kernel.
     """
     source = b"import math\ndef f(x): return [x, (x, 'a', 1.5, None, True), {x: 'b'}, {x}]"
     for _ in range(20):
@@ -100,7 +100,7 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
     module = ModuleType("program")
     # The public builtins: this file has a private copy, see `zygote.load`.
     module.__dict__["__builtins__"] = builtins.__dict__
-    sys.modules["program"] = module  # some of the standard library looks a class's module up there
+    sys.modules["program"] = module  # where parts of the standard library look for the module of a class
     _send(b"P")
     try:
         exec(code, module.__dict__)
@@ -116,7 +116,7 @@ def _execute(source: bytes, inputs: tuple, result_bytes: int) -> None:
 
 
 def _built(value: "Any") -> "Any":
-    """The value with its sets, see `worker._spelled`."""
+    """The value with its sets, from the form that `worker._spelled` has made."""
     kind = type(value)
     if kind is tuple:
         if value and value[0] is ...:

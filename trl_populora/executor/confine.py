@@ -1,7 +1,8 @@
-"""What the kernel is asked to forbid: once for a fork server, and once more for each child.
+"""Confinement by the kernel: some limits are set once for a fork server, the others in each child.
 
-Runs inside the fork server, by ctypes and without any wrapper module, because every page that a child touches is
-copied for it. Each function says whether it is required or best effort; `zygote.py` decides the order.
+This runs inside the fork server. It calls the kernel by ctypes, without wrapper modules, because every page of memory
+that a child changes is copied for it. Each docstring says whether a measure is required or best effort. `zygote.py`
+decides the order.
 """
 
 import ctypes
@@ -49,7 +50,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def drop_user() -> None:
-    """Leave uid 0 for good; required unless the process has no capability anyway. Raises `PermissionError`."""
+    """Gives up uid 0 irreversibly. Required if the process has a capability. Raises `PermissionError`."""
     if os.geteuid() == 0:
         try:
             os.setgroups([])
@@ -66,7 +67,7 @@ def drop_user() -> None:
 
 
 def enter_namespaces() -> bool:
-    """Have the processes forked from now on live in new namespaces. Best effort; returns whether it worked."""
+    """Puts processes that are forked from now on into new namespaces. Best effort; returns whether it worked."""
     uid, gid = os.geteuid(), os.getegid()
     if _libc.unshare(sum(_CLONE_FLAGS.values())) != 0:
         return False
@@ -77,20 +78,20 @@ def enter_namespaces() -> bool:
 
 def leave_watcher(client: int) -> None:
     """
-    Continue in a new process, pid 1 of the new namespaces if there are any.
+    Continues in a new process. If there are new namespaces, it is their pid 1.
 
-    The old process stays behind and ends, and so ends the new one, as soon as the client ends. The new one need then
-    not watch anything while it waits for a child.
+    The old process waits until the client ends, and then ends itself. The kernel then ends the new one. So the new
+    process need not watch the client while it waits for a child.
     """
     try:
         handles = [os.pidfd_open(client)]
     except OSError:
         handles = []
-    watcher, end = os.pipe()  # of which the watcher keeps the end for as long as it lives
+    watcher, end = os.pipe()  # the watcher keeps `end` open as long as it lives
     pid = os.fork()
     if pid == 0:
         os.close(end)
-        # Two servers with the same count of jobs would otherwise show their programs the same pid.
+        # Otherwise programs would have the same pid in two servers that have run the same number of jobs.
         _write_file("/proc/sys/kernel/ns_last_pid", str(1000 + int.from_bytes(os.urandom(2), "little") % 20000))
         die_with_parent()
         if select.select([watcher], [], [], 0)[0]:
@@ -109,7 +110,7 @@ def leave_watcher(client: int) -> None:
 
 
 def harden(machine: str) -> None:
-    """No new privileges, no capability, no tracing, no core file, few descriptors."""
+    """Forbids new privileges, capabilities, tracing and core files, and limits descriptors."""
     _write_file("/proc/self/oom_score_adj", "1000")
     _drop_capabilities(machine)
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
@@ -120,12 +121,13 @@ def harden(machine: str) -> None:
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent process ends. To be called where the parent has one thread only."""
+    """Asks the kernel to kill this process when its parent ends. The parent must have only one thread."""
     _prctl(_PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
 
 
 def restrict_files() -> bool:
-    """Landlock: no file, no TCP, no signal or abstract socket beyond this domain. Best effort; True if it holds."""
+    """Landlock: forbids files, TCP, and signals and abstract sockets to other processes. Best effort: `True` if it
+    works."""
     abi = _syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if abi < 1:
         return False
@@ -152,13 +154,13 @@ class Filter:
         self._address = ctypes.addressof(self._program)
 
     def install(self) -> None:
-        """Required: raises `PermissionError` if the kernel does not take the filter."""
+        """Installs the filter. Required; raises `PermissionError` if the kernel refuses it."""
         if _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._address, 0, 0) != 0:
             raise PermissionError("the kernel refuses the seccomp filter")
 
 
 def limit_child(cpu_seconds: float, memory_bytes: int) -> None:
-    """Hard limits of one child; required. The timers in `child.py` are finer than the CPU limit here."""
+    """Hard limits of one child. Required. The timers in `child.py` are more exact than the CPU limit here."""
     setrlimit(RLIMIT_AS, (memory_bytes, memory_bytes))
     seconds = int(2 * cpu_seconds) + 2  # the same coarse clock as `setitimer`
     setrlimit(RLIMIT_CPU, (seconds, seconds))
@@ -166,9 +168,9 @@ def limit_child(cpu_seconds: float, memory_bytes: int) -> None:
 
 
 def start_cpu_timer(seconds: float) -> bool:
-    """Have the kernel send `SIGPROF` after this much CPU time. Best effort: False if there is no such timer.
+    """Makes the kernel send `SIGPROF` after this much CPU time. Best effort; `False` if there is no such timer.
 
-    Unlike `setitimer`, whose clock counts whole ticks and runs fast on a busy machine, this clock is exact.
+    This clock is exact. The clock of `setitimer` counts whole ticks, and runs fast on a busy machine.
     """
     nanoseconds = int(seconds * 1_000_000_000)
     _when[2] = nanoseconds // 1_000_000_000
@@ -179,7 +181,7 @@ def start_cpu_timer(seconds: float) -> bool:
 
 
 def rehearse() -> None:
-    """Start a timer and take it back, for `child.rehearse`."""
+    """Starts a timer and deletes it, for `child.rehearse`."""
     start_cpu_timer(3600.0)
     _timer_call(_TIMER_DELETE, _timer.value, 0, 0, 0)
 

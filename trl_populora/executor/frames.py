@@ -1,13 +1,14 @@
-"""The frames in which a child reports, written by `child.py` and read by `verdict.py`.
+"""The format of a child's report. `child.py` writes it, and `verdict.py` reads it.
 
-A frame is a tag, the length of the payload in four bytes, and the payload. A report is one of
+A report is a sequence of frames. A frame is a tag of one byte, the length of the payload in four bytes, and the
+payload. A report has one of these forms:
 
     S name          the source is not Python
-    C name          the compiler gave up
-    P X failure     the program itself failed
-    P F R* Z        the program defined `f`; one R per input, each a failure, `v` canonical bytes or `u` reason
+    C name          the compiler failed
+    P X failure     the program failed before `f` was called
+    P F R* Z        the program defined `f`. One R for each input, with a failure, `v` canonical bytes or `u` reason
 
-`P` is sent before any untrusted code runs. A failure is `e` (exception), `b` (base exception) or `m` (memory) and the
+`P` is sent before any untrusted code runs. A failure is `e` (exception), `b` (base exception) or `m` (memory), and the
 name of the exception's type. Nothing may follow the last frame.
 """
 
@@ -15,7 +16,7 @@ CHANNEL = 3
 """File descriptor of the result channel in a child: the only one it may write to."""
 
 CONFINEMENT_FAILED = 71
-"""Exit code of a child that could not confine itself; believed only when it sent no frame."""
+"""Exit code of a child that could not confine itself. It counts only if the child sent no frame."""
 
 HEADER = 5
 

@@ -1,4 +1,4 @@
-"""`Pool`: jobs in the order of their arrival, and the workers that take from them."""
+"""`Pool`: a queue of jobs, and the workers that take jobs from it in the order of arrival."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .worker import Worker
 
 
 class Batch:
-    """Jobs handed in together.
+    """Jobs of one call.
 
     Attributes:
-        results (`list[Execution | None]`): In the order of the jobs, as far as they were run.
+        results (`list[Execution | None]`): In the order of the jobs; `None` for a job that was not run yet.
         left (`int`): Jobs without a result.
-        error (`BaseException`, *optional*): Why there will be no more results.
-        over (`threading.Lock`): Taken until the last result or an error is there.
+        error (`BaseException`, *optional*): An error after which no more results come.
+        over (`threading.Lock`): Locked until the last result or an error has come.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -31,17 +31,17 @@ class Batch:
 
 class Pool:
     """
-    Every method may be called from any thread, and a signal handler may raise at any place in it.
+    Jobs and their workers. Every method may be called from any thread, and a signal handler may raise anywhere in it.
 
     Args:
         workers (`list[Worker]`):
-            Run one program each at a time; not started yet.
+            Each runs one program at a time. Not started yet.
         counts (`dict[Status, int]`):
-            Where to count executions by status.
+            Number of executions by status, which the pool updates.
 
     Attributes:
         held (`list[str]`):
-            The measures that hold, see `levels`.
+            The measures that work, see `levels`.
     """
 
     def __init__(self, workers: list[Worker], counts: dict[Status, int]) -> None:
@@ -54,22 +54,22 @@ class Pool:
 
     def start(self) -> None:
         """
-        Start the workers. Whatever it raises, `close` ends those that were started.
+        Starts the workers. If it raises an error, `close` ends those that were started.
 
         Raises:
-            `RuntimeError`, `ServerLost`: if the first worker cannot start a server.
+            `RuntimeError`, `ServerLost`: If the first worker cannot start a server.
         """
         self.held = self.workers[0].probe()
         for worker in self.workers:
             worker.start(lambda worker=worker: self._serve(worker))
 
     def put(self, batch: Batch) -> None:
-        """Add the jobs of a batch; once the pool is closed nobody runs them."""
+        """Adds the jobs of a batch. After the pool is closed, they are not run."""
         for index in range(len(batch.jobs)):
             self._waiting.put((batch, index))
 
     def close(self) -> None:
-        """Leave what waits, kill what runs, end the workers."""
+        """Drops waiting jobs, kills running ones, and ends the workers."""
         self.closed = True
         for _ in self.workers:
             self._waiting.put(None)  # wakes one

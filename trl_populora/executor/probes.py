@@ -1,6 +1,6 @@
-"""The self-test of a fork server: children that try what a child must not be able to do.
+"""Self-test of a fork server: children try what a child must not be able to do.
 
-A level is claimed only if the filter was seen to work, on this machine and in this process.
+An isolation level is reported only if this test has shown, in this process, that the filter works.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _X32_GETPID = 0x40000000 + 39
 
 
 def filter_holds(seccomp: Filter, machine: str) -> bool:
-    """Fork children under the filter and see every attempt fail in the way the filter makes it fail."""
+    """Whether every attempt of a child under the filter fails, in the way in which the filter makes it fail."""
     fatal = [lambda: _libc.ptrace(0, 0, 0, 0)]
     if machine == "x86_64":
         fatal.append(lambda: _libc.syscall(ctypes.c_long(_X32_GETPID)))

@@ -1,6 +1,6 @@
-"""The caller's side of one fork server: start it, hand it a job, collect what comes back.
+"""The caller's side of one fork server: starts it, sends it jobs, and collects the reports.
 
-Nothing received here is evaluated or unpickled; what it means is decided in `verdict.py`.
+What arrives here is neither evaluated nor unpickled. `verdict.py` interprets it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _QUIET_MS = 5  # in which most children end
 
 
 class ServerLost(Exception):
-    """The fork server died, or none can be started now. The job may be run again on a new one."""
+    """The fork server has ended, or cannot be started. The job can be run again on a new one."""
 
 
 class End(NamedTuple):
-    """What one child left behind.
+    """How one child ended, and its report.
 
     Args:
         data (`bytes`):
-            All it wrote, at most a little over the limit.
+            Everything that it wrote, up to a little more than the limit.
         flooded (`bool`):
             Whether it wrote more than the limit.
         overdue (`bool`):
-            Whether it outlived its wall limit and its server was killed.
+            Whether it exceeded its wall-clock limit, so that its server was killed.
         status (`int`):
             Wait status from the kernel.
         seconds (`float`):
@@ -62,11 +62,11 @@ class Server:
 
     Attributes:
         held (`list[str]`):
-            Names of the measures, as in `levels.ADVICE`, that it saw at work when it started.
+            Names of the measures, as in `levels.ADVICE`, that its self-test found working.
 
     Args:
         settings (`dict`):
-            What `zygote.py` is told: `hash_seed`, `modules`, `third_party` (whether they may come from the caller's
+            Settings of `zygote.py`: `hash_seed`, `modules`, `third_party` (whether they may come from the caller's
             `sys.path`), `recursion_limit`, `memory_share`, `gc_threshold`, `ballast`, `accept_unsafe` and `without`
             (measures to leave out, for tests).
     """
@@ -80,11 +80,11 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether a server process was started and not found lost since."""
+        """Whether a server process was started and, as far as is known, still runs."""
         return self._control is not None
 
     def start(self) -> None:
-        """Start the process. Raises `RuntimeError` if it refuses to work here, `ServerLost` if it just failed."""
+        """Starts the process. Raises `RuntimeError` if it cannot work on this machine, `ServerLost` if it failed."""
         try:
             self.held = self._launch()
         except OSError as error:
@@ -134,18 +134,18 @@ class Server:
 
     def execute(self, payload: bytes, wall_seconds: float, max_bytes: int) -> End:
         """
-        Run one job.
+        Runs one job.
 
         Args:
             payload (`bytes`):
-                The job, as `child.run` reads it.
+                The job in the format of `child.run`.
             wall_seconds (`float`):
-                Its wall limit.
+                Its wall-clock limit.
             max_bytes (`int`):
-                The most it may write.
+                Maximum bytes of its report.
 
         Returns:
-            `End`: what the child left.
+            `End`: How the child ended, and its report.
 
         Raises:
             `ServerLost`: if the server died.
@@ -171,7 +171,7 @@ class Server:
             raise
 
     def close(self) -> None:
-        """End the process and its children."""
+        """Ends the process and its children."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)  # closing is not enough: a fork of the caller holds it too
@@ -213,21 +213,21 @@ class Server:
         return End(bytes(data), len(data) > max_bytes, False, *REPORT.unpack(report))
 
     def interrupt(self) -> None:
-        """Kill the process. May be called from another thread, where `execute` then raises `ServerLost`."""
+        """Kills the process. May be called from another thread. Then `execute` raises `ServerLost`."""
         process = self._process
         if process is not None:
             process.kill()
 
 
 def _discard(channel: int) -> None:
-    """Stop reading from a pipe: the next write of a child that floods kills it."""
+    """Stops reading from a pipe. Then the next write of the child kills it."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, channel, inheritable=False)
     os.close(nothing)
 
 
 def _submit(control: socket.socket, payload: bytes) -> int:
-    """Send the descriptors of a new job, its text and its result channel; the caller's end of the channel."""
+    """Sends the descriptors of a new job: its text and its result channel. Returns the caller's end of the channel."""
     channel, theirs = os.pipe()
     job = -1
     try:

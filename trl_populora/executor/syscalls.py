@@ -1,9 +1,9 @@
-"""The system calls that a child may make, as a seccomp filter in BPF. Only numbers and instructions live here.
+"""The system calls that a child may make, as a seccomp filter in BPF (the kernel's language for filters).
 
-The list is what pure computation needs: memory, locks, clocks, randomness, writing to the result channel, exit. There
-is no call to open, read, create a process or a thread, signal, connect, map code or change a limit. Calls that no
-benign Python program makes kill the process, everything else fails with EPERM, so that library probes become
-exceptions.
+A child may use what computation needs: memory, locks, clocks, random numbers, writing to the result channel, and exit.
+It cannot open or read files, create processes or threads, send signals, connect, map code or change a limit. Calls
+that no harmless Python program makes kill the process. Every other call fails with EPERM, so that a library that tries
+one gets an exception.
 """
 
 import struct
@@ -35,7 +35,7 @@ _CHECKED = {
     "clock_getres": (229, 114),
 }
 _FATAL = {
-    "rt_sigreturn": (15, 139),  # with a forged frame it would block the signals of the timers
+    "rt_sigreturn": (15, 139),  # with a false stack frame it could block the signals of the timers
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -97,14 +97,14 @@ def supported(machine: str) -> bool:
 
 def seccomp_filter(machine: str) -> bytes:
     """
-    Assemble the filter.
+    The filter for a machine.
 
     Args:
         machine (`str`):
             `"x86_64"` or `"aarch64"`.
 
     Returns:
-        `bytes`: an array of `struct sock_filter`, eight bytes each.
+        `bytes`: An array of `struct sock_filter`, eight bytes each.
     """
     column, arch = _MACHINES[machine]
     actions = {}
@@ -124,13 +124,13 @@ def seccomp_filter(machine: str) -> bytes:
         *_ALLOW,
         *_DENY,
     ]
-    # Intervals of numbers with one action each: a search tree over them is shorter to run than a list of comparisons,
-    # and the kernel runs the filter for every number when it is installed.
+    # Intervals of numbers, each with one action. A search tree over them takes fewer steps than a list of comparisons.
+    # This matters, because the kernel runs the filter for every number when it is installed.
     intervals = [(0, _DENY)]
     for number in sorted(actions):
         intervals += [(number, actions[number]), (number + 1, _DENY)]
     if machine == "x86_64":
-        intervals.append((_X32, _KILL))  # the other ABI of this machine, with numbers of its own
+        intervals.append((_X32, _KILL))  # the x32 ABI, which has other numbers
     program = [(_LOAD, 0, 0, _ARCH), (_JEQ, 1, 0, arch), *_KILL, (_LOAD, 0, 0, _NUMBER), *_tree(_merge(intervals))]
     return b"".join([struct.pack("<HBBI", *instruction) for instruction in program])
 

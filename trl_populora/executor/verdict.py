@@ -1,7 +1,7 @@
-"""From what a child left behind to an `Execution`: its frames first, then the kernel's word on how it ended.
+"""Turns the report of a child, and the way in which it ended, into an `Execution`.
 
-The frames come from a process that ran hostile code, so every byte is checked, and any deviation from the grammar in
-`frames.py` is the program's failure.
+The report comes from a process that ran hostile code. So every byte is checked, and any deviation from the format in
+`frames.py` is a failure of the program. If the report is incomplete, the exit status from the kernel decides.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _COMPILER = {b"S": Status.SYNTAX_ERROR, b"C": Status.COMPILE_FAILED}
 
 
 class Violation(Exception):
-    """The frames are not what an honest child sends."""
+    """The report deviates from the format."""
 
 
 def max_report_bytes(count: int, limits: Limits) -> int:
-    """The most an honest child writes for `count` inputs."""
+    """Maximum bytes of a report that keeps the format, for `count` inputs."""
     return 1024 + count * (limits.result_bytes + frames.HEADER + 128)
 
 
 def judge(end: End, count: int, limits: Limits) -> Execution:
     """
-    Judge one run of a program.
+    Judges one run of a program.
 
     Args:
         end (`End`):
-            What the child left behind.
+            The report of the child, and how it ended.
         count (`int`):
             Number of inputs of the run.
         limits (`Limits`):
             Limits of the run.
 
     Returns:
-        `Execution`: with one value per input, or none if the program failed before `f` was called.
+        `Execution`: With one value for each input, or without values if the program failed before `f` was called.
     """
 
     def execution(status: Status, values: tuple[Value, ...] = (), error: str | None = None) -> Execution:
@@ -58,7 +58,8 @@ def judge(end: End, count: int, limits: Limits) -> Execution:
         death = _death(end, limits)
         if not count or reached != b"F" and reached != b"Z":
             return execution(death)
-        # The call in progress died and the others never ran; a death after the last call spoils that one.
+        # The call that was running has failed, and the others never ran. If the process was killed after the last
+        # call, that call has failed.
         values = values[: count - 1] + [Value(death)] * max(1, count - len(values))
     return execution(overall(values), tuple(values))
 
@@ -69,7 +70,7 @@ def overall(values: list[Value] | tuple[Value, ...]) -> Status:
 
 
 def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None, list[Value], str | None]:
-    """The last stage reached (a tag; `F` while calls run), the failure of the program, the values, the error."""
+    """The tag of the last stage (`F` during the calls), the failure of the program, the values, and the error."""
     parts, rest = frames.unpack(data)
     if len(rest) >= frames.HEADER and int.from_bytes(rest[1:5], "little") > limits.result_bytes + 128:
         raise Violation("a frame of impossible length")
@@ -119,7 +120,7 @@ def _failure(payload: bytes) -> Value:
 
 
 def _identifier(text: bytes) -> str:
-    """A name or reason from the child, cut to printable ASCII: it goes to logs and to counters."""
+    """A name or reason from the child, limited to 100 characters of printable ASCII, because it is logged."""
     return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in text[:100])
 
 

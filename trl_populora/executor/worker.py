@@ -1,7 +1,7 @@
-"""`Worker`: runs jobs one after the other, each in a child of its own servers.
+"""`Worker`: runs jobs one after the other, in children of its fork servers.
 
-It repeats deterministic jobs on a server that differs in all that a program must not depend on, and retries what the
-machine spoiled.
+It repeats deterministic jobs on servers with other settings, on which the result of a program must not depend. A job
+that failed because of the machine is run again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .server import Server, ServerLost
 
 MAX_INPUT_BYTES = 1 << 20
 
-# What a program might notice, and must not depend on. The first kind runs every job, the others repeat deterministic
-# ones. Two hash seeds agree on the order of two strings in a set half of the time; four do so one time in eight. They
-# are fixed, so that a job has the same verdict in every run.
+# Settings that a program can observe. The result of a deterministic job must not depend on them. The first kind of
+# server runs every job, and the others repeat deterministic jobs. Two hash seeds give two strings in a set the same
+# order half of the time, four seeds one time in eight. The seeds are fixed: a job has the same verdict in every run.
 KINDS = (
     {"hash_seed": 1, "recursion_limit": 1200, "memory_share": 1.0, "gc_threshold": 700, "ballast": 0},
     {"hash_seed": 2, "recursion_limit": 1000, "memory_share": 0.875, "gc_threshold": 451, "ballast": 509},
@@ -36,15 +36,17 @@ NO_VALUES = Execution(Status.INFRA_ERROR, (), 0.0, 0)
 
 class Worker:
     """
-    One thread with fork servers, each started when first needed. There are four kinds, of which the first does for
-    jobs that are not deterministic; of each kind one without any preloaded module, one with `modules`, and one with
-    `modules` and `Job.modules` for each such tuple.
+    One thread with its fork servers. A server is started when it is first needed.
+
+    There are four kinds of servers (`KINDS`). Jobs that are not deterministic use only the first. Of each kind there
+    is a server without preloaded modules, one with `modules`, and one with `modules` and `Job.modules` for each
+    different `Job.modules`.
 
     Args:
         limits (`Limits`):
-            Limits of jobs that bring none of their own.
+            Limits of jobs without limits of their own.
         modules (`list[str]`):
-            What the servers preload, for programs that import anything.
+            Modules that the servers load before they fork, for programs that import something.
         settings (`dict`):
             Further settings of all servers, see `Server`.
     """
@@ -58,13 +60,13 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def probe(self) -> list[str]:
-        """Start one server and return the measures that hold, see `levels`. Raises `RuntimeError`, `ServerLost`."""
+        """Starts a server and returns the measures that work (see `levels`). Raises `RuntimeError` or `ServerLost`."""
         server = self._server(0, True)
         server.start()
         return server.held
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start the thread. Raises `RuntimeError` if there can be no more threads."""
+        """Starts the thread. Raises `RuntimeError` if no more threads can be started."""
 
         def begin() -> None:
             self._thread = threading.current_thread()
@@ -73,7 +75,7 @@ class Worker:
         _start_thread(threading.Thread(target=begin, name="populora-executor", daemon=True))
 
     def close(self) -> None:
-        """Kill the program that runs, if any, end the thread and the servers. Nothing must be left for it to do."""
+        """Kills the program that is running, if any, and ends the thread and the servers. No job may be waiting."""
         self._closing = True
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -85,10 +87,10 @@ class Worker:
 
     def run(self, job: Job) -> Execution:
         """
-        Run one job.
+        Runs one job.
 
         Raises:
-            `RuntimeError`: once closed, or if a module of the job cannot be imported.
+            `RuntimeError`: If the worker is closed, or a module of the job cannot be imported.
         """
         limits = job.limits or self._limits
         first = self._run(0, job, job.inputs, limits)
@@ -97,7 +99,7 @@ class Worker:
         if first.status in (Status.CPU_TIMEOUT, Status.WALL_TIMEOUT, Status.INFRA_ERROR):
             return first
         if first.seconds > limits.cpu_seconds / 2:
-            # Whether it ends in time would depend on the machine.
+            # On a slower machine it might not end in time.
             return replace(first, status=Status.CPU_TIMEOUT, values=(Value(Status.CPU_TIMEOUT),) * len(first.values))
         middle = (len(job.inputs) + 1) // 2
         for kind in range(1, len(KINDS)):
@@ -111,7 +113,7 @@ class Worker:
         return first
 
     def _server(self, kind: int, modules: bool | tuple[str, ...]) -> Server:
-        """The server of this kind with no modules (`False`), with those of all programs (`True`) and with more."""
+        """The server of this kind without modules (`False`), with `modules` (`True`), or with those and a tuple."""
         server = self._servers.get((kind, modules))
         if server is None:
             more = modules if isinstance(modules, tuple) else ()
@@ -139,12 +141,12 @@ class Worker:
             execution = verdict.judge(end, len(inputs), limits)
             if execution.status is not Status.INFRA_ERROR:
                 break
-            server.close()  # whatever is wrong with it, the next one is new
+            server.close()  # the next attempt starts a new one
         return execution
 
 
 def _start_thread(thread: threading.Thread) -> None:
-    """Start a thread by way of another, where no signal handler can raise and leave it half started."""
+    """Starts a thread from another one, in which no signal handler can raise an error during the start."""
     answers: SimpleQueue[RuntimeError | None] = SimpleQueue()
 
     def start() -> None:
@@ -160,7 +162,7 @@ def _start_thread(thread: threading.Thread) -> None:
 
 
 def _another_order(job: Job, kind: int) -> list[int]:
-    """A permutation of the inputs that the program cannot choose; the same each time."""
+    """A permutation of the inputs. It is always the same, and a program cannot choose it."""
     order = list(range(len(job.inputs)))[::-1]
     if len(order) > 3:
         Random(f"{kind} {job.program}").shuffle(order)
@@ -170,9 +172,9 @@ def _another_order(job: Job, kind: int) -> list[int]:
 def _spelled(value: Any) -> Any:
     """The value with each set as `(..., [elements])`, in the order in which its text lists them.
 
-    In a prompt, people and models see the text, and a program may show the order of a set: it must be the order that
-    comes of adding the elements as the text lists them, which is what `ast.literal_eval` does. (marshal sorts sets in
-    its own way.) No plain value holds an Ellipsis.
+    A program can show the order of a set, and models see only the text of the set. So the child must add the elements
+    in the order of the text, as `ast.literal_eval` does. marshal would sort them in another way. No plain value
+    contains an Ellipsis, so the form is unambiguous.
     """
     kind = type(value)
     if kind is set:
@@ -185,7 +187,8 @@ def _spelled(value: Any) -> Any:
 
 
 def _compare(first: Execution, again: list[Execution], order: list[int]) -> Execution:
-    """One execution from two: the first, with what differs marked. The second is in parts, in this order of inputs."""
+    """The first execution, in which values that differ in the second one are marked. The second one has parts, with
+    the inputs in this order."""
     spoiled = next((part for part in again if part.status is Status.INFRA_ERROR), None)
     if spoiled is not None:
         return spoiled

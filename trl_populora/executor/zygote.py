@@ -1,8 +1,8 @@
-"""The fork server: a fresh, small interpreter that confines itself and forks once per job.
+"""The fork server: a new, small interpreter, which confines itself and forks a child for every job.
 
-Run as a script by `server.py`, never imported by the caller. It inherits nothing from the caller but one socket, as
-descriptor 0, and it never reads a job: the descriptors of a job pass through it to the child. Modules with a leading
-underscore are used on purpose, since their Python wrappers would be copied into every child.
+`server.py` runs this file as a script. The caller never imports it. It inherits only one socket from the caller, as
+descriptor 0. It never reads a job, but passes the descriptors of the job to the child. It imports modules with a
+leading underscore, because the memory of their Python wrappers would be copied for every child.
 """
 
 import _socket
@@ -75,13 +75,13 @@ class Server:
             )
 
     def serve(self) -> None:
-        # Each page that this loop touches is copied once a job, so it touches little.
+        # Every page of memory that this loop changes is copied once for each job. So it changes as few as possible.
         fork, close, wait4, number = os.fork, os.close, os.wait4, int.from_bytes
         receive, send, space = self.control.recvmsg, self.control.send, _socket.CMSG_SPACE(8)
         run, seccomp, memory_share = self.child.run, self.seccomp, self.memory_share
         pack = struct.Struct("<idq").pack
         while True:
-            status = usage = None  # a child can read this frame, and must learn nothing of the job before it
+            status = usage = None  # a child can read this frame, and must not learn about the previous job
             message, ancillary, _, _ = receive(8, space)
             if not message:
                 return
@@ -98,16 +98,17 @@ class Server:
 
 def preload(modules: list[str], path: list[str]) -> None:
     """
-    Import what programs may import: modules of the standard library, or of these further folders, which are
-    forgotten with `sys.path` before any program runs.
+    Imports the modules that programs may import, from the standard library or from the folders in `path`.
+
+    `sys.path` is emptied before any program runs, so nothing else can be imported from these folders.
     """
     if path:
         sys.path += path
         for library in ("OMP", "OPENBLAS", "MKL"):  # no thread survives a fork
             os.environ[f"{library}_NUM_THREADS"] = "1"
-    sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # hashlib does without OpenSSL, which is large
-    # Modules ask for their own code to run in each child. Seeding `random` anew is the slow one, and not wanted: two
-    # servers have two seeds, so unseeded use shows in the results.
+    sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # so that hashlib does not load OpenSSL, which is large
+    # Modules register code that would run in every child. The slow part is the new seed of `random`. It is not wanted
+    # either: two servers have different seeds, so a program that uses `random` without a seed gives different results.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     for name in modules:
         try:
@@ -115,12 +116,12 @@ def preload(modules: list[str], path: list[str]) -> None:
         except BaseException as error:
             raise ImportError(f"module {name!r} cannot be imported ({type(error).__name__}: {error})") from None
     os.register_at_fork = register
-    if len(os.listdir("/proc/self/task")) > 1:  # they would not exist in a child, and what they hold stays locked
+    if len(os.listdir("/proc/self/task")) > 1:  # a fork does not copy threads, and their locks would stay locked
         raise ImportError(f"one of the modules {', '.join(modules)} starts threads when it is imported")
 
 
 def load(*names: str) -> list:
-    """Import modules of this directory with a private copy of the builtins, out of reach of `builtins.len = ...`."""
+    """Imports modules of this folder with a private copy of the builtins. `builtins.len = ...` does not change it."""
     package = ModuleType("executor")
     package.__path__ = [HERE]
     sys.modules["executor"] = package
@@ -140,14 +141,14 @@ def load(*names: str) -> list:
 
 
 def reset_signals() -> None:
-    """The caller may have ignored or blocked the signals by which time limits end a child."""
+    """Resets the signals that end a child at its time limit, because the caller may have ignored or blocked them."""
     pthread_sigmask(SIG_SETMASK, [])
     for number in (SIGALRM, SIGPROF, SIGPIPE):
         signal(number, SIG_DFL)
 
 
 def prepare_interpreter(settings: dict, child: ModuleType) -> None:
-    """The last touches before the memory image is frozen and shared by all children."""
+    """Prepares the memory that all children share, and freezes it."""
     os.dup2(1, child.CHANNEL)  # /dev/null
     child.rehearse()
     os.close(child.CHANNEL)
@@ -159,7 +160,8 @@ def prepare_interpreter(settings: dict, child: ModuleType) -> None:
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = child.Sink()
     sys.setrecursionlimit(settings["recursion_limit"])
     gc.set_threshold(settings["gc_threshold"], 10, 10)
-    # Reference counts of common objects and the layout of the heap, which a program might look at.
+    # Changes reference counts of common objects and the layout of the heap. A program that depends on them then gives
+    # different results in two servers.
     globals()["ballast"] = [[None, True, False, 0, 1, "", ()] for _ in range(settings["ballast"])]
     gc.collect()
     fill_pools()
@@ -168,10 +170,10 @@ def prepare_interpreter(settings: dict, child: ModuleType) -> None:
 
 def fill_pools() -> None:
     """
-    Leave no gap in the memory pools of small objects.
+    Fills all gaps in the memory pools of small objects.
 
-    A child then gets fresh pools, in which its objects lie together, instead of gaps in thirty pools, each of which
-    would be copied for it. A pool is 16 KiB and starts with a header of 48 bytes.
+    Then the objects of a child lie together in new pools. Otherwise they would fill gaps in about thirty pools, and
+    the kernel would copy each of these. A pool has 16 KiB and starts with a header of 48 bytes.
     """
     fillers = globals()["fillers"] = []
     for size in range(48, 513, 16):
@@ -180,7 +182,7 @@ def fill_pools() -> None:
             if id(filler) % 16384 == 48:  # the first of a new pool
                 break
             fillers.append(filler)
-    bytearray(1 << 16)  # has malloc sort its free chunks, which the first call in each child would do otherwise
+    bytearray(1 << 16)  # makes malloc sort its free chunks, which the first call in every child would do otherwise
 
 
 if __name__ == "__main__":

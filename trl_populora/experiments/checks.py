@@ -181,8 +181,12 @@ def _exam_names(experiment: Experiment, args: PopulationSelfPlayConfig) -> dict[
 
 
 def _task_types(args: PopulationSelfPlayConfig) -> dict[str, Any]:
+    from ..settings import as_mapping
     from ..tasks import make_task_types
 
     return make_task_types(
-        args.task_types, style=args.prompt_style, num_references=args.num_references, kwargs=args.task_kwargs
+        args.task_types,
+        style=args.prompt_style,
+        num_references=args.num_references,
+        kwargs=as_mapping(args.task_kwargs),
     )

@@ -69,7 +69,8 @@ class Sampler(ABC):
         self.stop_strings = list(BASE_STOP) if template == "base" else []
         declared = population.base_model.generation_config.eos_token_id or []
         declared = [declared] if isinstance(declared, int) else list(declared)
-        self.eos_ids = sorted({tokenizer.eos_token_id, *declared})
+        end: Any = tokenizer.eos_token_id  # transformers' hints allow more
+        self.eos_ids: list[int] = sorted({end, *declared})
         # Whatever else the model's own file asks for (a repetition penalty, say) would make sampling off-policy.
         population.base_model.generation_config = GenerationConfig(
             eos_token_id=declared or None, pad_token_id=tokenizer.pad_token_id
@@ -211,7 +212,8 @@ class Sampler(ABC):
                 f"{type(self).__name__} says reports_logprobs=True, but gave {len(logprobs or ())} log-probabilities "
                 f"for {len(ids)} tokens. Give one for each, or set reports_logprobs=False."
             )
-        return Completion(self.tokenizer.decode(ids, skip_special_tokens=True), list(prompt_ids), ids, logprobs)
+        text: Any = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return Completion(text, list(prompt_ids), ids, logprobs)
 
     @contextmanager
     def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
@@ -221,10 +223,10 @@ class Sampler(ABC):
         For samplers that use the training model. `members` has only names, or only `None`.
         """
         model, routing = self.population.base_model, self.population.routing
-        training = model.training
+        training, names = model.training, [name for name in members if name is not None]
         model.eval()
         try:
-            with torch.no_grad(), routing.base() if set(members) == {None} else self.population.route(members):
+            with torch.no_grad(), self.population.route(names) if names or not members else routing.base():
                 yield model
         finally:
             model.train(training)

@@ -94,7 +94,7 @@ class TransformersSampler(Sampler):
             if self.temperature:
                 processors.append(GumbelMax(seeds[rows], width))
             with self.model_as([members[row] for row in rows]) as model:
-                output = model.generate(
+                output = model.generate(  # pyright: ignore[reportCallIssue]  # transformers adds it to causal models
                     input_ids=ids,
                     attention_mask=mask,
                     past_key_values=cache,

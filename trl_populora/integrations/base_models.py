@@ -231,7 +231,7 @@ def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
             delattr(config, leftover)
     config.bos_token_id, config.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
     config.pad_token_id = tokenizer.pad_token_id
-    model = LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config)  # pyright: ignore[reportArgumentType]  # the file holds a Llama
     model.load_state_dict(quantized.state_dict())
     model.tie_weights()
     model.save_pretrained(output)

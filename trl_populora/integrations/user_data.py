@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -45,7 +45,7 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     return dataset
 
 
-def load_rewards(names: Sequence[str]) -> list[Callable]:
+def load_rewards(names: Sequence[str]) -> list[Any]:
     """Reward functions by name: `module.function` from the path or the working folder, or a function of `trl.rewards`.
 
     Raises:

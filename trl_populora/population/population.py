@@ -19,7 +19,7 @@ from ..run_files.run import TABLE_VERSION, read_table
 from .factors import Factor, Factors, from_tensors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
-from .routing import Routing
+from .routing import Routing, matrices
 
 
 class Population(Mapping[str, Member]):
@@ -57,7 +57,7 @@ class Population(Mapping[str, Member]):
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | PeftModel,
         lora_config: LoraConfig,
         *,
         num_teachers: int,
@@ -83,14 +83,14 @@ class Population(Mapping[str, Member]):
         self.seed = seed
         self.shared_init = shared_init
         self._members = {name: self._founder(name, learning_rate) for name in names}
-        self.model = self._add_adapters(model, lora_config, adapters)
-        self.model.population = self
+        self._add_adapters(model, lora_config, adapters)
+        self.model.population = self  # pyright: ignore[reportArgumentType]  # torch's hint: tensors and modules only
         self.routing = Routing(self.model, adapters)
         if not self.routing.layers:
             raise ValueError(
                 f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing."
             )
-        head = self.model.get_output_embeddings()
+        head = self.base_model.get_output_embeddings()
         if any(layer is head for layer in self.routing.layers.values()):
             raise ValueError("target_modules covers the LM head, which GRPO bypasses. Remove 'lm_head' from it.")
         self.set_trainable()
@@ -116,13 +116,12 @@ class Population(Mapping[str, Member]):
 
     def parameters(self, name: str) -> list[nn.Parameter]:
         """Parameters of one member or guest (not copies), in module order, A before B."""
-        layers = self.routing.layers.values()
-        return [p for layer in layers for p in (layer.lora_A[name].weight, layer.lora_B[name].weight)]
+        return [matrix for layer in self.routing.layers.values() for matrix in matrices(layer, name)]
 
     def factors(self, name: str) -> Factors:
         """LoRA factors of one member or guest: the parameters themselves, detached from autograd."""
         return {
-            path: Factor(layer.lora_A[name].weight.detach(), layer.lora_B[name].weight.detach(), layer.scaling[name])
+            path: Factor(*(matrix.detach() for matrix in matrices(layer, name)), layer.scaling[name])
             for path, layer in self.routing.layers.items()
         }
 
@@ -201,11 +200,16 @@ class Population(Mapping[str, Member]):
     @property
     def base_model(self) -> PreTrainedModel:
         """The frozen base model that carries the LoRA layers."""
-        return self.model.get_base_model()
+        return self.model.get_base_model()  # pyright: ignore[reportReturnType]  # PEFT's hint: any module
+
+    @property
+    def lora_configs(self) -> dict[str, LoraConfig]:
+        """PEFT configuration of each member and guest."""
+        return self.model.peft_config  # pyright: ignore[reportReturnType]  # PEFT's hint: of any method
 
     def set_trainable(self) -> None:
         """Makes all members trainable, freezes everything else, and turns PEFT's own adapter path off."""
-        self.model.base_model.disable_adapter_layers()
+        self.model.base_model.disable_adapter_layers()  # pyright: ignore[reportCallIssue]  # a LoraModel
         self.model.requires_grad_(False)
         for name in self:
             for parameter in self.parameters(name):
@@ -273,7 +277,7 @@ class Population(Mapping[str, Member]):
         first = table["members"][0]["id"]
         population = cls(
             model,
-            LoraConfig.from_pretrained(os.path.join(folder, first)),
+            LoraConfig.from_pretrained(os.path.join(folder, first)),  # pyright: ignore[reportArgumentType]
             num_teachers=table["num_teachers"],
             num_students=table["num_students"],
             shared_member=table["shared_member"],
@@ -300,18 +304,16 @@ class Population(Mapping[str, Member]):
             learning_rate = learning_rate["student" if role == "shared" else role]
         return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
 
-    def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> PeftModel:
-        peft_model = None
+    def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:
         for name in names:
             config = copy.deepcopy(template)
             config.task_type = config.task_type or TaskType.CAUSAL_LM
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
-                if peft_model is None:
-                    peft_model = get_peft_model(model, config, adapter_name=name)
+                if name == names[0]:
+                    self.model = get_peft_model(model, config, adapter_name=name)
                 else:
-                    peft_model.add_adapter(name, config)
-        for config in peft_model.peft_config.values():
+                    self.model.add_adapter(name, config)
+        for config in self.lora_configs.values():
             if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
                 config.target_modules = sorted(config.target_modules)
-        return peft_model

@@ -24,6 +24,7 @@ import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 
@@ -79,6 +80,11 @@ def make_plan(members: Sequence[int], device: torch.device) -> Plan:
     return Plan(present, groups, index, torch.argsort(index), padded, places)
 
 
+def matrices(layer: LoraLayer, name: str) -> tuple[nn.Parameter, nn.Parameter]:
+    """A and B of an adapter: the parameters themselves."""
+    return layer.lora_A[name].get_parameter("weight"), layer.lora_B[name].get_parameter("weight")
+
+
 class Routing:
     """Adds the contribution of each row's member to every LoRA layer of `model`.
 
@@ -94,15 +100,14 @@ class Routing:
         self._names = list(names)
         self._place = {name: i for i, name in enumerate(names)}
         self._factors = {
-            layer: [[factors[name].weight for name in names] for factors in (layer.lora_A, layer.lora_B)]
-            for layer in self.layers.values()
+            layer: list(zip(*(matrices(layer, name) for name in names), strict=True)) for layer in self.layers.values()
         }
-        self._base = model.get_base_model()
+        self._base: PreTrainedModel = model.get_base_model()  # pyright: ignore[reportAttributeAccessIssue]
         self.temperatures: dict[str, float] = {}  # of adapters that have one of their own
         self._plan: Plan | None = None
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
-        self._handles = [layer.register_forward_hook(self._add_members) for layer in self.layers.values()]
+        self._handles = [model.get_submodule(path).register_forward_hook(self._add_members) for path in self.layers]
         self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:
@@ -222,8 +227,8 @@ class Routing:
     def _scale_rows(self, backbone: nn.Module, args: tuple, output: ModelOutput) -> ModelOutput | None:
         if self._row_temperatures is None:
             return None
-        hidden = output.last_hidden_state
-        output.last_hidden_state = (hidden / self._row_temperatures.to(hidden.device)).to(hidden.dtype)
+        hidden = output["last_hidden_state"]
+        output["last_hidden_state"] = (hidden / self._row_temperatures.to(hidden.device)).to(hidden.dtype)
         return output
 
 

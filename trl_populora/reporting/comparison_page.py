@@ -233,10 +233,13 @@ def plot(comparison: Comparison, measure: str) -> Plot:
         {name: [(point.round, point.mean) for point in own] for name, own in points.items()},
         y=about.unit,
         share=about.share,
-        bands={name: [(p.round, p.low, p.high) for p in own if p.low is not None] for name, own in points.items()},
+        bands={
+            name: [(p.round, p.low, p.high) for p in own if p.low is not None and p.high is not None]
+            for name, own in points.items()
+        },
         width=2.2,
     )
-    means = len(figure.data)
+    means = len(figure.data)  # pyright: ignore[reportArgumentType]  # plotly's hint: perhaps a figure
     for k, (name, lines) in enumerate(seeds.items()):
         for line in lines if len(lines) > 1 else ():
             xs, ys = zip(*thinned(line)) if line else ((), ())

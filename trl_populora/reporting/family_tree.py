@@ -117,7 +117,7 @@ def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tup
     known: dict[tuple[str, int], str] = {}
     for _, event in births:
         first, version = event["parents"][0]
-        known[event["slot"], event["version"]] = known.get((first, version), first)
+        known[event["slot"], event["version"]] = known.get((first, version)) or first
         latest[event["slot"]] = event["version"]
     return lambda name, version: known.get((name, version), name), latest
 

@@ -48,21 +48,24 @@ class Crossing(NamedTuple):
 
     def requests(self, own: Sequence[Request], slots: Sequence[int]) -> list[Request]:
         """Requests for the guest teacher, with the prompts of the crossed proposals."""
-        return [
-            own[i]._replace(player=self.guests.teacher.player, name=self.guests.teacher.name, slot=i, learns=False)
-            for i in slots
-        ]
+        if self.guests is None:
+            return []
+        player, name = self.guests.teacher
+        return [own[i]._replace(player=player, name=name, slot=i, learns=False) for i in slots]
 
     def games(
         self, proposals: Sequence[Proposal], slots: Sequence[int], task_types: Mapping[str, TaskType], group_size: int
     ) -> list[Request]:
         """Requests for the guest student, with `group_size` attempts at each valid crossed task."""
         games: list[Request] = []
+        if self.guests is None:
+            return games
+        guest = self.guests.student
         for slot in slots:
             proposal = proposals[slot]
             if proposal.task is not None:
-                rest = {"opponent": proposal.member, "slot": slot, "name": self.guests.student.name, "learns": False}
-                game = solve_request(self.guests.student.player, task_types[proposal.type], proposal.task, **rest)
+                rest = {"opponent": proposal.member, "slot": slot, "name": guest.name, "learns": False}
+                game = solve_request(guest.player, task_types[proposal.type], proposal.task, **rest)
                 games += [game] * group_size
         return games
 

@@ -49,7 +49,7 @@ class Waiting:
     @property
     def unsolved(self) -> list[Task]:
         """Tasks that nobody has solved yet."""
-        return [proposal.task for proposal in self.proposals if _is_open(proposal)]
+        return [one.task for one in self.proposals if one.task is not None and _is_open(one)]
 
 
 class LateRewards:
@@ -76,7 +76,7 @@ class LateRewards:
             replace(
                 waiting,
                 proposals=tuple(
-                    replace(one, reward=paid) if _is_open(one) and one.task.id in solved else one
+                    replace(one, reward=paid) if one.task and one.task.id in solved and _is_open(one) else one
                     for one in waiting.proposals
                 ),
             )
@@ -135,7 +135,7 @@ class LateRewards:
             Waiting(
                 one["round"],
                 dict(one["versions"]),
-                tuple(Row(*row[:4], Completion(*row[4]), row[5]) for row in one["rows"]),
+                tuple(Row._make([*row[:4], Completion(*row[4]), row[5]]) for row in one["rows"]),
                 tuple(_deep(proposal, task_types) for proposal in one["proposals"]),
             )
             for one in state
@@ -144,7 +144,7 @@ class LateRewards:
 
 
 def _is_open(proposal: Proposal) -> bool:
-    return proposal.task is not None and proposal.solve_rate == 0 and proposal.reward == 0
+    return proposal.solve_rate == 0 and proposal.reward == 0
 
 
 def _flat(proposal: Proposal) -> dict[str, Any]:

@@ -92,9 +92,9 @@ class Matchmaker:
         n = self.settings.extra_attempts
         tried, solved = defaultdict(set), set()
         for game, attempt in zip(games, attempts, strict=True):
-            tried[game.task.id].add(game.player)
+            tried[attempt.task.id].add(game.player)
             if attempt.solved:
-                solved.add(game.task.id)
+                solved.add(attempt.task.id)
         tasks = [*self.open, *(proposal.task for proposal in proposals if proposal.learned and proposal.valid)]
         requests: list[Request] = []
         for i, task in enumerate({task.id: task for task in tasks if task.id not in solved}.values()):
@@ -113,7 +113,7 @@ class Matchmaker:
         for i in slots:
             wanted[proposals[i].type] += proposals[i].task is None
         rng = random.Random(self.settings.seed_for(self.round, f"fill:{student}"))
-        taken = {proposals[i].task.id for i in slots if proposals[i].task is not None}
+        taken = {task.id for i in slots if (task := proposals[i].task) is not None}
         fill = {}
         for name, n in wanted.items():
             again = [task for task in retry if task.type == name and task.id not in taken][:n]

@@ -281,7 +281,8 @@ class Ratings:
         for counts in self._by_type.values():
             counts[(slice(None), *record)] = 0
         if child in self._proposals:
-            shares = [invalid / max(proposals, 1.0) for proposals, invalid in map(self._proposals.get, parents)]
+            known = [self._proposals[parent] for parent in parents]
+            shares = [invalid / max(proposals, 1.0) for proposals, invalid in known]
             self._proposals[child] = (REMEMBERED, REMEMBERED * math.fsum(shares) / len(shares))
         if begin:
             self._begin()

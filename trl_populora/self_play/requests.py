@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..tasks import Task, TaskBuffer, TaskType
 from .lengths import TokenLimits
@@ -78,7 +78,7 @@ def proposal_request(
     return Request(teacher, task_type, prompt, references)
 
 
-def solve_request(player: str, task_type: TaskType, task: Task, **rest: object) -> Request:
+def solve_request(player: str, task_type: TaskType, task: Task, **rest: Any) -> Request:
     """The prompt that asks for a solution of a task."""
     return Request(player, task_type, task_type.solve_prompt(task), task=task, **rest)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..progress import Progress
 from ..tasks import INFRASTRUCTURE, Referee, Run, TaskBuffer, TaskType
@@ -25,6 +25,9 @@ from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
 from .verification import verify
+
+
+Item = TypeVar("Item", Proposal, Attempt)
 
 
 class PlayedRound(NamedTuple):
@@ -130,7 +133,7 @@ class SelfPlay:
         return PlayedRound(record, taught + learned, clock.seconds)
 
     def _settle(
-        self, record: RoundRecord, wrote: "_Phase", answered: "_Phase", pairings: Sequence[Pairing]
+        self, record: RoundRecord, wrote: "_Phase[Proposal]", answered: "_Phase[Attempt]", pairings: Sequence[Pairing]
     ) -> RoundRecord:
         """Reward teachers, update ratings, buffer and waiting rewards, and complete the record."""
         proposals, attempts, own = wrote.items, answered.items, wrote.own
@@ -164,19 +167,19 @@ class SelfPlay:
         return judge(games, answers, referee=referee, rewards=self.settings.rewards, group_size=size)
 
 
-class _Phase(NamedTuple):
+class _Phase(NamedTuple, Generic[Item]):
     """What was asked, written, and became of it."""
 
     requests: Sequence[Request]
     written: Sequence[Completion]
-    items: Sequence[Proposal | Attempt]
+    items: Sequence[Item]
 
     @property
     def own(self) -> int:
         """How many are members' to learn from; they come first."""
         return sum(request.learns for request in self.requests)
 
-    def rows(self, role: str, settled: Sequence[Proposal | Attempt]) -> list[Row]:
+    def rows(self, role: str, settled: Sequence[Item]) -> list[Row]:
         """The rows of one role to learn from, in the order of their prompts."""
         return [
             Row(request.player, role, request.type.id, request.prompt, completion, item.reward)

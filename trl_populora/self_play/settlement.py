@@ -26,14 +26,15 @@ def judge(
     group_size: int,
 ) -> list[Attempt]:
     """Judges each answer. `group_size` answers of a student to one task share a group."""
-    verdicts = referee.judge([game.task for game in games], [completion.text for completion in answers])
+    tasks = [game.task for game in games if game.task is not None]
+    verdicts = referee.judge(tasks, [completion.text for completion in answers])
     attempts = []
-    for i, (game, completion, verdict) in enumerate(zip(games, answers, verdicts, strict=True)):
+    for i, (game, task, completion, verdict) in enumerate(zip(games, tasks, answers, verdicts, strict=True)):
         reward = student_reward(verdict.solved, well_formed=not verdict.refused, settings=rewards)
         attempts.append(
             Attempt(
                 game.member,
-                game.task,
+                task,
                 completion.text,
                 group=i // group_size,
                 solved=verdict.solved,
@@ -73,7 +74,7 @@ def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dic
     """Number of a proposal -> whether each attempt at it solved it, without attempts on which the executor failed."""
     solved: dict[int, list[bool]] = defaultdict(list)
     for game, attempt in zip(games, attempts, strict=True):
-        if attempt.refusal != INFRASTRUCTURE:
+        if game.slot is not None and attempt.refusal != INFRASTRUCTURE:
             solved[game.slot].append(attempt.solved)
     return solved
 

@@ -33,7 +33,6 @@ def verify(
             outcome = Task.create(request.type.id, outcome, author=request.member, step=step)
             if lengths is not None:
                 outcome = lengths.refuse(request.type, outcome) or outcome
-        kind = "refusal" if isinstance(outcome, Refusal) else "task"
         proposals.append(
             Proposal(
                 request.member,
@@ -44,7 +43,8 @@ def verify(
                 prompt_tokens=len(completion.prompt_ids),
                 learned=request.learns,
                 prompt=request.prompt,
-                **{kind: outcome},
+                task=None if isinstance(outcome, Refusal) else outcome,
+                refusal=outcome if isinstance(outcome, Refusal) else None,
             )
         )
     return tuple(proposals)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from trl_populora.tasks.base import Run, TaskType
 from trl_populora.tasks.task import INFRASTRUCTURE, Answer, Draft, Payload, Refusal, Task, is_spared
+
+
+Item = TypeVar("Item", Draft, Answer)
 
 
 class Verdict(NamedTuple):
@@ -63,7 +66,7 @@ class Referee:
 
     def verify(self, types: Sequence[str], drafts: Sequence[Draft | Refusal]) -> list[Payload | Refusal]:
         """Verifies the drafts. Refusals stay refusals."""
-        return self._by_type(types, drafts, lambda kind, places: kind.verify([drafts[i] for i in places], self.run))
+        return self._by_type(types, drafts, lambda kind, _, own: kind.verify(own, self.run))
 
     def judge(self, tasks: Sequence[Task], completions: Sequence[str]) -> list[Verdict]:
         """Parses and judges `completions[i]` as an answer to `tasks[i]`.
@@ -82,24 +85,25 @@ class Referee:
         judged = self._by_type(
             [task.type for task in tasks],
             answers,
-            lambda kind, places: kind.judge([tasks[i] for i in places], [answers[i] for i in places], self.run),
+            lambda kind, places, own: kind.judge([tasks[i] for i in places], own, self.run),
         )
         return [Verdict(False, one) if isinstance(one, Refusal) else Verdict(one) for one in judged]
 
     def _by_type(
         self,
         types: Sequence[str],
-        items: Sequence[Draft | Answer | Refusal],
-        call: Callable[[TaskType, list[int]], list],
+        items: Sequence[Item | Refusal],
+        call: Callable[[TaskType, list[int], list[Item]], list],
     ) -> list[Any]:
         """`items` without changes to refusals, and all others replaced by the results of their types."""
-        places: dict[str, list[int]] = defaultdict(list)
+        own: dict[str, tuple[list[int], list[Item]]] = defaultdict(lambda: ([], []))
         for i, (name, item) in enumerate(zip(types, items, strict=True)):
             if not isinstance(item, Refusal):
-                places[name].append(i)
-        results = list(items)
-        for name, own in places.items():
-            for i, result in zip(own, call(self.task_types[name], own), strict=True):
+                own[name][0].append(i)
+                own[name][1].append(item)
+        results: list[Any] = list(items)
+        for name, (places, several) in own.items():
+            for i, result in zip(places, call(self.task_types[name], places, several), strict=True):
                 spared = isinstance(result, Refusal) and is_spared(result)
                 results[i] = INFRASTRUCTURE if spared else result
         return results

@@ -107,6 +107,9 @@ def _check_rows(args: PopulationSelfPlayConfig) -> None:
 
 
 def _check_ranges(args: PopulationSelfPlayConfig) -> None:
+    for name in ("num_generations", "max_completion_length"):  # which may be unset in GRPO
+        if getattr(args, name) is None:
+            raise ValueError(f"{name} is unset, but a population needs a number. Leave it out for the default.")
     for name, least in LEAST.items():
         value = getattr(args, name)
         if value is not None and value < least:
@@ -164,4 +167,4 @@ def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:
             f"not fit into the engine's {length} tokens. Set max_prompt_tokens to {room} or less, lower "
             "max_completion_length, or raise vllm_max_model_length."
         )
-    return prompt
+    return int(prompt)

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
-from peft import LoraConfig, PeftConfig
+from peft import LoraConfig, PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
 from ..population import Population
 from ..run_files.checkpoint import find_checkpoint
+from ..settings import as_mapping
 from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
@@ -63,7 +64,7 @@ def make_source(
 
 
 def make_population(
-    model: str | PreTrainedModel,
+    model: str | PreTrainedModel | PeftModel,
     args: PopulationSelfPlayConfig,
     peft_config: PeftConfig | None,
     quantization_config: Any,
@@ -87,7 +88,8 @@ def make_population(
     if quantization_config is not None and not isinstance(model, str):
         raise ValueError("quantization_config needs the model by name: an instance is quantised when it is loaded.")
 
-    sources = find_sources(args.initial_adapters) if args.initial_adapters and not _resumes(args) else {}
+    wanted = args.initial_adapters
+    sources = find_sources(wanted) if wanted and not _resumes(args) else {}
 
     def load() -> Population:
         set_seed(args.seed)
@@ -97,7 +99,7 @@ def make_population(
         )
         population = Population(
             base,
-            template,
+            template,  # pyright: ignore[reportArgumentType]  # a `Population` refuses other kinds than LoRA
             num_teachers=args.num_teachers,
             num_students=args.num_students,
             shared_member=args.shared_member,
@@ -106,12 +108,12 @@ def make_population(
             shared_init=args.shared_init,
             guests=[f"guest_{i}" for i in range(args.num_guests)],
         )
-        if sources:
-            start_from(population, args.initial_adapters, sources, base=base.config._name_or_path)
+        if wanted and sources:
+            start_from(population, wanted, sources, base=base.config._name_or_path)
         return population
 
     population = load_sharded(load, args.device) if args.shard_base else load()
-    if args.evolution_kwargs["mutate_temperature"]:
+    if as_mapping(args.evolution_kwargs)["mutate_temperature"]:
         population.routing.check_head()
     return population
 
@@ -124,7 +126,7 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
-    init_kwargs = {"trust_remote_code": args.trust_remote_code} | dict(args.model_init_kwargs or {})
+    init_kwargs: dict[str, Any] = {"trust_remote_code": args.trust_remote_code} | dict(args.model_init_kwargs or {})
     if quantization_config is not None:
         init_kwargs["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type == "MULTI_GPU":
@@ -145,9 +147,11 @@ def make_rewards_and_datasets(
 ) -> tuple:
     """Reward functions, their processing classes, and datasets for TRL, as the source defines them."""
     functions = functions if isinstance(functions, list) else [functions] if functions else []
-    classes = classes if isinstance(classes, list) or classes is None else [classes]
+    own: list[PreTrainedTokenizerBase | None] | None = None
+    if classes is not None:
+        own = [*classes] if isinstance(classes, list) else [classes]
     return (
-        *source.make_reward_functions(args, functions, classes),
+        *source.make_reward_functions(args, functions, own),
         *source.make_datasets(args, train_dataset, eval_dataset),
     )
 

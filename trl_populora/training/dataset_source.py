@@ -44,7 +44,7 @@ class DatasetSource(RowSource):
             raise ValueError(
                 "num_teachers=0 trains the students on a dataset: pass train_dataset, or set num_teachers."
             )
-        sets = eval_dataset if isinstance(eval_dataset, dict) else {"eval": eval_dataset}
+        sets: dict[str, Any] = eval_dataset if isinstance(eval_dataset, dict) else {"eval": eval_dataset}
         for name, dataset in {"train_dataset": train_dataset, **sets}.items():
             _check_dataset(name, dataset)
         if len(train_dataset) < args.prompts_per_batch:

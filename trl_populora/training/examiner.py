@@ -61,9 +61,10 @@ class Examiner:
 
     def run(self, jobs: Sequence[Job]) -> list[Execution]:
         """Runs programs in the sandbox, each rank its share. They are not counted in the metrics of the round."""
-        if self.source.executor is None and self._own is None:
-            self._own = self.source.args.executor.make(self.source.ranks.cores)
-        run = watched_jobs(self.source.executor or self._own, self.sampler.progress)
+        executor = self.source.executor or self._own
+        if executor is None:
+            executor = self._own = self.source.args.executor.make(self.source.ranks.cores)
+        run = watched_jobs(executor, self.sampler.progress)
         return self.source.ranks.share(list(jobs), lambda own, _: run(own))
 
     def examine(

@@ -103,7 +103,7 @@ class Founders:
         teachers, authors = {}, {}
         for teacher in population.teachers:
             judged = [one for one in proposals if one.member == teacher and not is_spared(one.refusal)]
-            own = {one.task.id for one in judged if one.valid}
+            own = {one.task.id for one in judged if one.task is not None}
             authors[teacher] = sorted(own)
             teachers[teacher] = {
                 "proposals": len(judged),
@@ -113,7 +113,7 @@ class Founders:
                 "unsolved_now": _unsolved(now, own) if own else None,
             }
         record = {
-            "tasks": len(self.tasks),
+            "tasks": len(self.tasks or ()),
             "version": results[0].exam.version if self.tasks else None,
             "founders": list(self.students),
             "students": {name: {"solved": solved.get(name)} for name in population.students},
@@ -125,7 +125,7 @@ class Founders:
     # Files -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        return {"tasks": [task.to_json() for task in self.tasks], "students": list(self.students)}
+        return {"tasks": [task.to_json() for task in self.tasks or ()], "students": list(self.students)}
 
     def save(self, folder: str) -> None:
         """Writes the founder students' weights."""

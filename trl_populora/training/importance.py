@@ -1,7 +1,7 @@
 """What TRL's correction for the sampler's log-probabilities leaves of each member's tokens."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def cut_shares(
-    output: dict[str, Tensor], args: "PopulationSelfPlayConfig", reduce: Callable[[Tensor], Tensor], members: int
+    output: dict[str, Tensor], args: "PopulationSelfPlayConfig", reduce: Callable[[Tensor], Any], members: int
 ) -> dict[int, float]:
     """Share of each member's tokens whose importance ratio was masked, or cut off at a bound.
 

@@ -99,7 +99,7 @@ class MemberUpdates:
         """Starts a child without optimizer moments, at its own learning rate, with the same weights on every
         process."""
         for parameter in self.population.parameters(name):
-            parameter.data.copy_(broadcast(parameter.data))
+            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
         self.forget(name, optimizer)
         self.guard.born(name)
         for i, group in enumerate(optimizer.param_groups):

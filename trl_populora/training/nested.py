@@ -5,7 +5,7 @@ the values that it used.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..evolution import EvolutionSettings
 from ..executor import ExecutorSettings
@@ -37,6 +37,17 @@ class Parts:
 
     A part of [`PopulationSelfPlayConfig`], which holds the mappings.
     """
+
+    if TYPE_CHECKING:  # settings as construction leaves them
+        num_teachers: int
+        evolution_interval: int
+        evolution_kwargs: dict[str, Any]
+        executor_kwargs: dict[str, Any]
+        probe_kwargs: dict[str, Any]
+        reward_kwargs: dict[str, Any]
+        eval_strategy: Any
+        hall_of_fame_probability: float
+        teacher_reward: str
 
     @property
     def evolution(self) -> EvolutionSettings | None:

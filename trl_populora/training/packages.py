@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..evaluation.exams import check_grader
 from ..extras import require
@@ -17,7 +17,7 @@ MATH_REWARDS = "trl.rewards.accuracy_rewards"
 """Module of TRL whose functions import math-verify when they are called."""
 
 
-def check_packages(args: PopulationSelfPlayConfig, reward_funcs: Sequence[str | Callable]) -> None:
+def check_packages(args: PopulationSelfPlayConfig, reward_funcs: Sequence[Any]) -> None:
     """Refuse settings and reward functions whose packages are not installed.
 
     Raises:

@@ -45,7 +45,7 @@ def _override(cls: type, name: str, method: Callable) -> Callable:
     return override
 
 
-def _constructor(cls: type, construct: Callable) -> Callable:
+def _constructor(cls: Any, construct: Callable) -> Callable:
     parameters = inspect.signature(construct).parameters.values()
     added = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 

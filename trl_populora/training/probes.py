@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from .examiner import Examiner, unchanged_random_states
 if TYPE_CHECKING:
     from ..evaluation.results import ExamResult
     from .config import PopulationSelfPlayConfig
+    from .founders import Founders
     from .row_source import RowSource
 
 logger = logging.get_logger(__name__)
@@ -51,7 +52,7 @@ class Probes:
         self.settings, self.source = args.probes, source
         self.examiner = Examiner(source)
         self.exams: list[Exam] | None = None
-        self.founders = None
+        self.founders: Founders | None = None
         self.last: dict[str, Any] | None = None
         self.seconds = 0.0
         self._base: dict[str, dict] = {}  # exam -> version and scores of the base, which never change
@@ -112,7 +113,7 @@ class Probes:
         exams, founders, results = {}, None, []
         with unchanged_random_states():
             self.source.sampler.sync()
-            for exam in self.exams:
+            for exam in self.exams or ():
                 results.append(self._examine(exam))
                 exams[exam.name] = self._summary(results[-1])
             if self.founders is not None and self.founders.started:
@@ -141,11 +142,11 @@ class Probes:
 
     def state_dict(self) -> dict[str, Any]:
         """State that a resumed run needs, as data for JSON."""
-        started = self.founders is not None and self.founders.started
+        founders = self.founders
         return {
             "last": self.last,
             "base": self._base,
-            "founders": self.founders.state_dict() if started else None,
+            "founders": founders.state_dict() if founders is not None and founders.started else None,
             "seconds": self.seconds,
             "elapsed": self.elapsed,
         }
@@ -253,6 +254,6 @@ def _known(share: float) -> float | None:
     return None if math.isnan(share) else share
 
 
-def _mean(shares: Sequence[float | None]) -> float | None:
+def _mean(shares: Iterable[float | None]) -> float | None:
     known = [share for share in shares if share is not None]
     return fmean(known) if known else None

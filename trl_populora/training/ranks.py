@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -60,7 +60,7 @@ class Ranks:
         """What went wrong on any rank, in words, on every rank."""
         return [f"{text} (rank {rank})" for rank, text in gather_object([(self.index, own)]) if text]
 
-    def check_equal(self, tensors: dict[str, list[torch.Tensor]], *, step: int) -> None:
+    def check_equal(self, tensors: Mapping[str, Sequence[torch.Tensor]], *, step: int) -> None:
         """Proves that replicas are replicas: compares a checksum of every bit of the tensors between all ranks.
 
         Raises:
@@ -69,7 +69,7 @@ class Ranks:
         if self.accelerator.num_processes == 1:
             return
         own = torch.stack([checksum(group) for group in tensors.values()])
-        everyones = self.accelerator.gather(own[None])
+        everyones: Any = self.accelerator.gather(own[None])
         differ = [name for name, sums in zip(tensors, everyones.T.tolist(), strict=True) if len(set(sums)) > 1]
         if differ:
             raise RuntimeError(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
+    from accelerate import PartialState
+
     from .config import PopulationSelfPlayConfig
 
 
@@ -16,6 +18,24 @@ class RoundShape:
 
     A part of [`PopulationSelfPlayConfig`], which holds the settings.
     """
+
+    if TYPE_CHECKING:  # settings as construction leaves them: GRPO's own hints still allow `None` or text
+        num_teachers: int
+        num_students: int
+        prompts_per_teacher: int
+        num_generations: int
+        generation_batch_size: int
+        steps_per_generation: int
+        num_iterations: int
+        max_steps: int
+        max_completion_length: int
+        balance_rows: bool
+        member_prompts: str
+        output_dir: str
+        report_to: list[str]
+        model_init_kwargs: dict[str, Any] | None
+        gradient_checkpointing_kwargs: dict[str, Any] | None
+        distributed_state: PartialState
 
     @property
     def proposals_per_round(self) -> int:
@@ -74,7 +94,7 @@ def derive_batch(args: PopulationSelfPlayConfig) -> None:
         if value not in allowed:
             raise ValueError(f"{name}={value} contradicts {why}; leave it out (it becomes {allowed[1]}).")
     args.gradient_accumulation_steps = passes
-    args.steps_per_generation = args.generation_batch_size = None
+    vars(args).update(steps_per_generation=None, generation_batch_size=None)  # which GRPO fills in
 
 
 def _passes_of_round(args: PopulationSelfPlayConfig, world_size: int) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..executor import Executor
     from ..generation import Sampler
     from ..self_play import Completion, Ratings
-    from ..tasks import TaskType
+    from ..tasks import TaskBuffer, TaskType
     from .founders import Founders
     from .trainer import PopulationSelfPlayTrainer
 
@@ -89,6 +89,8 @@ class RowSource(ABC):
     sampler: "Sampler"
     ranks: Ranks
     ratings: "Ratings | RewardRatings"
+    buffer: "TaskBuffer"  # of self-play only
+    _scored: ScoredRows  # from the first round on
 
     # While the trainer is constructed ----------------------------------------------------------------------------
 
@@ -136,7 +138,6 @@ class RowSource(ABC):
         """Gets the objects that the trainer has made. A subclass that overrides this must call it first."""
         self.args, self.population, self.sampler, self.ranks = args, population, sampler, ranks
         self.ratings = RewardRatings(list(population), window=args.evolution_interval or 20)
-        self._scored: ScoredRows | None = None
         self._evaluated = 0  # rows since the last round
         self._ready_at = self._sample_seconds = 0.0
 
@@ -204,7 +205,8 @@ class RowSource(ABC):
         if rows.training:
             self._scored = rows
             shares = rows.by_member()
-            self.ratings.update({name: shares[name].rewards for name in self.population})
+            rewards: Any = {name: shares[name].rewards for name in self.population}
+            self.ratings.update(rewards)  # a source with other ratings has its own `finish`
             return
         for name, reward in zip(rows.members, rows.rewards.tolist(), strict=True):
             metrics[f"reward/{name}"].append(reward)
@@ -270,13 +272,13 @@ class RowSource(ABC):
         return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]
 
     @staticmethod
-    def as_rollout(prompt_ids: "list[Sequence[int]]", completions: "list[Completion]") -> dict[str, list | None]:
+    def as_rollout(prompt_ids: Sequence[Sequence[int]], completions: "list[Completion]") -> dict[str, list | None]:
         """The return value of a rollout function, as TRL requires it."""
-        logprobs = [completion.logprobs for completion in completions]
+        known = [list(one.logprobs) for one in completions if one.logprobs is not None]
         return {
             "prompt_ids": [list(ids) for ids in prompt_ids],
             "completion_ids": [list(completion.ids) for completion in completions],
-            "logprobs": None if None in logprobs else [list(values) for values in logprobs],
+            "logprobs": known if len(known) == len(completions) else None,
         }
 
     def _seeds(self, rows: int, *, step: int, training: bool) -> list[int]:

@@ -78,13 +78,13 @@ class ScoredRows:
             place: `round`, `step`, `training` and `versions`.
         """
         lengths = [output[key].sum(1).tolist() for key in ("completion_mask", "prompt_mask")]
-        members, tokens, prompt_tokens = zip(*gather_object(list(zip(members, *lengths, strict=True))), strict=True)
+        everyone, tokens, prompt_tokens = zip(*gather_object(list(zip(members, *lengths, strict=True))), strict=True)
         total = (rewards * weights.to(rewards.device)).nansum(dim=1)
         total[rewards.isnan().all(dim=1)] = torch.nan
-        newest = {key: list(logged[key])[-len(members) :] for key in ("prompt", "completion", "advantages")}
+        newest = {key: list(logged[key])[-len(everyone) :] for key in ("prompt", "completion", "advantages")}
         return cls(
             **place,
-            members=list(members),
+            members=list(everyone),
             tokens=list(tokens),
             prompt_tokens=list(prompt_tokens),
             rewards=total.cpu().numpy(),

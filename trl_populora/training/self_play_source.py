@@ -15,7 +15,7 @@ import torch
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evaluation import reserved_keys
 from ..evolution import HallOfFame
-from ..executor import Execution, Job
+from ..executor import Execution, Executor, Job
 from ..generation import Sampler
 from ..population import Population
 from ..progress import watched_jobs
@@ -23,6 +23,7 @@ from ..run_files.layout import HALL_FOLDER
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, Row, SelfPlay, TokenLimits
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
+from ..settings import as_mapping
 from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
 from .checks import prompt_limit
 from .config import PopulationSelfPlayConfig
@@ -55,6 +56,10 @@ class SelfPlaySource(RowSource):
         hall ([`HallOfFame`] or `None`): Champions of the past, if the run keeps any.
     """
 
+    executor: Executor
+    ratings: Ratings
+    played: PlayedRound  # from the first round on
+
     def __init__(self, task_types: Sequence[str | TaskType] | None = None) -> None:
         self.given_types = task_types
 
@@ -82,7 +87,6 @@ class SelfPlaySource(RowSource):
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
         self.execution_counts: Counter[str] = Counter()
-        self.played: PlayedRound | None = None
         self.self_play = SelfPlay(
             task_types=self.task_types,
             run_many=self._run_many,
@@ -95,7 +99,8 @@ class SelfPlaySource(RowSource):
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
         self.ready_at = 0.0
-        self._local_rows, self._order = [], []
+        self._local_rows: list[Row] = []
+        self._order: list[int] = []
 
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
@@ -258,7 +263,8 @@ class SelfPlaySource(RowSource):
         if not self.hall:
             return None
         rng = random.Random(self.self_play.settings.seed_for(round, "guests"))
-        champions = [self.hall.sample(role, rng) for role in ("teacher", "student")]
+        found = [self.hall.sample(role, rng) for role in ("teacher", "student")]
+        champions = [one for one in found if one is not None]
         seats = self.population.guests[: len(champions)]
         for guest, champion in zip(seats, champions, strict=True):
             self.population.admit(guest, champion.factors, temperature=champion.temperature)
@@ -272,7 +278,7 @@ class SelfPlaySource(RowSource):
             evenly=self.evenly,
         )
 
-    def _run_many(self, jobs: list[Job]) -> list[Execution]:
+    def _run_many(self, jobs: Sequence[Job]) -> list[Execution]:
         run = watched_jobs(self.executor, self.sampler.progress)
         executions = self.ranks.share(jobs, lambda own, places: run(own))
         self.execution_counts.update(execution.status.value for execution in executions)
@@ -285,7 +291,7 @@ def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType
         args.task_types if given is None else given,
         style=args.prompt_style,
         num_references=args.num_references,
-        kwargs=args.task_kwargs,
+        kwargs=as_mapping(args.task_kwargs),
     )
     if given is not None:
         args.task_types, args.task_kwargs = recorded(list(types.values()))

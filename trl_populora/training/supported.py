@@ -96,7 +96,8 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
         args.use_vllm and args.vllm_structured_outputs_regex,
         "vllm_structured_outputs_regex: members write programs and answers in several formats",
     )
-    yield args.use_vllm and uncorrectable(args), uncorrectable(args)
+    problem = uncorrectable(args) or ""
+    yield args.use_vllm and problem, problem
     yield (
         args.shard_base and args.use_vllm and args.vllm_mode == "server",
         "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",

@@ -90,6 +90,8 @@ class Tracker(ABC):
 class TensorBoard(Tracker):
     """Tables become text. Its page "Custom scalars" has one chart for all members of a measure."""
 
+    callback: TensorBoardCallback
+
     def describe(self, record: dict[str, Any]) -> None:
         text = json.dumps(record, indent=1, ensure_ascii=False)
         self.callback.tb_writer.add_text("population", f"```json\n{text}\n```")

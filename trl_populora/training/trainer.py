@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
 from torch.nn.functional import pad
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 from trl import GRPOConfig, GRPOTrainer
@@ -33,6 +34,7 @@ from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
 from .batching import deal, used_columns
 from .callbacks import RoundCallback
+from .config import PopulationSelfPlayConfig
 from .construction import (
     EvalDatasets,
     make_population,
@@ -116,9 +118,15 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
     """
 
-    population: Population | None = None
+    args: PopulationSelfPlayConfig
+    model: PeftModel
+    processing_class: PreTrainedTokenizerBase | ProcessorMixin
+    lr_scheduler: LambdaLR
+    # `plain.py` passes every method to GRPOTrainer while it is `None`, so that no method here meets that.
+    population: Population = None  # pyright: ignore[reportAssignmentType]
     staging: str | None = None  # folder of the checkpoint that is being written
     dataset_name: str | None = None  # what the prompts are called, for the card
+    warm_start: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -130,7 +138,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase] | None = None,
         callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        optimizers: tuple[torch.optim.Optimizer | None, LambdaLR | None] = (None, None),
         quantization_config: BitsAndBytesConfig | None = None,
         peft_config: PeftConfig | None = None,
         tools: list[Callable] | None = None,
@@ -143,6 +151,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         on_probe: Callable[[dict[str, Any]], None] | None = None,
         sampler: type[Sampler] | SamplerFactory | None = None,
     ) -> None:
+        args = cast(PopulationSelfPlayConfig, args)  # `plain.py` has passed others on
         check_sampler(sampler, args)
         refuse_arguments(
             optimizers=optimizers[0], tools=tools, rollout_func=rollout_func, environment_factory=environment_factory
@@ -190,7 +199,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         )
         self.probes = Probes(args, source, has_dataset=self.eval_dataset is not None)
         self.folder = RunFolder(args.output_dir)
-        self.given_sampler, self.warm_start = sampler, None
+        self.given_sampler = sampler
         self.row_members: list[str] = []
 
     def train(
@@ -242,7 +251,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if eval_dataset is None:
             self.probes.prepare()
         if eval_dataset is not None or self.eval_dataset is not None or not self.probes.has_exams:
-            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+            # transformers' hint names torch's datasets only
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]
         if eval_dataset is None and self.probes.has_exams:
             metrics = metrics | probe(self, prefix=metric_key_prefix)
         return metrics
@@ -250,7 +260,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     # The rows of a generation phase ------------------------------------------------------------------------------
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Any:
-        rows = self.train_dataset if dataset is None else dataset
+        rows: Any = self.train_dataset if dataset is None else dataset
         order = self.source.order(rows, step=lambda: self.state.global_step)
         return super()._get_train_sampler(dataset) if order is None else order
 
@@ -355,7 +365,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is not None:
             return super().create_optimizer(model)
-        optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)
+        # transformers' hint names no models of PEFT
+        optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)  # pyright: ignore[reportArgumentType]
         if kwargs.keys() & {"params", "model", "optimizer_dict"}:
             raise ValueError(f"optim={self.args.optim!r} builds its own groups. Use optim='adamw_torch_fused'.")
         groups = self.updates.groups(weight_decay=self.args.weight_decay)

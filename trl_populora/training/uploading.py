@@ -52,7 +52,7 @@ def push(
     trainer.callback_handler.on_push_begin(trainer.args, trainer.state, trainer.control)
     trainer._finish_current_push()
     own = {"token": token, "revision": revision, "private": private}
-    settings = _settings(trainer) | {key: value for key, value in own.items() if value}
+    settings: dict[str, Any] = _settings(trainer) | {key: value for key, value in own.items() if value}
     ready = push_population(trainer.args.output_dir, message=message or "Upload population", **settings)
     return ready.send() if blocking else ready.send_later()
 
@@ -68,7 +68,8 @@ def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> No
     if strategy == HubStrategy.END or (busy and not args.hub_always_push):
         return
     trainer.callback_handler.on_push_begin(args, trainer.state, trainer.control)
-    settings = _settings(trainer) | {"message": f"Training in progress, step {trainer.state.global_step}"}
+    message = f"Training in progress, step {trainer.state.global_step}"
+    settings: dict[str, Any] = _settings(trainer) | {"message": message}
     if strategy == HubStrategy.CHECKPOINT:
         settings |= {"checkpoint": checkpoint}
     elif strategy == HubStrategy.ALL_CHECKPOINTS:
@@ -78,8 +79,9 @@ def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> No
     except (OSError, ValueError) as error:
         logger.warning(f"{checkpoint} is not uploaded: {error}.")
         return
-    jobs = trainer.push_in_progress.jobs if busy else []
-    trainer.push_in_progress = PushInProgress([*jobs, job])
+    earlier = getattr(trainer.push_in_progress, "jobs", ()) if busy else ()
+    # It takes several jobs, whatever transformers' hint says.
+    trainer.push_in_progress = PushInProgress([*earlier, job])  # pyright: ignore[reportArgumentType]
 
 
 def card_facts(

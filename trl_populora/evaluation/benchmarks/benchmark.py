@@ -120,7 +120,7 @@ class Benchmark:
 
         source = {"hub": self.hub, "revision": self.revision} | ({"config": self.config} if self.config else {})
         try:
-            rows = datasets.load_dataset(self.hub, self.config, split=self.split, revision=self.revision)
+            rows: Any = datasets.load_dataset(self.hub, self.config, split=self.split, revision=self.revision)
         except Exception as error:  # what it raises is not documented: connection, missing, gated, scripts
             raise ValueError(
                 f"{self.id}: {self.hub} cannot be loaded from the Hub ({type(error).__name__}: "

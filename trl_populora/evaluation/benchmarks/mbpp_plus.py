@@ -101,7 +101,7 @@ _DEEP = {580, 615, 791}
 
 def _typed(number: int, arguments: list) -> list[Any]:
     """The arguments of a call with their types."""
-    first = arguments[0] if arguments else None
+    first: Any = arguments[0] if arguments else None
     if number in _EACH:
         return [tuple(one) for one in arguments]
     if number in _EACH_IN_LISTS:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 
-from ..exam import Exam
 from .benchmark import Benchmark
 
 
@@ -26,7 +25,7 @@ BUILT_IN = {
 """Benchmarks that come with the package: id -> record."""
 
 
-def benchmark(name: str) -> Benchmark | Callable[[], Exam]:
+def benchmark(name: str) -> Benchmark | Callable[..., object]:
     """
     The benchmark of a name.
 

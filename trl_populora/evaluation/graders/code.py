@@ -85,7 +85,8 @@ def judge_in_rounds(trials: Sequence[Trial | Grade], run: Run) -> list[Grade]:
             if one is None:
                 grades[i] = Grade("solved", open_.pop(i).code, seconds=seconds[i])
         left = [(i, one) for i, one in rounds.items() if one is not None]
-        left.sort(key=lambda pair: -pair[1].job.limits.cpu_seconds)  # what may take longest first: no worker waits
+        # what may take longest first: no worker waits
+        left.sort(key=lambda pair: -limits.cpu_seconds if (limits := pair[1].job.limits) else 0.0)
         for (i, one), execution in zip(left, run([one.job for _, one in left]), strict=True):
             seconds[i] += execution.seconds
             verdict, detail = _outcome(one, execution)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+SCALARS: tuple[type, ...] = (bool, int, float, str, bytes)
 MOST_PARTS = 16_384  # numbers, characters and containers of a value that is reported as it is
 _NAMED = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 
@@ -112,7 +113,7 @@ def report(value: Any) -> tuple | bytes:
 
 def as_plain(value: Any) -> Any:
     """A copy with subclasses of plain types, such as `Counter` and named tuples, as these types."""
-    for kind in (bool, int, float, str, bytes):
+    for kind in SCALARS:
         if isinstance(value, kind):
             return value if type(value) is kind else str.__str__(value) if kind is str else kind(value)
     for kind in (list, tuple, set, frozenset):

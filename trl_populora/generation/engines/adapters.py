@@ -140,7 +140,7 @@ class AdapterFiles:
 
     def config_of(self, name: str) -> LoraConfig:
         """PEFT configuration of an adapter, checked against the scaling that its layers really use."""
-        config = self.population.model.peft_config[name]
+        config = self.population.lora_configs[name]
         stated = config.lora_alpha / (config.r**0.5 if config.use_rslora else config.r)
         for path, factor in self.population.factors(name).items():
             if abs(factor.scaling - stated) > 1e-9 * stated or factor.A.shape[0] != config.r:
@@ -161,7 +161,7 @@ def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes
     """
     parts = to_tensors(factors)
     flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()]).cpu()
-    digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy())
+    digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy().data)
     pieces = flat.split([matrix.numel() for matrix in parts.values()])
     return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
 

@@ -71,7 +71,7 @@ class Canary:
         *,
         dtype: torch.dtype,
         temperature: float,
-        autocast: Callable[[], AbstractContextManager] = nullcontext,
+        autocast: Callable[..., AbstractContextManager] = nullcontext,
     ) -> None:
         self.population, self.engine, self.autocast = population, engine, autocast
         self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
@@ -291,8 +291,7 @@ class Canary:
         generator = torch.Generator().manual_seed(seed)
         name, factors = adapter_names(self.population)[0], {}
         for path, (A, B, scaling) in self.population.factors(name).items():
-            layer = self.population.model.get_submodule(path)
-            weight = layer.get_base_layer().weight
+            weight = self.population.routing.layers[path].get_base_layer().get_parameter("weight")
             spread = weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
             size = PROBE_STRENGTH * spread / (scaling * math.sqrt(A.shape[0]))
             a = torch.randn(A.shape, generator=generator)

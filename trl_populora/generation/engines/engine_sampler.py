@@ -77,10 +77,13 @@ class EngineSampler(Sampler):
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
         self._serving: dict[str, AdapterVersion] = {}
-        self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir) if self._main else None
-        base = population.base_model.name_or_path
+        # `None` on processes that write no files
+        self.files: AdapterFiles = None  # pyright: ignore[reportAttributeAccessIssue]
+        if self._main:
+            self.files = AdapterFiles(population, dtype=self.dtype, folder=adapter_dir)
+        base = population.base_model.name_or_path or ""
         names = adapter_names(population)
-        max_rank = max(population.model.peft_config[name].r for name in names)
+        max_rank = max(population.lora_configs[name].r for name in names)
         self.engine.start(
             EngineSpec(base, tokenizer.name_or_path or base, self.dtype, max_rank, len(names), self.accelerator)
         )
@@ -274,7 +277,7 @@ class EngineSampler(Sampler):
 
     def _together(self, work: Callable[[], Any], *, here: bool) -> Any:
         """Runs `work` on the ranks with `here`. If one fails, all ranks raise an error instead of waiting for it."""
-        if self._alone:
+        if self.accelerator is None or self._alone:
             return work()
         result, problem = None, None
         if here:

@@ -3,6 +3,9 @@
 Also `vllm_sampler`, which makes the engine (in this process or on a server) from TRL's `vllm_*` settings.
 """
 
+# vLLM has an environment of its own (`make test-vllm`).
+# pyright: reportMissingImports=false
+
 import logging
 import os
 import socket
@@ -13,6 +16,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
+from ...settings import as_mapping
 from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unmixed
 from .engine_sampler import EngineSampler
@@ -218,7 +222,7 @@ def vllm_sampler(
             "model_impl": args.vllm_model_impl,
             "trust_remote_code": args.trust_remote_code,
         }
-        engine = VLLMEngine(**settings | (args.vllm_engine_kwargs or {}))
+        engine = VLLMEngine(**settings | as_mapping(args.vllm_engine_kwargs))
     else:
         raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown; choose 'colocate' or 'server'.")
     return EngineSampler.from_args(

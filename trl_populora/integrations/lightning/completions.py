@@ -5,6 +5,7 @@ Other modules provide the rows and train on them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -43,7 +44,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], *, t
     prompts = [render_prompt(example.messages, tokenizer, template=template) for example in examples]
     completions = [example.completion for example in examples]
     prompt_ids, completion_ids = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (prompts, completions))
-    end = tokenizer.eos_token_id
+    end: Any = tokenizer.eos_token_id
     return [Row((*p, *c, end), len(p)) for p, c in zip(prompt_ids, completion_ids, strict=True)]
 
 

@@ -160,7 +160,8 @@ class _Rows:
             step.sort(key=lambda row: len(row[0].ids))  # so that few rows of a pass are mostly padding
             for start in range(0, len(step), self.rows_per_pass):
                 rows, members = zip(*step[start : start + self.rows_per_pass], strict=True)
-                yield {**collate(rows, self.tokenizer.pad_token_id), "members": list(members)}
+                pad: Any = self.tokenizer.pad_token_id
+                yield {**collate(rows, pad), "members": list(members)}
 
     def _draw(self, role: str, type_id: str) -> Row:
         for _ in range(REDRAWS):

@@ -1,4 +1,4 @@
-"""The page of one run: what its sections show. How parts look is decided in `reporting.page`."""
+"""The page of one run: the content of its sections. `reporting.page` decides how they look."""
 
 from .writing import make_page, watch, write_report
 

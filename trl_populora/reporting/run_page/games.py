@@ -1,4 +1,4 @@
-"""Who solves whose tasks: the matrix of solve rates, and what ratings miss of it, over time."""
+"""Who solves whose tasks: the matrix of solve rates, and its differences from what ratings predict, over time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def games(run: RunData) -> Section:
-    """Empty where nobody proposes."""
+    """The section on games. It is empty if no member proposes tasks."""
     return Section("games", "Games", [*_matrices(run), *_rates(run)] if run.self_play else [])
 
 
 def _matrices(run: RunData) -> list[Plot]:
     last = run.last
-    # After a resume with other members the matrix has another shape; the slider shows rounds of the newest one.
+    # After a resume with other members, the matrix has another shape. The slider shows only the newest shape.
     same = [s for s in run.history if (s.teachers, s.students) == (last.teachers, last.students)]
     shown = thinned(same, MAX_FRAMES)
     if not last.teachers or not last.students:
@@ -89,7 +89,7 @@ def _played(summary: RoundSummary) -> list[list[str]]:
 
 
 def _filled(matrix: list[list[Any]], summary: RoundSummary) -> list[list[Any]]:
-    """The matrix, or one without values where an old record has none."""
+    """The matrix; one without values if an old record has none."""
     return matrix or [[None] * len(summary.students) for _ in summary.teachers]
 
 

@@ -1,8 +1,8 @@
-"""Tasks with all their attempts, from the tables of a run, within a budget of bytes.
+"""The items of a run's page, with all their attempts, within a budget of bytes.
 
-An item is a task, a proposal that was refused, or, in a run on a dataset, a prompt. Tables are read one at a time:
-once for what all items are and how long their texts are, and again for the texts of those that are chosen. The choice
-takes turns between the newest, the hardest and an even spread, until the budget is filled.
+An item is a task, a refused proposal or, in a run on a dataset, a prompt. They are read from the tables of the rounds,
+one table at a time, in two passes. The first reads every item and the length of its texts. Then items are chosen: the
+newest, the hardest and a random sample take turns until the budget is full. The second pass reads their texts.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ MIN_ATTEMPTS = 3
 """Minimum attempts before a task counts as hard."""
 SPARED = "infra_error"
 RATIO, MOST = 4.0, 12
-"""How much smaller texts get in the page, as a first guess, and at most: what is read at all."""
+"""Compression of texts in the page: a first guess, and the maximum, which limits how many texts are read."""
 SHORT = tuple(name for name in COLUMNS if name not in ("payload", "prompt", "completion", "detail", "rewards"))
 LONG = ("payload", "prompt", "completion")
 
 
 @dataclass
 class Item:
-    """What is known of an item without its texts.
+    """An item without its texts.
 
     Attributes:
         kind (`str`): `"task"`, `"refused"` or `"prompt"`.
         type, author (`str`, *optional*): Task type, and who proposed it.
-        round (`int`): Round of the proposal, else of the first attempt, from 1. last (`int`): Of the newest attempt.
+        round (`int`): Round of the proposal, or of the first attempt if there is none, from 1. last (`int`): Round of
+            the newest attempt.
         attempts, judged, solved (`int`): Attempts, those that count, and those that solved it.
         rewards (`list[float]`): Of the attempts.
         size (`int`): Characters of its texts.
@@ -59,7 +60,7 @@ class Item:
 
     @property
     def rate(self) -> float | None:
-        """Share of the attempts that solved it, those spared left out."""
+        """Share of the attempts that solved it, without spared ones."""
         return self.solved / self.judged if self.judged else None
 
     @property
@@ -68,20 +69,20 @@ class Item:
 
     @property
     def ease(self) -> float | None:
-        """By what items are compared: solve rate, or where nothing is solved or not, reward."""
+        """The value that items are sorted by: the solve rate, or the reward if attempts are not judged."""
         return self.reward if self.rate is None else self.rate
 
 
 @dataclass(frozen=True)
 class Items:
-    """What of a run's items goes into its page.
+    """The items that are on the page of a run.
 
     Attributes:
         packed ([`Packed`], *optional*): The chosen items as `page.js` reads them; `None` if there are none.
         shown (`dict[str, int]`), found (`dict[str, int]`): Kind -> items on the page, and in the tables.
         authors, types (`list[str]`): Of those on the page, in order.
-        judged (`bool`): Whether attempts are solved or not; otherwise they have rewards only.
-        remarks (`tuple[str, ...]`): What was left out, in words.
+        judged (`bool`): Whether attempts are judged as solved or not. Otherwise they have only rewards.
+        remarks (`tuple[str, ...]`): Sentences on what was left out.
     """
 
     packed: Packed | None
@@ -94,11 +95,11 @@ class Items:
 
 
 def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
-    """Choose items and read their texts.
+    """Chooses items and reads their texts.
 
     Args:
         tables (`Mapping[int, str]`): Round -> path of its table. Those that cannot be read are left out.
-        budget (`int`): Bytes that they may take, compressed and in base64.
+        budget (`int`): Maximum bytes, compressed and in base64.
     """
     remarks = []
     chosen_tables = [tables[number] for number in _spread(sorted(tables), MAX_TABLES)]
@@ -130,7 +131,7 @@ def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
 def _fill(
     found: Mapping[str, Item], order: Sequence[str], tables: Sequence[str], budget: int
 ) -> tuple[Packed | None, int]:
-    """As many items as the budget holds, in this order, and their number."""
+    """As many items, in this order, as fit into the budget, and their number."""
     order = order[: _prefix([found[key].size for key in order], MOST * budget)]
     encoded = [json.dumps(text, ensure_ascii=False) for text in _read_texts(found, order, tables).values()]
     packed, count, ratio = None, 0, RATIO
@@ -146,7 +147,7 @@ def _fill(
 
 
 def _prefix(sizes: Sequence[int], allowed: float) -> int:
-    """How many of the first fit, one at least."""
+    """How many of the first sizes fit together; at least one."""
     total = 0
     for count, size in enumerate(sizes):
         total += size
@@ -156,7 +157,7 @@ def _prefix(sizes: Sequence[int], allowed: float) -> int:
 
 
 def _in_turns(found: Mapping[str, Item]) -> list[str]:
-    """All keys: the newest, the hardest and an even spread take turns; every tenth is a refused proposal."""
+    """All keys. The newest, the hardest and a random sample take turns. Every tenth key is a refused proposal."""
     kept = [key for key, item in found.items() if item.kind != "refused"]
     refused = _shuffled(key for key, item in found.items() if item.kind == "refused")
     newest = sorted(kept, key=lambda key: (-found[key].round, key))
@@ -173,7 +174,7 @@ def _in_turns(found: Mapping[str, Item]) -> list[str]:
 
 
 def _shuffled(keys: Iterator[str] | Sequence[str]) -> list[str]:
-    """In an order that has nothing to do with what they are, and is the same every time."""
+    """The keys in a random order that is always the same."""
     return sorted(keys, key=lambda key: hashlib.md5(key.encode("utf-8", "replace")).digest())
 
 
@@ -237,12 +238,12 @@ def _count(found: dict[str, Item], row: Mapping[str, Any]) -> None:
 
 
 def _is_copy(row: Mapping[str, Any]) -> bool:
-    """Whether it is a refused proposal of an earlier round again, whose reward has not changed."""
+    """Whether the row repeats a refused proposal of an earlier round, whose reward has not changed."""
     return row.get("kind") == "late" and row.get("task") is None
 
 
 def _read_texts(found: Mapping[str, Item], keys: Sequence[str], tables: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Key -> item with its texts, as `page.js` reads it."""
+    """Key -> item with its texts, in the format that `page.js` reads."""
     texts = {key: _head(key, found[key]) for key in keys}
     for path in tables if texts else ():
         for row in _rows(_read(path, tuple(COLUMNS)), tuple(COLUMNS), only=texts):
@@ -272,7 +273,7 @@ def _head(key: str, item: Item) -> dict[str, Any]:
 
 
 def _add(text: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """Adds what a row has to its item."""
+    """Adds a row to its item."""
     if text["kind"] == "prompt":
         text.setdefault("fields", {"prompt": _prompt(row["prompt"])})
     elif row["payload"] is not None and "fields" not in text:
@@ -310,7 +311,7 @@ def _add(text: dict[str, Any], row: Mapping[str, Any]) -> None:
 
 
 def _read(path: str, columns: Sequence[str]) -> Any:
-    """Those of the columns that the file has; texts that repeat are kept once."""
+    """The table with those of the columns that the file has. Repeated texts are stored once."""
     import pyarrow.parquet
 
     there = set(pyarrow.parquet.read_schema(path).names)
@@ -322,13 +323,13 @@ def _read(path: str, columns: Sequence[str]) -> Any:
 def _rows(
     table: Any, columns: Sequence[str], *, sizes: bool = False, only: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Rows as mappings with all of the columns, the `"key"` of their item, and whether it `"proposes"`.
+    """Rows as mappings with all columns, the `"key"` of the item, and whether the row `"proposes"` it.
 
     Args:
-        table (`pyarrow.Table`): Of a round.
-        columns (`Sequence[str]`): What a row has; `None` where the table lacks it.
-        sizes (`bool`, *optional*): Rows also say the `"size of ..."` their long texts.
-        only (`Mapping`, *optional*): Keys of the items whose rows are wanted; all if unset.
+        table (`pyarrow.Table`): Table of a round.
+        columns (`Sequence[str]`): Columns of the rows. The value is `None` if the table does not have the column.
+        sizes (`bool`, *optional*): Whether rows also have the `"size of ..."` their long texts.
+        only (`Mapping`, *optional*): Keys of the items whose rows are returned; all if unset.
     """
     import pyarrow
 
@@ -347,7 +348,7 @@ def _rows(
 
 
 def _keys(table: Any) -> tuple[list[str], list[bool]]:
-    """Item of every row, and whether the row is its proposal."""
+    """Key of the item of every row, and whether the row is its proposal."""
 
     def column(name: str) -> list[Any]:
         return table[name].to_pylist() if name in table.column_names else [None] * table.num_rows
@@ -355,7 +356,7 @@ def _keys(table: Any) -> tuple[list[str], list[bool]]:
     keys, proposes = [], []
     tasks, prompts = column("task"), None
     for k, (task, role, valid, number) in enumerate(zip(tasks, column("role"), column("valid"), column("round"))):
-        # A dataset's rows have no task; a refused proposal has none either, and belongs to a teacher.
+        # Rows of a dataset have no task. A refused proposal has none either, but its role is teacher.
         proposes.append(role == "teacher" and (valid is not None or task is not None))
         if task is None and not proposes[-1]:
             prompts = prompts or column("prompt")
@@ -365,7 +366,7 @@ def _keys(table: Any) -> tuple[list[str], list[bool]]:
 
 
 def _lengths(table: Any, name: str) -> list[int]:
-    """Characters of each text of a column, at most `MAX_TEXT`; 0 where there is none."""
+    """Characters of each text of a column, at most `MAX_TEXT`; 0 if there is no text."""
     import pyarrow
     import pyarrow.compute
 
@@ -380,7 +381,7 @@ def _lengths(table: Any, name: str) -> list[int]:
 
 
 def _payload(text: str) -> dict[str, Any]:
-    """Fields of a task as they are shown: texts, lists of texts one below the other, and everything else as JSON."""
+    """Fields of a task for the page: a text as it is, a list of texts as lines, everything else as JSON."""
     try:
         fields = json.loads(text)
     except ValueError:
@@ -397,7 +398,7 @@ def _field(value: Any) -> str:
 
 
 def _prompt(text: str | None) -> str | None:
-    """What a prompt says: the messages of a chat below each other, with their roles."""
+    """A prompt as text. The messages of a chat follow each other, with their roles."""
     try:
         messages = json.loads(text or "")
         return _cut("\n\n".join(f"[{one['role']}]\n{one['content']}" for one in messages))

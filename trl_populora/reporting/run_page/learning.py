@@ -1,4 +1,4 @@
-"""Curves of everything else: rewards, lengths, complexity, refusals, weights, probes, time."""
+"""Curves of rewards, lengths, complexity, refusals, weights, probes and time; and all settings."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ COMMON_REASONS = 8
 
 
 def learning(run: RunData) -> Section:
-    """Curves of the members and of their tasks."""
+    """The section with curves of the members and of their tasks."""
     return Section("learning", "Learning", [*_members(run), *_tasks(run), *_weights(run), *_seconds(run)])
 
 
 def probes(run: RunData) -> Section:
-    """Exams along the run and after it; empty without any."""
+    """The section on exams during and after the run. It is empty if there were none."""
     return Section("probes", "Probes", [*_exams(run), *_founder_games(run), *_evaluation(run)])
 
 
 def settings(run: RunData) -> Section:
-    """Every setting."""
+    """The section with all settings, versions and other facts of `run.json`."""
     flat = {name: _setting(value) for name, value in sorted(run.record.get("settings", {}).items())}
     versions = {name: str(value) for name, value in (run.record.get("versions") or {}).items()}
     rest = {
@@ -225,7 +225,7 @@ def _seconds(run: RunData) -> Iterator[Plot]:
 
 
 def chosen(figure: go.Figure) -> go.Figure:
-    """The figure with one of its lines shown, and a menu of all of them."""
+    """The figure with one visible line and a menu to choose another."""
     traces: Any = figure.data
     names = [trace.name for trace in traces]
     for k, trace in enumerate(traces):
@@ -238,7 +238,7 @@ def chosen(figure: go.Figure) -> go.Figure:
 
 
 def stacked(lines: Mapping[str, Points], *, x: str = "round", y: str = "") -> go.Figure:
-    """Areas on top of each other."""
+    """A figure of stacked areas."""
     figure = new_figure(x=x, y=y, hovermode="x unified")
     for k, (name, points) in enumerate(lines.items()):
         xs, ys = zip(*thinned(points)) if points else ((), ())

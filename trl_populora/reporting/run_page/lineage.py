@@ -1,4 +1,4 @@
-"""Who descends from whom: lanes of all slots with every replacement, to click on."""
+"""Who descends from whom: one line for each slot, with a mark for every replacement that opens its card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SYMBOLS = (
 
 
 def lineage(run: RunData) -> tuple[Section, dict[str, Any]]:
-    """The section, empty where nobody was replaced, and the data of its widget: child -> what its card shows."""
+    """The section, and the data of its widget: child -> content of its card. Empty if no member was replaced."""
     if not run.replacements:
         return Section("lineage", "Lineage", []), {}
     keys = [_key(event["slot"], event["version"]) for event in run.replacements]
@@ -51,7 +51,7 @@ def _key(slot: str, version: int) -> str:
 
 
 def _sides(run: RunData) -> dict[str, list[str]]:
-    """Role -> slots in order, also of members that a resumed run has left behind."""
+    """Role -> slots in order, including those of members that a resumed run no longer has."""
     sides: dict[str, dict[str, None]] = {}
     for member in (member for summary in run.history for member in summary.members):
         sides.setdefault(member.role, {})[member.name] = None
@@ -122,7 +122,7 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
 
 
 def _marks(figure: go.Figure, events: Sequence[Mapping[str, Any]], lane: Mapping[str, int], colour: Any) -> None:
-    """A mark at every birth, of the operator's shape, which carries the key of its card."""
+    """A mark for every birth, with the shape of its operator and the key of its card."""
     operators = list(dict.fromkeys(event["operator"] for event in events))
     for k, operator in enumerate(operators):
         own = [event for event in events if event["operator"] == operator]
@@ -147,7 +147,7 @@ def _marks(figure: go.Figure, events: Sequence[Mapping[str, Any]], lane: Mapping
 def _founders(
     slots: Sequence[str], events: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, int], dict[tuple[str, int], str]]:
-    """Version that lives in each slot, and founder of every individual in the line of first parents."""
+    """The newest version in each slot, and the founder of every individual in the line of first parents."""
     latest = dict.fromkeys(slots, 0)
     founder = {(name, 0): name for name in slots}
     for event in events:

@@ -1,4 +1,4 @@
-"""Every member: a row, its curves, where it comes from, and how far it is from the others."""
+"""The members: a table, and for each its curves, its ancestors and its distances to others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_CARDS = 32
 
 
 def members(run: RunData) -> tuple[Section, dict[str, Any]]:
-    """The section, and the data of its widget: member -> what its card shows."""
+    """The section, and the data of its widget: member -> content of its card."""
     distances, notes = member_distances(run)
     parts: list[Any] = [_table(run)]
     parts.append(
@@ -47,18 +47,18 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
 
 
 def _first(run: RunData) -> str:
-    """Whose card is shown at first: the strongest student's."""
+    """The member whose card is shown first: the strongest student."""
     best = [strongest(run.last, role) for role in ("student", "shared", "teacher")]
     return next(member.name for member in best if member is not None)
 
 
 def card_figures(run: RunData) -> dict[str, go.Figure]:
-    """Name of the figure -> curves of a member, drawn in its card."""
+    """Name of the figure -> curves of a member for its card."""
     return {f"member-{name}": _curves(run, name) for name in _drawn(run)}
 
 
 def _drawn(run: RunData) -> list[str]:
-    """Members whose cards have curves: the first of all, and the one that is shown at first."""
+    """Members whose cards have curves: the first members, and the one whose card is shown first."""
     return list(dict.fromkeys([_first(run), *colours(run)]))[:MAX_CARDS]
 
 
@@ -123,7 +123,7 @@ def _shown(value: Any) -> bool:
 
 
 def of_member(history: Sequence[RoundSummary], name: str) -> list[tuple[int, MemberSummary]]:
-    """Rounds of a member: number, from 1, and what is said of it."""
+    """Rounds of a member: number from 1, and its summary."""
     return [(summary.round + 1, one) for summary in history for one in summary.members if one.name == name]
 
 
@@ -144,7 +144,7 @@ def _probe_scores(run: RunData) -> dict[str, float | None]:
 
 
 def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[str, Any]:
-    """What the widget shows of a member."""
+    """Content of a member's card."""
     number, member = of_member(run.history, name)[-1]
     spent = compute_totals(run.history)[name]
     facts = [
@@ -188,7 +188,7 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
 
 
 def _ancestors(run: RunData, member: MemberSummary) -> list[list[str]]:
-    """Line of first parents of a member, the newest first."""
+    """First parents of a member, their first parents, and so on."""
     births = {(event["slot"], event["version"]): event for event in run.events}
     rows, one = [], (member.name, member.version)
     while one in births and len(rows) < 40:
@@ -217,7 +217,7 @@ def _neighbours(name: str, measures: Measures) -> dict[str, Any]:
 
 
 def _curves(run: RunData, name: str) -> go.Figure:
-    """Rating, share, reward and length of a member below and beside each other."""
+    """A figure with the rating, share, reward and length of a member."""
     from plotly.subplots import make_subplots
 
     own = of_member(run.history, name)
@@ -264,7 +264,7 @@ class Measures(dict):
 
 
 def member_distances(run: RunData) -> tuple[dict[str, Measures], list[str]]:
-    """Role -> distances between its members, by every measure that the record has; and what is to be said of it."""
+    """Role -> distances between its members by every recorded measure; and remarks."""
     notes: list[str] = []
     cosines = {}
     try:

@@ -1,4 +1,4 @@
-"""What ran, how it went, what is wrong: one screen."""
+"""The overview of a run: what ran, how it went, and what is wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TELLING = ("ast_nodes", "ast_depth", "cyclomatic", "halstead_volume")
 
 
 def overview(run: RunData, remarks: Sequence[str]) -> Section:
-    """The first section of a run's page; `remarks` are what else had to be left out."""
+    """The first section of a run's page. `remarks` are sentences on what else was left out."""
     remarks = [*run.remarks, *remarks]
     for role, names in ROLES.items():
         if (count := sum(member.role in names for member in run.last.members)) > MAX_LINES:
@@ -38,7 +38,7 @@ def overview(run: RunData, remarks: Sequence[str]) -> Section:
 
 
 def headline(run: RunData) -> str:
-    """One line on what the run is."""
+    """One line that describes the run."""
     members = run.last.members
     counts = {
         role: sum(member.role == role for member in members) for role in dict.fromkeys(one.role for one in members)
@@ -50,7 +50,7 @@ def headline(run: RunData) -> str:
 
 
 def state(run: RunData) -> str:
-    """How far the run is."""
+    """Progress of the run."""
     done = run.last.round + 1
     if run.finished:
         return f"{done} rounds, ended."
@@ -58,7 +58,7 @@ def state(run: RunData) -> str:
 
 
 def planned(run: RunData) -> int | None:
-    """Rounds that the run was to have, if its settings tell."""
+    """Planned rounds of the run, if its settings contain them."""
     total = run.setting("max_steps")
     return total // (run.setting("num_iterations") or 1) if isinstance(total, int) and total > 0 else None
 
@@ -209,7 +209,7 @@ def probe_means(run: RunData) -> dict[str, list]:
 
 
 def relative_complexity(run: RunData) -> dict[str, list]:
-    """Measure -> points (round, value by its mean in the first five rounds that have it)."""
+    """Measure -> points (round, value divided by its mean in the first five rounds that have it)."""
     there = list(dict.fromkeys(name for summary in run.history for name in summary.complexity))
     names = [name for name in TELLING if name in there] or there[:4]
     lines = {}
@@ -223,7 +223,7 @@ def relative_complexity(run: RunData) -> dict[str, list]:
 
 
 def what_ran(run: RunData) -> dict[str, Any]:
-    """Name -> what the run was made of and what it cost."""
+    """Name -> facts of the run: base, settings, hardware and cost."""
     record, history = run.record, run.history
     totals = list(compute_totals(history).values())
     rows, prompts, tokens, updates, unlearned = map(sum, zip(*totals))

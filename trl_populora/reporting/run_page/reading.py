@@ -1,7 +1,7 @@
-"""`read_run`: everything that a run folder says about its run, but for the texts of its tables (`items.py`).
+"""`read_run`: reads a run from its folder, except the texts of its tables (`items.py`).
 
-The run may still go on, and files other than the history may be missing or damaged: what cannot be read is said on the
-page.
+The run may still be running. Every file except the history may be missing or damaged. The page says what could not be
+read.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from ..probes import read_probes
 
 @dataclass(frozen=True)
 class RunData:
-    """A run as its folder has it.
+    """A run, read from its folder.
 
     Attributes:
-        folder (`str`): Where it is.
+        folder (`str`): Its folder.
         history (`list[RoundSummary]`): Its rounds, at least one.
-        probes (`list[dict]`): Evaluations along it.
-        events (`list[dict]`): Replacements as JSON, with `"round"`: the number of the round after which it was, from
-            1, or `None` where the history does not tell.
-        record (`Mapping`): `run.json`, or nothing.
-        evaluation (`Mapping`, *optional*): What `populora evaluate` found.
-        tables (`dict[int, str]`): Round -> path of its table, where there is one.
+        probes (`list[dict]`): Evaluations during the run.
+        events (`list[dict]`): Replacements as JSON. `"round"` is the number of the round before it, from 1, or `None`
+            if the history does not contain it.
+        record (`Mapping`): `run.json`; empty if it is missing.
+        evaluation (`Mapping`, *optional*): Results of `populora evaluate`.
+        tables (`dict[int, str]`): Round -> path of its table, if it exists.
         adapters (`str`, *optional*): Folder with the newest saved adapters.
-        finished (`bool`): Whether the run has left its final population.
-        remarks (`tuple[str, ...]`): What is missing or could not be read, in words.
+        finished (`bool`): Whether the run has saved its final population.
+        remarks (`tuple[str, ...]`): Sentences on what is missing or could not be read.
     """
 
     folder: str
@@ -66,26 +66,26 @@ class RunData:
 
     @property
     def self_play(self) -> bool:
-        """Whether teachers propose; otherwise members learn from a dataset."""
+        """Whether teachers propose tasks. Otherwise members learn from a dataset."""
         return any(summary.teachers for summary in self.history)
 
     @property
     def births(self) -> list[float]:
-        """Numbers, from 1, of the rounds after which somebody was replaced."""
+        """Numbers, from 1, of the rounds after which a member was replaced."""
         return [summary.round + 1 for summary in self.history if summary.events]
 
     @property
     def replacements(self) -> list[dict[str, Any]]:
-        """Events of the lineage in which a member made room for another: adapters that a run began with are none."""
+        """Events of the lineage in which a member was replaced, without the adapters that a run started from."""
         return [event for event in self.events if event.get("kind") != "import"]
 
     def setting(self, name: str, default: Any = None) -> Any:
-        """A setting of the run, or `default` where the folder does not tell."""
+        """A setting of the run, or `default` if the folder does not contain it."""
         return self.record.get("settings", {}).get(name, default)
 
 
 def read_run(folder: str) -> RunData:
-    """Read a run folder.
+    """Reads a run folder.
 
     Raises:
         ValueError: If it holds no history, a damaged one, or no finished round.
@@ -133,7 +133,7 @@ def _event(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_rounds(history: list[RoundSummary], lineage: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All replacements, each with the round after which it was: of the lineage, or without it of the history."""
+    """All replacements, each with the round before it, from the lineage or, if it is missing, the history."""
     told = [(summary.round + 1, _event(event)) for summary in history for event in summary.events]
     rounds = {(event["slot"], event["version"]): number for number, event in told}
     if not lineage:

@@ -1,4 +1,4 @@
-"""Curves over the rounds of a run, in the look of the page."""
+"""Curves over the rounds of a run, in the style of the page."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MARKED = " Thin vertical lines are replacements."
 
 
 def is_long(history: Sequence[RoundSummary]) -> bool:
-    """Whether curves are running means, because single rounds would hide them."""
+    """Whether the run is so long that curves are running means."""
     return len(history) > 3 * WINDOW
 
 
 def of_rounds(history: Sequence[RoundSummary], pick: Callable[[RoundSummary], float | None]) -> Points:
-    """Points (round, value); rounds count from 1."""
+    """Points (round, value). Rounds are counted from 1."""
     return [(summary.round + 1, pick(summary)) for summary in history]
 
 
 def of_members(
     history: Sequence[RoundSummary], role: str, pick: Callable[[MemberSummary], float | None]
 ) -> dict[str, Points]:
-    """Member -> points (round, value) of the members of a role that have a value at all; role as in `ROLES`."""
+    """Member -> points (round, value), for the members of a role of `ROLES` that have a value."""
     series: dict[str, list] = {}
     for summary in history:
         for member in summary.members:
@@ -46,20 +46,20 @@ def of_members(
 
 
 def smooth(points: Points) -> Points:
-    """The running mean of the values that exist."""
+    """The running mean, without missing values."""
     known = [(number, value) for number, value in points if value is not None and not is_missing(value)]
     return list(zip([number for number, _ in known], running_mean([value for _, value in known])))
 
 
 def curves(run: RunData, lines: Mapping[str, Points], *, smoothed: bool = True, **options: Any) -> go.Figure:
-    """Lines over the rounds with the replacements, smoothed in a long run."""
+    """A figure of lines over the rounds, with marks at replacements; smoothed in a long run."""
     if smoothed and is_long(run.history):
         lines = {name: smooth(points) for name, points in lines.items()}
     return line_figure(lines, marks=run.births, **options)
 
 
 def colours(run: RunData) -> dict[str, dict[str, str]]:
-    """Member -> colour and dash, the same in all figures: by its place in its role."""
+    """Member -> colour and dash, which depend on its place in its role. They are the same in all figures."""
     places: dict[str, int] = {}
     found: dict[str, dict[str, str]] = {}
     for member in (member for summary in run.history for member in summary.members):
@@ -70,5 +70,5 @@ def colours(run: RunData) -> dict[str, dict[str, str]]:
 
 
 def with_points(lines: Mapping[str, Points]) -> dict[str, Points]:
-    """Those lines that have a value somewhere."""
+    """The lines that have at least one value."""
     return {name: points for name, points in lines.items() if not all(is_missing(value) for _, value in points)}

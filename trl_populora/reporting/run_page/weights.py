@@ -1,4 +1,4 @@
-"""Cosines between the saved adapters of a role, read without PEFT, whose import alone takes longer than a page."""
+"""Cosines between the saved adapters of a role, read without PEFT, whose import takes longer than the page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_BYTES = 400 * 2**20
 
 
 def adapter_cosines(folders: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """Two members -> cosine of their updates `dW = B A`, from Gram matrices of the factors; 0 where one is 0.
+    """Two members -> cosine of their updates `dW = B A`, from Gram matrices of the factors; 0 if an update is 0.
 
     Args:
-        folders (`Mapping[str, str]`): Member -> its PEFT folder. All adapt the same matrices with one scaling.
+        folders (`Mapping[str, str]`): Member -> its PEFT folder. All must adapt the same matrices with one scaling.
 
     Raises:
         ValueError: If adapters are missing, damaged, too large, or have other matrices or several scalings.

@@ -1,4 +1,4 @@
-"""`write_report`: the page of a run, as one file; `watch` writes it again after every round."""
+"""`write_report` writes the page of a run as one file. `watch` writes it again after every round."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def write_report(
     Args:
         folder (`str`): The run's `output_dir`.
         path (`str`, *optional*): The file; `report.html` in the folder if unset.
-        reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
-        size (`int`, *optional*): Bytes of the page, about.
+        reload_seconds (`float`, *optional*): Seconds after which the browser loads the page again; never if unset.
+        size (`int`, *optional*): Approximate bytes of the page.
 
     Returns:
         `str`: Path of the file.
@@ -57,7 +57,7 @@ def write_report(
 
 
 def make_page(folder: str, *, reload_seconds: float | None = None, size: int = PAGE_BYTES) -> str:
-    """The page of a run as HTML; arguments are those of [`write_report`]."""
+    """The page of a run as HTML, with the arguments of [`write_report`]."""
     need_plotly()
     run = read_run(folder)
     own, cards = members(run)
@@ -85,8 +85,8 @@ def watch(
 
     Args:
         folder (`str`), path (`str`, *optional*): As for [`write_report`].
-        on_page (`Callable`, *optional*): Called with the path after each time.
-        wait (`Callable`, *optional*): Waits so many seconds; an exception that it raises ends the watch.
+        on_page (`Callable`, *optional*): Called with the path each time the page is written.
+        wait (`Callable`, *optional*): Called with the seconds to wait. An exception that it raises ends the watch.
     """
     seen = None
     while True:
@@ -102,7 +102,7 @@ def watch(
 
 
 def _items(run: RunData, items: Items) -> Section:
-    """Tasks of a run, or prompts of a dataset, to search."""
+    """The section with the tasks of a run, or the prompts of a dataset, and a search."""
     title = "Tasks" if run.self_play or "task" in items.found else "Prompts"
     if items.packed is None:
         return Section("tasks", title, [])

@@ -88,10 +88,11 @@ def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float,
         math.log(complexity.cyclomatic or 1),
         math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
     )
-    return tuple(
+    a, b, c, d = (
         min(max((value - low) / (high - low), 0.0), 1.0)
         for value, (low, high) in zip(raw, RANGES.values(), strict=True)
     )
+    return a, b, c, d
 
 
 def _tree_size(tree: ast.AST) -> tuple[int, int]:

@@ -194,9 +194,10 @@ def _check_node(node: ast.AST, private: set[str]) -> Refusal | None:
         bad = set(_DUNDER_IN_TEXT.findall(node.value)) - _READ - CLASS_DUNDERS - {"__all__"}
         if bad:
             return Refusal("dunder", f"line {node.lineno}: a string with {min(bad)}")
-    word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", None)
-    if isinstance(word, str) and word in BANNED_ATTRIBUTES:  # a field of this name could match it in a pattern
-        return Refusal("banned_attribute", f"line {node.lineno}: the name {word}")
+    if isinstance(node, (ast.Constant, ast.Name)):
+        word = node.value if isinstance(node, ast.Constant) else node.id
+        if isinstance(word, str) and word in BANNED_ATTRIBUTES:  # a field of this name could match it in a pattern
+            return Refusal("banned_attribute", f"line {node.lineno}: the name {word}")
     return None
 
 
@@ -305,7 +306,7 @@ def _check_form(name: str, call: ast.Call | None, line: int) -> Refusal | None:
         return None if allowed else Refusal("banned_name", f"line {line}: {name} without a literal attribute name")
     if name in _ARGUMENTS:
         plain = call is not None and not call.keywords and not any(isinstance(a, ast.Starred) for a in call.args)
-        if not plain or len(call.args) != _ARGUMENTS[name]:
+        if not plain or len(call.args if call else ()) != _ARGUMENTS[name]:
             return Refusal("banned_name", f"line {line}: {name} with other than {_ARGUMENTS[name]} plain arguments")
     return None
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -79,14 +80,14 @@ def _loads(node: ast.AST, local: frozenset[str]) -> Iterator[ast.Name]:
         yield from _loads(child, inner)
 
 
-def _parts(function: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
+def _parts(function: Function) -> tuple[list[ast.AST], list[ast.AST]]:
     """What is evaluated where a function is defined (decorators, defaults, annotations), and its body."""
-    body = function.body if isinstance(function.body, list) else [function.body]
+    body: list[ast.AST] = [*function.body] if isinstance(function.body, list) else [function.body]
     inside = {id(node) for node in body}
     return [child for child in ast.iter_child_nodes(function) if id(child) not in inside], body
 
 
-def _own(function: ast.AST) -> frozenset[str]:
+def _own(function: Function) -> frozenset[str]:
     """Names that are local to a function, except those that it imports."""
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
@@ -98,11 +99,11 @@ def _own(function: ast.AST) -> frozenset[str]:
     return frozenset(names - imported - _declared_global(function))
 
 
-def _declared_global(scope: ast.AST) -> set[str]:
+def _declared_global(scope: Function | ast.ClassDef) -> set[str]:
     return {name for node in own_nodes(scope) if isinstance(node, ast.Global) for name in node.names}
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(scope: Function | ast.ClassDef) -> Iterator[ast.AST]:
     """The nodes of a function's or class's own body, without those of functions and classes in it."""
     todo: list[ast.AST] = list(scope.body) if isinstance(scope.body, list) else [scope.body]
     while todo:

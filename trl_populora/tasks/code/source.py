@@ -196,7 +196,8 @@ def _place(program: str, node: ast.stmt) -> _Cut:
         return len(lines[line - 1].encode()[:offset].decode())
 
     start = (node.lineno, column(node.lineno, node.col_offset))
-    end = (node.end_lineno, column(node.end_lineno, node.end_col_offset))
+    last, offset = node.end_lineno or node.lineno, node.end_col_offset or 0  # a tree that was parsed has both
+    end = (last, column(last, offset))
     return _Cut(start, end, getattr(node, "replacement", ""))
 
 

@@ -1,4 +1,4 @@
-"""The type `math`: word problems, and what says whether one is fair and whether an answer is right."""
+"""The task type `math`: word problems whose answer is a number."""
 
 from trl_populora.tasks.math.math_word import MathWord, WordProblem
 

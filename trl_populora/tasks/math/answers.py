@@ -1,7 +1,7 @@
-"""Right answers and given ones: which values a program may compute, what stands in a box, and when both are equal.
+"""Answers of word problems: reads them from a program's value or from a box, and compares them.
 
-An answer in the form of a plain decimal number is compared here. Any other goes to math-verify, in the sandbox
-(`harness.py`), under limits of time and memory: what it was given is hostile text.
+An answer in the form of a plain decimal number is compared here. Any other answer is hostile text for math-verify, so
+it is compared in the sandbox (`harness.py`), under limits of time and memory.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def answer_text(value: object) -> str | Refusal:
         value (`object`): A plain value; a fraction as `("Fraction", numerator, denominator)`.
 
     Returns:
-        `str`: `"12"`, `"-0.25"` or `"3/4"`. A float stands for the number with at most four digits after its point
-        from which it differs by rounding only: 0.1 + 0.2 is 0.3, and 1 / 3 is refused.
+        `str`: Such as `"12"`, `"-0.25"` or `"3/4"`. A float that differs by rounding only from a number with at most
+        four digits after its point becomes that number: 0.1 + 0.2 becomes 0.3. Another float, such as 1 / 3, is
+        refused.
     """
     if type(value) is tuple and len(value) == 3 and value[0] == "Fraction":
         if not (type(value[1]) is type(value[2]) is int and 0 < value[2] <= MAX_DENOMINATOR):
@@ -68,7 +69,7 @@ def answer_text(value: object) -> str | Refusal:
 
 
 def last_box(text: str) -> str | None:
-    """What stands in the last `\\boxed{...}` of a text, or `None`; braces inside may nest. Linear in the length."""
+    """The content of the last `\\boxed{...}` of a text, or `None`. Braces inside may be nested. Takes linear time."""
     start = text.rfind(BOX)
     rest = text[start + len(BOX) :].lstrip() if start >= 0 else ""
     if not rest.startswith("{"):
@@ -84,9 +85,11 @@ def last_box(text: str) -> str | None:
 
 
 def compare_plain(right: str, answer: str) -> bool | None:
-    """The verdict on an answer that is a plain decimal number, or none at all: so full of brackets, or a sum that is
-    not worked out. `None` for any other form, and for a number so near to the right one that math-verify's rounding to
-    six decimals matters."""
+    """The verdict on an answer that needs no math-verify; `None` for any other answer.
+
+    A plain decimal number is compared exactly. An answer with too many brackets is wrong, and so is a sum that is not
+    worked out. A number whose distance from the right one is below 10^-6 goes to math-verify, which rounds.
+    """
     if sum(map(answer.count, "([{")) > MAX_BRACKETS:
         return False
     if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
@@ -98,8 +101,11 @@ def compare_plain(right: str, answer: str) -> bool | None:
 
 
 def _hides_work(answer: str) -> bool:
-    """Whether numbers stand side by side, which math-verify adds as in `1\\frac{1}{2}`: `90\\ 17` and `4{3}` are no
-    107 and no 7. Of these only a proper fraction after a whole number is a number. Binomials are worked out, too."""
+    """Whether an answer leaves work to math-verify: numbers side by side, or a binomial.
+
+    math-verify adds numbers that stand side by side, as in `1\\frac{1}{2}`. So it would read `90\\ 17` as 107 and
+    `4{3}` as 7. Only a whole number with a proper fraction after it is allowed. math-verify also works out binomials.
+    """
     text = _FRACTION.sub(_proper, re.sub(r"\\[,;:! ]", " ", answer))
     pairs = re.findall(r"([0-9PQ])([^0-9PQ]*)(?=([0-9PQ]))", text)
     return "binom" in text or any(
@@ -116,17 +122,17 @@ def _proper(match: re.Match[str]) -> str:
 
 def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refusal]:
     """
-    Verdicts on answers. Plain decimal numbers are compared here, exactly; others go to the sandbox, equal ones once.
+    Verdicts on answers. Plain decimal numbers are compared here, exactly. Others go to the sandbox; equal ones once.
 
-    A batch shares a process, so its word counts only where nothing went wrong in it; whatever else it held is judged
-    again, each answer alone. A time or memory limit then means a wrong answer.
+    The answers of a batch share a process. If anything goes wrong in it, its verdicts do not count, and each of its
+    answers is judged again, alone. If that one exceeds a limit of time or memory, the answer is wrong.
 
     Args:
         pairs (`Sequence[tuple[str, str]]`): Right answer, as `answer_text` writes it, and the text to judge.
         run (`Run`): The sandbox.
 
     Returns:
-        `list[bool | Refusal]`: in this order; a refusal where the executor failed.
+        `list[bool | Refusal]`: In the order of `pairs`; a refusal where the executor failed.
     """
     clean = [(right, _clean(answer)) for right, answer in pairs]
     verdicts: dict[tuple[str, str], bool | Refusal] = {}
@@ -143,7 +149,7 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refus
 
 
 def _clean(answer: str) -> str:
-    """What math-verify would trip over: line breaks, dollar signs, a full stop, spaces in `1 000` and `1\\,000`."""
+    """The answer without what math-verify misreads: line breaks, dollar signs, a full stop, spaces in `1 000`."""
     text = " ".join(answer.replace("\\$", " ").replace("$", " ").split()).removesuffix(".").strip()
     return _SPACE.sub("", text)
 
@@ -155,7 +161,7 @@ def _job(pairs: Sequence[tuple[str, str]]) -> Job:
 
 
 def _read(part: Sequence[tuple[str, str]], execution: Execution) -> dict[tuple[str, str], bool | Refusal]:
-    """What an execution says of its answers; of one alone always something."""
+    """The verdicts of an execution. For a single answer there always is one."""
     if len(part) == 1:
         if execution.status is Status.INFRA_ERROR:
             return {part[0]: refused_by(execution)}

@@ -1,8 +1,10 @@
-"""The program that compares mathematical answers with math-verify. Like `harness.py`, for right answers of any form:
-it runs in children of a fork server only, and its text is data. It stands in this folder because a fork server imports
-the packages above it, too, and these are light.
+"""Compares mathematical answers of any form with math-verify.
 
-`Job("from <this module> import compare as f", ((gold, answer), ...), modules=(<this module>,))` gives one word a call.
+Like `harness.py`, which compares numbers, it runs only in children of a fork server, and treats answers as data. A
+fork server also imports the parent packages of a module. This module is in this folder because its parents are light.
+
+`Job("from <this module> import compare as f", ((gold, answer), ...), modules=(<this module>,))` returns one word for
+each call.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _CONFIG = (
         )
     ),
 )
-# Pairs that load what sympy and math-verify load at first use: each form of right answer, and ways to compare.
+# Comparing these pairs loads what sympy and math-verify load at first use: every form of right answer, and ways to
+# compare.
 _FORMS = r"""
 3\sqrt{13} ~ \sqrt{117}
 18+2\pi ~ 24.283185
@@ -100,8 +103,8 @@ def compare(gold: str | tuple[int, int], answer: str) -> str:
         answer (`str`): The text to judge, in LaTeX likewise.
 
     Returns:
-        `str`: `"solved"` if `verify` says so and the answer leaves no work to the judge; `"refused"` if it has no
-        reading and is not the same text; else `"wrong"`.
+        `str`: `"solved"` if math-verify finds them equal and the answer is worked out; `"refused"` if it cannot be
+        parsed and is not the same text; otherwise `"wrong"`.
     """
     if isinstance(gold, tuple):
         return "solved" if judge(*gold, answer) else "wrong"
@@ -115,16 +118,19 @@ def compare(gold: str | tuple[int, int], answer: str) -> str:
 
 
 def _leaves_work(right: _Value | str, reading: _Value | str) -> bool:
-    """Whether a reading has sums, products, integrals, limits, derivatives or matrix products that the right answer
-    has not; of a constant, also other functions (`\\arctan 1` for `\\frac{\\pi}{4}`). Or whether it is no relation
-    where the right one is an equation such as `y' + ky = 0`, of which math-verify would compare the 0."""
+    """Whether an answer is not worked out, or is no equation where one is needed.
+
+    It is not worked out if it has a sum, product, integral, limit, derivative or matrix product that the right answer
+    does not have. If the right answer is a constant, the same holds for functions: `\\arctan 1` for `\\frac{\\pi}{4}`.
+    If the right answer is an equation such as `y' + ky = 0`, math-verify would compare only the 0.
+    """
     if isinstance(right, str) or isinstance(reading, str):
         return False
     relation = isinstance(reading, (Relational, And))
     if isinstance(right, Equality) and right.lhs.is_Add and not relation:
         return True
     if isinstance(right, Equality) and relation and reading.free_symbols != right.free_symbols:
-        return True  # 0=1, which math-verify takes for N=n
+        return True  # such as 0=1, which math-verify reads as N=n
     kinds = _WORK if right.free_symbols else (*_WORK, Function)
     return bool(_kinds(reading, kinds) - _kinds(right, kinds))
 

@@ -1,6 +1,6 @@
-"""Families of word problems, the simplest first. A family draws a problem, a program that solves it, and the answer.
+"""Seed families of `math`, the simplest first. A family is a function that draws a problem, a program and the answer.
 
-The answer is computed here beside the program; the tests run every program in the executor and compare.
+The answer is computed here without the program. Tests run every program in the executor and compare.
 """
 
 from __future__ import annotations

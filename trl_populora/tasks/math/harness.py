@@ -1,11 +1,14 @@
-"""The program that judges answers with math-verify. Runs in children of a fork server only, never in the trainer.
+"""Judges answers with math-verify. It runs only in children of a fork server, never in the trainer's process.
 
-`Job("from <this module> import judge as f", ((numerator, denominator, answer), ...), modules=(<this module>,))` gives
-one bool a call. The answer is data: of math-verify's readers only the one for LaTeX is used, a grammar; the one for
-plain expressions hands text to sympy's `parse_expr`, which evaluates it. math-verify's own time limits need signals,
-which a child may not set; it runs without them, under the limits of the job. A child can import nothing either, so
-this module judges a few answers when the fork server imports it: that loads what sympy and math-verify load at first
-use, and fills the caches of the parser.
+`Job("from <this module> import judge as f", ((numerator, denominator, answer), ...), modules=(<this module>,))`
+returns one bool for each call.
+
+The answer is data. math-verify has two parsers, and only the one for LaTeX is used, which is a grammar. The other one
+passes text to sympy's `parse_expr`, which evaluates it. math-verify's own time limits need signals, which a child may
+not use. So it runs without them, under the limits of the job.
+
+A child cannot import anything. So this module judges a few answers when the fork server imports it. This loads what
+sympy and math-verify load at first use, and fills the caches of the parser.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ def judge(numerator: int, denominator: int, answer: str) -> bool:
         answer (`str`): LaTeX, without dollar signs and line breaks.
 
     Returns:
-        `bool`: what `verify(right, answer)` says, and for a percentage what it says of one of its two readings.
+        `bool`: The result of `verify(right, answer)`. A percentage has two readings, of which one must be right.
     """
     right = Rational(numerator, denominator)
     found = parse(f"${answer}$", (LatexExtractionConfig(),), fallback_mode="no_fallback", parsing_timeout=0)
@@ -82,9 +85,9 @@ def judge(numerator: int, denominator: int, answer: str) -> bool:
 
 
 def _readings(value: Basic) -> list[Basic]:
-    """The value if it is written as a number; of a percentage also the number before the sign; nothing otherwise.
+    """The value, if it is written as a number. For a percentage also the number before the sign. Otherwise nothing.
 
-    What math-verify parses is not evaluated, so `2 + 3` is a sum here: an answer that leaves the work to the judge.
+    math-verify does not evaluate what it parses. So `2 + 3` is a sum here, which is not accepted as an answer.
     """
     while isinstance(value, (Equality, And, Set)):  # x = 5, 2 + 3 = 5, {5}: as `verify` reads them
         if isinstance(value, Set) and len(value.args) != 1:
@@ -96,7 +99,7 @@ def _readings(value: Basic) -> list[Basic]:
 
 
 def _is_number(value: Basic) -> bool:
-    """A number, perhaps with a sign, as a ratio of two, or times a power of ten. A symbol stands for `\\text{...}`."""
+    """Whether it is a number, a ratio of two, or a number times a power of ten. A symbol stands for `\\text{...}`."""
     if isinstance(value, (Number, Symbol)):
         return True
     if isinstance(value, Pow):

@@ -1,8 +1,8 @@
-"""`math`: a word problem, with a program that computes its answer; the student gives the number in `\\boxed{}`.
+"""`math`: a word problem. The teacher adds a program that computes its answer; the student gives it in `\\boxed{}`.
 
-The teacher's program runs in the executor, four times over differing processes, and its value is the right answer.
-What the program knows the text must say (`quantities.py`). An answer is compared exactly if it is a plain decimal
-number; any other form goes to math-verify, in the sandbox (`harness.py`).
+The program runs in the executor four times, in different processes. Its value is the right answer. Every number of
+the program must be stated in the problem (`quantities.py`). A student's answer is compared exactly if it is a plain
+decimal number. Any other form goes to math-verify, in the sandbox (`harness.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
-# A fraction is no plain value, so it travels as a tuple. `f` gets its name back first: it may call itself.
+# A fraction is not a plain value, so it is returned as a tuple. `f` gets its name back first, because it may call
+# itself.
 _WRAPPER = """
 
 def _populora_answer(original=f):
@@ -81,12 +82,12 @@ class WordProblem(Payload):
 @dataclass(frozen=True)
 class MathWord(TaskType):
     """
-    Word problems. Needs `pip install "trl-populora[math]"`.
+    Word problems. Needs `pip install "trl-populora[math]"`. Sizes are in UTF-8 bytes.
 
     Args:
         problem_bytes (`int`, *optional*, defaults to `2048`): Size of a problem.
         program_bytes (`int`, *optional*, defaults to `2048`): Size of a program.
-        answer_bytes (`int`, *optional*, defaults to `256`): Size of what a student puts into the box.
+        answer_bytes (`int`, *optional*, defaults to `256`): Size of a student's answer in the box.
 
     Raises:
         ValueError: If a size is out of range.
@@ -101,7 +102,7 @@ class MathWord(TaskType):
         | {
             "no_problem": "no problem fence, or an empty one",
             "no_program": "no python fence, or an empty one",
-            "not_a_number": "the program's value is no integer, fraction or short decimal number",
+            "not_a_number": "the program's value is not an integer, a fraction or a short decimal number",
             "no_box": "no \\boxed{} with an answer in it",
         }
     )
@@ -213,7 +214,7 @@ class MathWord(TaskType):
         answer = answer_text(execution.values[0].value)
         if isinstance(answer, Refusal):
             return answer
-        tree = parse(draft.program)  # it did before
+        tree = parse(draft.program)  # which succeeded in `_draft`
         if not isinstance(tree, Refusal) and gives_away(draft.problem, tree, Fraction(answer)):
             return Refusal("answer_in_problem", answer)
         return WordProblem(draft.problem, draft.program, answer)
@@ -263,7 +264,7 @@ class MathWord(TaskType):
             answer = answer_text(
                 ("Fraction", value.numerator, value.denominator) if type(value) is Fraction else value
             )
-            # By chance the text may hold the answer: draw again.
+            # By chance, the problem may state the answer. Then another one is drawn.
             if isinstance(answer, str) and not gives_away(problem, ast.parse(program), Fraction(answer)):
                 return Task.create(self.id, WordProblem(problem, program, answer), author=f"seed:{name}")
 
@@ -272,18 +273,18 @@ class MathWord(TaskType):
         return Task.create(self.id, WordProblem(problem, "def f():\n    return 3 + 4", "7"), author="seed:simplest")
 
     def key(self, payload: Any) -> str:
-        """The text decides, without case and layout: one question has one answer."""
+        """A hash of the problem without case and layout, because one problem has one answer."""
         words = payload.problem.casefold().split()
         return hashlib.sha256(json.dumps([self.id, words]).encode("ascii")).hexdigest()[:32]
 
     def features(self, task: Task) -> Features | None:
-        """Measures of the program and of the text; a space of its own."""
+        """Measures of the program and of the problem. Word problems have a coverage space of their own."""
         problem, program, answer = task.payload.problem, task.payload.program, task.payload.answer
         measured = program_complexity(program)
         if measured is None:
             return None
         numbers, words = len(stated(problem).known), len(problem.split())
-        # Where a coordinate is 0 and where it is 1 (our choice): `return 3 + 4` to a page of text and program.
+        # Coordinates go from 0, about `return 3 + 4`, to 1, about a page of text and program (our choice).
         point = (
             _between(math.log(measured.ast_nodes), math.log(8), math.log(300)),
             _between(math.log(words or 1), math.log(8), math.log(200)),
@@ -294,5 +295,5 @@ class MathWord(TaskType):
 
 
 def _between(value: float, low: float, high: float) -> float:
-    """Where a value stands from 0 at `low` to 1 at `high`."""
+    """A value on a scale from 0 at `low` to 1 at `high`."""
     return min(max((value - low) / (high - low), 0.0), 1.0)

@@ -1,21 +1,22 @@
-"""The numbers that a word problem states and the constants that a program uses, and which of them belong together.
+"""Compares the numbers that a word problem states with the numbers that its program uses.
 
-A problem whose program knows more than its text cannot be solved, and one whose text holds the answer need not be. So:
+If the program uses a number that the problem does not state, the problem cannot be solved. If the problem states the
+answer, nothing has to be solved. So these rules hold:
 
-- Every number in the program is stated in the text, in digits or in words. The text states what it writes, and what
-  follows from it: `15%` also 0.15, 1.15 and 0.85; `3/4` also 0.75; `75 cents` also 0.75; `a third` 3 and 1/3.
-- Exempt are 0, 1, 2 and 1/2; the digits of `round`; what everybody knows of a word in the text (60 of `minutes`, 100
-  of `%`: `COMMON`); one more than a stated number inside `range`; and counts of what the text lists, up to the number
-  of its commas and "and"s plus one, at most 10 (three for "Ann, Ben and Carla").
-- Every word in a string of the program is a word of the text, so that no number hides in `len("...")`.
-- The program uses at least one number that the text states.
-- The answer stands in the text only if the program uses that number too.
+- Every number in the program is stated in the problem, in digits or in words. A problem also states what follows from
+  its numbers: `15%` states 0.15, 1.15 and 0.85, `3/4` and `75 cents` state 0.75, `a third` states 3 and 1/3.
+- Some numbers need not be stated: 0, 1, 2 and 1/2; the digits of `round`; one more than a stated number in `range`;
+  numbers that everybody knows from a word of the problem, such as 60 from `minutes` and 100 from `%` (`COMMON`).
+- Counts of what the problem lists need not be stated, up to one more than its commas and "and"s, and at most 10. "Ann,
+  Ben and Carla" allows three.
+- Every word in a string of the program is a word of the problem, so that no number hides in `len("...")`.
+- The program uses at least one number that the problem states.
+- The problem states the answer only if the program uses that number, too.
 
-The rules are cheap to keep and catch carelessness. They do not catch all malice: any number can be built from 0, 1 and
-2. Such a problem lacks what it takes to solve it, and a problem that nobody solves earns its author nothing where the
-round asks for solvable ones.
+These rules find mistakes. They do not find every bad intention, because any number can be computed from 0, 1 and 2.
+A problem with such a program cannot be solved, and with `teacher_reward: solvable` its author gets no reward for it.
 
-Here: reading numbers from text and from a syntax tree; nothing is evaluated. Not here: what the answer is.
+This module only reads numbers from text and from a syntax tree, and evaluates nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ COMMON = {
         (26,): "letter alphabet",
     }.items()
 }
-"""Numbers that a text need not state if it has one of these words, in the singular or with an `s`."""
+"""Numbers that a problem need not state if it has one of these words, in singular or plural."""
 
 _EXEMPT = frozenset({Fraction(0), Fraction(1), Fraction(2), Fraction(1, 2)})
 _FRACTIONS = {"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"}
@@ -91,8 +92,8 @@ class Stated(NamedTuple):
     """The numbers of a text, all positive.
 
     Attributes:
-        written (`frozenset[Fraction]`): Those that the text writes itself. Not the words one, two and half.
-        known (`frozenset[Fraction]`): These, and all that follow from the text.
+        written (`frozenset[Fraction]`): Those in the text itself, without the words one, two and half.
+        known (`frozenset[Fraction]`): These, and those that follow from the text.
         words (`frozenset[str]`): The words of the text in lower case.
     """
 
@@ -102,7 +103,7 @@ class Stated(NamedTuple):
 
 
 def stated(text: str) -> Stated:
-    """Reads a text, in time linear in its length."""
+    """The numbers of a text. Takes linear time."""
     for sign, plain in _FRACTIONS.items():
         text = text.replace(sign, f" {plain}")
     text = re.sub("['’][a-z]+", "", text.lower())
@@ -132,7 +133,7 @@ def _add_digits(match: re.Match[str], written: set[Fraction], known: set[Fractio
 
 
 def _add_words(words: list[str], written: set[Fraction], known: set[Fraction]) -> None:
-    """Number words that follow each other are one number: `two hundred and five`, `three quarters`."""
+    """Adds numbers in words. Words in sequence are one number: `two hundred and five`, `three quarters`."""
     place = 0
     while place < len(words):
         value, end = _cardinal(words, place)
@@ -153,7 +154,7 @@ def _add_words(words: list[str], written: set[Fraction], known: set[Fraction]) -
 
 
 def _cardinal(words: list[str], start: int) -> tuple[int | None, int]:
-    """The number that begins with this word, if any, and the place after it."""
+    """The number that begins with the word at `start`, or `None`, and the place after it."""
     total, group, place, found = 0, 0, start, False
     while place < len(words):
         word = words[place]
@@ -173,7 +174,7 @@ def _cardinal(words: list[str], start: int) -> tuple[int | None, int]:
 
 
 def constants(tree: ast.AST) -> frozenset[Fraction]:
-    """The numbers in a program, without their signs; infinite ones are left out."""
+    """The finite numbers in a program, without their signs."""
     values = (_exact(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return frozenset(value for value in values if value is not None)
 
@@ -191,14 +192,14 @@ def _shown(value: Fraction) -> str:
 
 def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
     """
-    Whether a text states what a program uses, by the rules of this module.
+    Checks the rules of this module, except the one on the answer.
 
     Args:
         problem (`str`): The text, of limited size.
         tree (`ast.AST`): Syntax tree of the program.
 
     Returns:
-        `Refusal` with the first rule that is broken, or `None`.
+        `Refusal` or `None`: The first broken rule, if there is one.
     """
     numbers = stated(problem)
     allowed = numbers.known | _EXEMPT | _of_words(numbers.words) | _counts(problem)
@@ -221,7 +222,7 @@ def check_numbers(problem: str, tree: ast.AST) -> Refusal | None:
 
 
 def gives_away(problem: str, tree: ast.AST, answer: Fraction) -> bool:
-    """Whether the text writes the answer, and not because the program needs that number."""
+    """Whether the problem states the answer, although the program does not use that number."""
     return abs(answer) in stated(problem).written and abs(answer) not in constants(tree)
 
 
@@ -245,11 +246,11 @@ def _counts(problem: str) -> frozenset[Fraction]:
 
 
 def _singular(word: str) -> frozenset[str]:
-    """A word, and what it may be the plural of."""
+    """A word, the words that it may be the plural of, and its plural."""
     return frozenset({word, word.removesuffix("s"), word.removesuffix("es"), f"{word}s"})
 
 
 def _arguments(tree: ast.AST, name: str, first: int) -> set[int]:
-    """The arguments of calls of a builtin from this place on, by identity."""
+    """Identities of the arguments of calls of a builtin, from number `first` on."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == name]
     return {id(argument) for call in calls for argument in call.args[first:]}

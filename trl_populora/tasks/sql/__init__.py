@@ -1,4 +1,4 @@
-"""Results of SQL queries: the type, the text of tables and queries, what runs in the sandbox, and seed families."""
+"""The task type `sql`: a student works out the result of an SQL query."""
 
 from trl_populora.tasks.sql.sql import Sql, SqlTask
 

@@ -1,6 +1,7 @@
-"""Seed families: each draws the text of tables and of one query. Whether they make a task, the type decides.
+"""Seed families of `sql`. A family is a function that draws the text of tables and of one query.
 
-A family is a function of `rng` alone. Themes give the words, so that a family differs in more than its numbers.
+It depends on `rng` alone. A theme gives the words, so that the tasks of a family differ in more than their numbers.
+The task type (`sql.py`) checks the text like a proposal of a teacher.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PLACES = "Oslo Lima Rome Kyiv Cairo Delhi Quito Paris".split()
 
 
 class Theme(NamedTuple):
-    """Words for a table of things and one of what happened to them."""
+    """Words for two tables: one of things, and one of events that happened to them."""
 
     table: str
     label: str
@@ -32,13 +33,13 @@ class Theme(NamedTuple):
 
 
 class World(NamedTuple):
-    """A theme with the text of its two tables, and numbers to compare with."""
+    """A theme, the text of its two tables, and values that a query can compare with."""
 
     theme: Theme
     things: str
     events: str
-    group: str  # a group that occurs
-    number: int  # a number of the things, not an extreme one
+    group: str  # one of the groups in the table
+    number: int  # the median of the things' numbers
 
     @property
     def both(self) -> str:

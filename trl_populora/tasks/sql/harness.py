@@ -1,9 +1,11 @@
-"""Runs one query over given tables, in an SQLite of its own. The query is hostile text.
+"""Runs one query over given tables, in an SQLite database of its own in memory. The query is hostile text.
 
-In a run this is called in children of a fork server only: `Job(PROGRAM, inputs, modules=(MODULE,))`. The one exception
-are seed tasks, whose queries this package wrote. SQLite itself decides what a query may do: its authorizer is asked
-for every read, function and kind of statement, and what is not on the lists here is refused. So nothing but one
-`SELECT` over the given tables runs, and nothing that depends on time, chance, files or row numbers.
+In a run, queries of models are run only in children of a fork server, by `Job(PROGRAM, inputs, modules=(MODULE,))`.
+Seed tasks are run here in the trainer's process, because this package wrote their queries.
+
+SQLite itself limits what a query may do. It asks an authorizer, a function of ours, before every read, call of a
+function and kind of statement. The authorizer refuses everything that the lists here do not name. So only one `SELECT`
+over the given tables can run, and no result depends on time, chance, files or row numbers.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ FUNCTIONS = frozenset(
     "lag last_value lead length like lower ltrim max min mod nth_value ntile nullif percent_rank pow power rank "
     "replace round row_number rtrim sign sqrt substr substring sum total trim typeof upper".split()
 )
-"""Functions that a query may call. Each is a function of its arguments: no clock, no chance, no formats, no JSON."""
+"""Functions that a query may call. The result of each depends only on its arguments. Formats and JSON are left out."""
 
-MAX_ROWS = 100  # of a result; far above what a task may have
+MAX_ROWS = 100  # of a result; `result_bytes` of a task allows far fewer
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 10_000),  # bytes of a value
     (sqlite3.SQLITE_LIMIT_COLUMN, 50),
@@ -47,11 +49,11 @@ def run_query(
         tables (`Sequence`): Name, columns (name and type) and rows of each, rows in the order of insertion.
         query (`str`): Text of the query.
         reverse (`bool`):
-            Have SQLite visit rows backwards where the query leaves the order open, and make no index for a join.
+            Whether SQLite visits rows backwards where the query leaves the order open, and makes no index for a join.
         max_steps (`int`): Instructions of SQLite's virtual machine after which the query is stopped.
 
     Returns:
-        `tuple[str, Any]`: `("rows", rows)`, or a reason and a message.
+        `tuple[str, Any]`: `("rows", rows)`; or the reason of a refusal, and a message.
     """
     connection, denied = sqlite3.connect(":memory:", isolation_level=None), []
     try:
@@ -84,17 +86,17 @@ def run_query(
 
 
 def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
-    """The function that SQLite asks what a query may do; it notes what it denies."""
+    """The authorizer for these tables. It adds to `denied` what it refuses."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action == sqlite3.SQLITE_READ:
-            # Without a column it is a row that counts, of a table or of what stands in WITH or FROM.
+            # A read without a column is that of a whole row, as in count(*): of a table, or of a subquery.
             counted = not second and not (first or "").lower().startswith("sqlite_")
             allowed = counted or (first in tables and (second or "").upper() != "ROWID")
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() in FUNCTIONS
         else:
-            allowed = action == sqlite3.SQLITE_SELECT  # no recursion: a loop is a program, for other types
+            allowed = action == sqlite3.SQLITE_SELECT  # and no SQLITE_RECURSIVE: a recursive query is a loop
         if not allowed:
             denied.append(" ".join(name for name in (first, second) if name) or "the statement")
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
@@ -103,5 +105,5 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
 
 
 _WARM = (("t", (("a", "INTEGER"),), ((2,), (1,))),)
-for _ in range(3):  # what the first queries of a process set up, no child sets up again
+for _ in range(3):  # the first queries of a process are slow; children are forked after them
     run_query(_WARM, "SELECT max(a) FROM t GROUP BY a ORDER BY 1", True, 1000)

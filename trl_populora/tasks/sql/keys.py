@@ -1,4 +1,7 @@
-"""When two tasks are the same: not by their names, layout, case, comments, order of tables or order of rows."""
+"""The key of a task. Tasks with the same key are the same task.
+
+Names, layout, case, comments, the order of tables and the order of rows do not change the key.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from trl_populora.tasks.sql.tables import Table, sorted_rows
 
 def task_key(tables: Sequence[Table], query: str) -> str:
     """
-    Equal for tasks that differ in such things only, and for no others.
+    The key: 32 hexadecimal digits. It is equal for tasks that differ only in what the module names, and for no others.
 
-    Names become numbers in the order in which they first stand in the query, so that each part keeps what it was. The
-    names of columns that the query does not mention follow: a NATURAL JOIN compares them.
+    Every name becomes a number, in the order in which names first stand in the query. Columns that the query does not
+    mention get the numbers after these. They matter, because a NATURAL JOIN compares the names of all columns.
     """
     tokens = read_query(query)[1]
     first = {token.text: place for place, token in reversed(list(enumerate(tokens)))}

@@ -1,4 +1,4 @@
-"""The words of the prompts: what is asked for, and the rules."""
+"""The text of the prompts: the request and the rules."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EXAMPLE = "people(id INTEGER, name TEXT, height REAL)\n1 | Ann | 1.72\n2 | Bob |
 
 
 def task_text(task: Task) -> str:
-    """Tables and query of a task, without its result."""
+    """Tables and query of a task as fenced blocks, without its result."""
     return f"{fence('tables', task.payload.tables)}\n{fence('query', task.payload.query)}"
 
 
 def propose_prompt(limits: Sql, shown: str) -> list[Message]:
-    """Asks for a new task. `shown` is the text of the references, empty if there are none."""
+    """The prompt for a new task. `shown` is the text of the references; empty if there are none."""
     if limits.style == "compact":
         ask = "Write new tables with rows in a ```tables block, and an SQL query on them in a ```query block."
         return user(paragraphs(ask, shown or fence("tables", EXAMPLE)))
@@ -50,7 +50,7 @@ def propose_prompt(limits: Sql, shown: str) -> list[Message]:
 
 
 def _rules(limits: Sql) -> str:
-    """The rules that the type and the sandbox apply, in words."""
+    """The rules that the task type and the sandbox apply."""
     return "\n".join(
         [
             "Rules:",
@@ -75,7 +75,7 @@ def _rules(limits: Sql) -> str:
 
 
 def solve_prompt(limits: Sql, task: Task) -> list[Message]:
-    """Asks for the result."""
+    """The prompt for the result of a query."""
     order = "in the order of the query" if task.payload.ordered else "in any order"
     if limits.style == "compact":
         ask = f"What does the query return? Answer in a ```result block, one line per row, {order}."

@@ -1,7 +1,7 @@
-"""The text of a query: its tokens, what it may contain, when two are the same, and how complex it is.
+"""The text of a query: its tokens, what it may contain, its normal form, and its complexity.
 
-What a query may *do* is decided by SQLite, in the sandbox (`harness.py`). The rules here keep its text readable: plain
-words, numbers and 'text', one statement, no comments in what a student sees. All takes linear time.
+SQLite decides in the sandbox what a query may *do* (`harness.py`). The rules here keep its text readable. A query is
+one statement of plain words, numbers and 'text'. Students see it without comments. Every function takes linear time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYWORDS = frozenset(
 )
 CAST_TYPES = frozenset({"integer", "int", "real", "float", "text", "numeric"})
 MEANINGFUL = KEYWORDS | FUNCTIONS | CAST_TYPES | {"binary", "nocase", "rtrim", "rowid", "oid", "_rowid_"}
-"""Words that may mean something to SQLite; any other is a name."""
+"""Words that may have a meaning in SQLite. Any other word is a name."""
 NOT_NAMES = (KEYWORDS - set("action first groups key last match plan query range row rows view".split())) | {
     "rowid", "oid", "_rowid_",
 }  # fmt: skip
@@ -38,7 +38,7 @@ CLAUSES = {
     "distinct": "distinct", "case": "case", "union": "set", "intersect": "set", "except": "set", "over": "window",
     "with": "with", "exists": "exists", "in": "in",
 }  # fmt: skip
-"""Word -> the clause that it shows."""
+"""Word -> kind of clause that it begins."""
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\n\r]+|--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)"
@@ -61,13 +61,13 @@ def read_query(text: str) -> tuple[str, list[Token]]:
     The query without comments, and its tokens.
 
     Raises:
-        ValueError: If it is not one statement of plain tokens that starts with SELECT or WITH.
+        ValueError: If it is not one statement of such tokens that starts with SELECT or WITH.
     """
     pieces, tokens, at = [], [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"{text[at : at + 20]!r} is no word, number, 'text' or sign of a query")
+            raise ValueError(f"{text[at : at + 20]!r} is not a word, number, 'text' or sign of a query")
         kind, piece, at = match.lastgroup or "", match[0], match.end()
         if kind != "space":
             tokens.append(Token(kind, piece.lower() if kind == "word" else piece))
@@ -96,7 +96,7 @@ def is_ordered(tokens: Sequence[Token]) -> bool:
 
 
 def number_names(tokens: Sequence[Token]) -> dict[str, int]:
-    """Names in the order in which they first stand: the n-th name of two queries plays the same part in both."""
+    """Name -> number, in the order in which names first stand. Equal queries have names with equal numbers."""
     names: dict[str, int] = {}
     for kind, text in tokens:
         if kind == "word" and text not in MEANINGFUL:
@@ -105,13 +105,13 @@ def number_names(tokens: Sequence[Token]) -> dict[str, int]:
 
 
 def normal_tokens(tokens: Sequence[Token], names: Mapping[str, int]) -> list[str]:
-    """The tokens with numbers for names, so that layout, case and the choice of names do not matter."""
+    """The tokens with numbers instead of names. They do not depend on layout, case or the choice of names."""
     same = {"==": "=", "!=": "<>"}
     return [f"#{names[text]}" if text in names else same.get(text, text) for _, text in tokens]
 
 
 def measure(tokens: Sequence[Token]) -> dict[str, float]:
-    """Complexity: tokens, joins, kinds of clauses, calls of functions, SELECTs inside each other."""
+    """Complexity: number of tokens, joins, kinds of clauses and function calls, and the depth of nested SELECTs."""
     words = [text for kind, text in tokens if kind == "word"]
     depth, deepest, opened = 0, 0, []
     for token, after in zip(tokens, [*tokens[1:], Token("sign", "")], strict=True):
@@ -132,7 +132,7 @@ def measure(tokens: Sequence[Token]) -> dict[str, float]:
 
 
 def _check_casts(tokens: Sequence[Token]) -> None:
-    """Types in a CAST are those of `CAST_TYPES`: SQLite would take any name and read a type into it."""
+    """Raises `ValueError` for a type in a CAST that is not in `CAST_TYPES`. SQLite would accept any name as a type."""
     opened, before = [], Token("sign", "")
     for token, after in zip(tokens, [*tokens[1:], Token("sign", "")], strict=True):
         if token.text == "(":

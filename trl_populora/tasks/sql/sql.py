@@ -1,16 +1,16 @@
-"""`sql`: small tables and a query; the student works out the result. SQLite, in the sandbox, gives the right one.
+"""`sql`: small tables and a query. The student works out its result. SQLite, in the sandbox, gives the right one.
 
-Of the two forms of such a task this is the one that is harder to cheat. In the other, the student writes a query for
-a shown result and a question, and is judged on hidden rows. There the prompt does not settle the answer: many queries
-fit the visible rows. So a teacher, who earns by failures, wins with a question that says too little, and a student
-wins with a wrong query that the hidden rows do not tell from the right one. Here the prompt settles the answer: tables
-and query have one result. Nothing is hidden, nothing of a student ever runs, and a list of constants is right only if
-it is the result. What is left to a teacher is a query that is no fair question, and those are refused by what they do,
-not by how they are written: results that depend on the order of rows, on time or on chance, that no table changes,
-that cannot be written down, or that take too many steps (`trials.py`, `harness.py`).
+The teacher writes tables in a format without SQL (`tables.py`) and one query (`query.py`). Results are compared as
+multisets of rows. If the query orders its whole result, they are compared as sequences.
 
-The teacher writes tables in a format without SQL in it (`tables.py`) and one query (`query.py`). A result is compared
-as a multiset of rows, or as a sequence where the query orders its whole result.
+In another form of such a task, the student sees a question and writes a query, which is judged on hidden rows. That
+form is easier to cheat. A question that says too little has many fitting queries, and teachers are rewarded
+for tasks that students fail. A wrong query may give the right result on the hidden rows. In our form, tables and query
+have exactly one result. Nothing is hidden, and no text of a student runs.
+
+A teacher can still write an unfair query. Such queries are refused by what they do (`trials.py`, `harness.py`): if the
+result depends on the order of rows, on time or on chance, if no change of the tables changes it, if it cannot be
+written down, or if it takes too many steps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SqlTask(Payload):
 
 
 class Proposed(NamedTuple):
-    """A proposal that was read: what the executor needs."""
+    """A parsed proposal."""
 
     tables: tuple[Table, ...]
     query: str
@@ -66,7 +66,7 @@ class Proposed(NamedTuple):
 @dataclass(frozen=True)
 class Sql(TaskType):
     """
-    Results of SQL queries. Sizes are UTF-8 bytes; what exceeds a limit is refused, never cut.
+    Results of SQL queries. Sizes are in UTF-8 bytes. Text that exceeds a limit is refused, never cut.
 
     Args:
         tables_bytes (`int`, *optional*, defaults to `2048`): Size of all tables.
@@ -75,23 +75,23 @@ class Sql(TaskType):
         max_tables (`int`, *optional*, defaults to `4`): Tables of a task.
         max_rows (`int`, *optional*, defaults to `40`): Rows of all tables together.
         max_steps (`int`, *optional*, defaults to `2000`):
-            Instructions of SQLite's virtual machine that a query may take. It bounds the work of whoever has to find
-            the result by thought.
+            Instructions of SQLite's virtual machine that a query may take. This also bounds the work of a student, who
+            has no computer.
     """
 
     id: ClassVar[str] = "sql"
     payload: ClassVar[type[Payload]] = SqlTask
     reasons: ClassVar[Mapping[str, str]] = {
         "no_tables": "no tables block, or an empty one",
-        "not_tables": "tables that are not in their format, or with values that a cell cannot hold",
+        "not_tables": "tables that are not in the required format, or with a value that a cell cannot hold",
         "no_query": "no query block, or an empty one",
         "not_a_query": "a query that is not one SELECT of plain words, numbers, texts and signs",
-        "sql_error": "SQLite refuses the query",
-        "not_allowed": "the query reads something else than its tables, recurses, or calls a function off the list",
+        "sql_error": "SQLite reports an error in the query",
+        "not_allowed": "the query reads something other than its tables, is recursive, or calls another function",
         "too_many_steps": "the query takes too many steps",
         "empty_result": "the result has no rows",
         "row_order": "the result depends on the order in which rows are stored",
-        "idle_table": "a table does not matter to the result",
+        "idle_table": "the result does not depend on one of the tables",
         "constant_result": "no change of the tables changes the result",
         "unclear_value": "a value of the result cannot be written down plainly, or has too many digits",
         "no_answer": "no result block, or an empty one",
@@ -138,7 +138,7 @@ class Sql(TaskType):
         return Draft(key, proposed)
 
     def _read(self, tables_text: str, query_text: str) -> Proposed | Refusal:
-        """Tables and query by every rule that needs no execution."""
+        """Parses tables and query, and applies every rule that needs no execution."""
         try:
             tables = read_tables(tables_text)
         except ValueError as error:
@@ -151,7 +151,7 @@ class Sql(TaskType):
             query, tokens = read_query(query_text)
         except ValueError as error:
             return Refusal("not_a_query", str(error))
-        # Once more: the normal form of tables may be longer, and a text without its comments may hold a marker.
+        # Again: the normal form of tables may be longer, and a text without its comments may contain a marker.
         refusal = self._check_text("tables", write_tables(tables)) or self._check_text("query", query)
         return refusal or Proposed(tables, query, is_ordered(tokens))
 
@@ -167,7 +167,7 @@ class Sql(TaskType):
         return [self._finish(one.content, execution) for one, execution in zip(drafts, run(jobs), strict=True)]
 
     def _inputs(self, proposed: Proposed) -> tuple[tuple, ...]:
-        """Arguments of the harness, one call a trial."""
+        """Arguments of the harness, one call for each trial."""
         return tuple(
             (tuple(map(tuple, trial.tables)), proposed.query, trial.reverse, self.max_steps)
             for trial in trials(proposed.tables)
@@ -179,7 +179,7 @@ class Sql(TaskType):
         return self._settle(proposed, [value.value for value in execution.values])
 
     def _settle(self, proposed: Proposed, outcomes: Sequence) -> SqlTask | Refusal:
-        """The payload, from the outcomes of all trials, or why it is not valid."""
+        """The payload, from the outcomes of all trials, or the reason why the proposal is not valid."""
         kinds = [trial.kind for trial in trials(proposed.tables)]
         rows = judge_trials(kinds, proposed.tables, outcomes, ordered=proposed.ordered)
         if isinstance(rows, Refusal):
@@ -231,7 +231,7 @@ class Sql(TaskType):
         return Task.create(self.id, payload, author="seed:simplest")
 
     def _run_trusted(self, tables: str, query: str) -> SqlTask | Refusal:
-        """A task of this package's own, whose query may run here. Under the same rules as any other."""
+        """A task that this package wrote, so that its query may run in this process. It must keep the same rules."""
         proposed = self._read(tables, query)
         if isinstance(proposed, Refusal):
             return proposed
@@ -243,7 +243,7 @@ class Sql(TaskType):
         except ValueError:
             return None
         measures = {"tables": len(tables), "rows": sum(len(table.rows) for table in tables), **measure(tokens)}
-        # From the simplest task to a page of SQL (our choice).
+        # 0 is the simplest task, 1 a page of SQL (our choice).
         point = (
             _share(math.log(len(tokens) / 4) / math.log(60)),
             _share((measures["tables"] - 1 + measures["joins"]) / 6),

@@ -1,13 +1,13 @@
 """Tables and results as text, and the values in them.
 
-One table is a line with its name and typed columns, then one line a row; a blank line ends it:
+A table is a line with its name and typed columns, then one line for each row. A blank line ends it:
 
     people(id INTEGER, name TEXT, height REAL)
     1 | Ann | 1.72
     2 | Bob | NULL
 
-A result is rows without that first line. The format has no SQL in it: whatever a table says is data, each value has
-the type of its column, and there is one normal form. Not here: queries (`query.py`).
+A result has only the lines of rows. The format contains no SQL, so the text of a table is only data. Each value has
+the type of its column. Every table has one normal form. Queries are in `query.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 
 def read_tables(text: str) -> tuple[Table, ...]:
-    """Parses tables. Raises `ValueError` that says what is wrong."""
+    """Parses tables. Raises `ValueError` with the problem."""
     blocks: list[list[str]] = [[]]
     for line in text.split("\n"):
         if line.strip():
@@ -55,7 +55,7 @@ def read_tables(text: str) -> tuple[Table, ...]:
 
 
 def write_tables(tables: Sequence[Table]) -> str:
-    """The normal form of tables; [`read_tables`] reads it back."""
+    """The normal form of tables, which [`read_tables`] parses."""
     blocks = []
     for name, columns, rows in tables:
         declared = ", ".join(f"{column} {kind}" for column, kind in columns)
@@ -72,7 +72,7 @@ def write_cell(cell: Cell) -> str:
 
 
 def split_row(line: str) -> tuple[str, ...]:
-    """The texts of the cells of a line, with or without a bar at both ends."""
+    """The texts of the cells of a line. A bar at both ends of the line is optional."""
     line = line.strip()
     if len(line) > 1 and line[0] == line[-1] == "|":
         line = line[1:-1]
@@ -81,25 +81,25 @@ def split_row(line: str) -> tuple[str, ...]:
 
 def check_cell(cell: object) -> Cell:
     """
-    A value as tables and results may hold it.
+    Checks a value of a table or a result.
 
     Returns:
-        `Cell`: the value. A float stands for the number with at most three digits after its point from which it
-        differs by rounding only: 0.1 + 0.2 is 0.3.
+        `Cell`: The value. A float that differs by rounding only from a number with at most three digits after its
+        point becomes that number: 0.1 + 0.2 becomes 0.3.
 
     Raises:
-        ValueError: For text that cannot be written into a cell, a number with too many digits, and anything else.
+        ValueError: For text that cannot stand in a cell, a number with too many digits, or another type.
     """
     if cell is None:
         return None
     if type(cell) is str:
         if not cell.isprintable() or "|" in cell or cell != cell.strip() or cell[:1] in ("", "'", '"'):
             raise ValueError(
-                "text must be printable, not empty, without a bar, without a quote at its start and without space "
-                f"around it, got {cell[:40]!r}"
+                "text must be printable and not empty. It must contain no bar, start with no quote, and have no space "
+                f"at its ends; got {cell[:40]!r}"
             )
         if cell.upper() == "NULL":
-            raise ValueError("a text that reads NULL cannot be told from NULL")
+            raise ValueError("the text NULL cannot be distinguished from the value NULL")
         return cell
     if isinstance(cell, bool) or not isinstance(cell, (int, float)) or not abs(cell) < 10**MAX_DIGITS:
         raise ValueError(f"a number has at most {MAX_DIGITS} digits before its point, got {str(cell)[:40]}")
@@ -110,7 +110,7 @@ def check_cell(cell: object) -> Cell:
 
 
 def settle(cell: Cell) -> Cell:
-    """The value without the noise of floating-point sums; see [`check_cell`]. -0.0 becomes 0.0."""
+    """The value without rounding errors of floating-point sums; see [`check_cell`]. -0.0 becomes 0.0."""
     if type(cell) is not float:
         return cell
     rounded = round(cell, MAX_DECIMALS) + 0.0
@@ -118,7 +118,7 @@ def settle(cell: Cell) -> Cell:
 
 
 def same_cell(cell: Cell, text: str) -> bool:
-    """Whether a text is right for a cell: numbers by exact value, text to the letter, quotes around it or not."""
+    """Whether a text is right for a cell: the same number, or the same text, with or without quotes."""
     if cell is None:
         return text.upper() == "NULL"
     if isinstance(cell, str):
@@ -127,7 +127,7 @@ def same_cell(cell: Cell, text: str) -> bool:
 
 
 def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: bool) -> bool:
-    """Whether these texts are the rows of a result: as a sequence if order matters, else as a multiset."""
+    """Whether these texts are the rows of a result. Compares sequences if `ordered`, otherwise multisets."""
     if len(rows) != len(result):
         return False
     if ordered:
@@ -135,10 +135,10 @@ def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: 
     rows = [tuple(row) for row in rows]
     same = {pair: _same_row(*pair) for pair in set(product(result, rows))}
     fits = [[i for i, row in enumerate(rows) if same[right, row]] for right in result]
-    taken: dict[int, int] = {}  # row -> the row of the result that it stands for
+    taken: dict[int, int] = {}  # row -> the row of the result that it is matched with
 
     def place(right: int, tried: set[int]) -> bool:
-        """Finds a row for this one; one that stands for another moves if that fits elsewhere: 5 and '5' look alike."""
+        """Matches a row of the result with a free row, or moves a matched one elsewhere: 5 and '5' look alike."""
         for i in fits[right]:
             if i not in tried:
                 tried.add(i)
@@ -197,7 +197,7 @@ def _read_cell(text: str, kind: str) -> Cell:
         return check_cell(text[1:-1] if quoted else text)
     pattern, make = (_INTEGER, int) if kind == "INTEGER" else (_NUMBER, float)
     if not pattern.fullmatch(text):
-        raise ValueError(f"a cell of a column of type {kind} is such a number or NULL, got {text[:40]!r}")
+        raise ValueError(f"a cell of type {kind} must be such a number or NULL, got {text[:40]!r}")
     return check_cell(make(text))
 
 
@@ -206,4 +206,4 @@ def _check_names(names: Sequence[str], what: str) -> None:
     if taken:
         raise ValueError(f"{what} may not be called {', '.join(taken)}: SQL uses these words")
     if len(set(names)) < len(names):
-        raise ValueError(f"two {what} have one name")
+        raise ValueError(f"two {what} have the same name")

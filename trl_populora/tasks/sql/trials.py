@@ -1,12 +1,13 @@
-"""What a query is tried on before it becomes a task, and what the outcomes must show.
+"""Trials of a query: runs on changed tables, which show whether the query is a fair task.
 
-The query runs on the tables as they are, and on changed ones. Whatever SQL it is written in, these outcomes tell:
+The query runs on the tables of the task, and on changed tables. The rules concern only the results, so they hold for
+any SQL:
 
-- Rows stored in another order or visited in another way: the result must stay. This catches LIMIT without ORDER BY,
-  ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
-- A table without its rows: the result must change, or the table is idle.
-- Half of a table's rows, or a column with other values: some such change must give another result that is not empty,
-  or the result is a constant.
+- With the rows in another order, or visited in another order, the result must stay the same. This finds LIMIT without
+  ORDER BY, ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
+- Without the rows of one table, the result must change. Otherwise the query does not use the table.
+- With half of a table's rows, or with other values in a column, at least one result must be different and not empty.
+  Otherwise the result is a constant.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from trl_populora.tasks.sql.tables import Cell, Row, Table, check_cell, settle, 
 from trl_populora.tasks.task import Refusal
 
 
-SHUFFLES = 2  # random orders of rows, beside the reversed one
+SHUFFLES = 2  # number of random orders of rows, in addition to the reversed one
 Outcome = tuple[str, Any]  # what `harness.run_query` returns
 
 
@@ -32,7 +33,7 @@ class Trial(NamedTuple):
 
 
 def trials(tables: tuple[Table, ...]) -> list[Trial]:
-    """All trials of a task, the tables as they are first. Equal tables give equal trials."""
+    """All trials of a task. The first one has the tables as they are. Equal tables give equal trials."""
     rng = random.Random(write_tables(tables))
     orders = [_each(tables, (table.rows[::-1] for table in tables))]
     orders += [_each(tables, (rng.sample(table.rows, len(table.rows)) for table in tables)) for _ in range(SHUFFLES)]
@@ -52,13 +53,13 @@ def judge_trials(
     kinds: Sequence[str], tables: Sequence[Table], outcomes: Sequence[Outcome], *, ordered: bool
 ) -> tuple[Row, ...] | Refusal:
     """
-    The result of the query, or why it makes no task.
+    The result of the query, or the reason why it cannot be a task.
 
     Args:
         kinds (`Sequence[str]`): Kind of each trial, in the order of [`trials`].
         tables (`Sequence[Table]`): Tables of the task.
         outcomes (`Sequence[Outcome]`): What the harness returned, trial by trial.
-        ordered (`bool`): Whether the query puts its whole result in order. If not, rows are compared as a multiset.
+        ordered (`bool`): Whether the query orders its whole result. If not, rows are compared as a multiset.
     """
     by_kind = {kind: [o for k, o in zip(kinds, outcomes, strict=True) if k == kind] for kind in set(kinds)}
     for reason, value in [*by_kind["base"], *by_kind["order"]]:
@@ -81,7 +82,7 @@ def judge_trials(
 
 
 def _rows(outcome: Outcome, ordered: bool) -> list[Row] | None:
-    """Rows of an outcome in the form in which they are compared; `None` if the query failed."""
+    """Rows of an outcome in the form for comparison; `None` if the query failed."""
     reason, rows = outcome
     if reason != "rows":
         return None
