@@ -94,17 +94,9 @@ def test_the_slurm_script_requeues_a_stopped_run_and_ends_it_as_if_never_stopped
 def test_a_run_by_accelerate_launch_ends_with_status_0_and_goes_on(slurm, tmp_path):
     """Its processes get the signal, as from SLURM. One of two is enough."""
     log, run = tmp_path / "log", tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-    ]
-    command += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]  # starts several, also on a CPU
+    command += "--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no".split()
+    command += ["--main_process_port", "0"]
     command += ["-m", "trl_populora.train", "--config", slurm.recipe, "--resume_from_checkpoint", "auto"]
     process = slurm(1, run, *command)
     wait_for_round(process, run, log)
