@@ -21,7 +21,7 @@ from trl_populora.quiet import filter_messages
 
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK, PORT = "link", 29517
+LINK, PORT = "nodes", 29517
 PROCESSES = 2
 RUN = {
     "model_name_or_path": "tiny", "num_teachers": 2, "num_students": 2, "prompts_per_teacher": 1, "num_generations": 2,
@@ -79,7 +79,7 @@ def lay(spaces: list[str], megabits: float) -> None:
     """Two namespaces with a link between them, which sends at most so many megabits per second in each direction."""
     for space in spaces:
         ip("netns", "add", space)
-    ip("link", "add", LINK, "netns", spaces[0], "type", "veth", "peer", "name", LINK, "netns", spaces[1])
+    ip("link", "add", "name", LINK, "netns", spaces[0], "type", "veth", "peer", "name", LINK, "netns", spaces[1])
     for number, space in enumerate(spaces):
         ip("-n", space, "address", "add", f"10.77.0.{number + 1}/24", "dev", LINK)
         ip("-n", space, "link", "set", LINK, "up")

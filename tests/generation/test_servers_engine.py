@@ -10,6 +10,7 @@ from tests.generation.fake_server import FakeServer, ModelServer, running
 from tests.generation.test_engine_sampler import NAMES, PROMPTS, population_of, settings_of, shift
 from tests.generation.test_server_engine import SAMPLING, SPEC, VERSION, completion
 from tests.tiny import tiny_tokenizer
+from tests.training.conftest import make_config
 from trl_populora.generation import TransformersSampler, server_sampler, vllm_sampler
 from trl_populora.generation.engines import VLLM, EngineError, EngineRow, LivenessError, ServersEngine
 from trl_populora.generation.engines.servers import deal
@@ -268,3 +269,23 @@ def test_use_vllm_takes_several_urls(three, tmp_path):
     sampler = vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, args)
     assert [server.where for server in sampler.engine.live] == [f"the vLLM server at {url}" for url in urls]
     sampler.close()
+
+
+SERVERS = {"vllm_server_base_urls": ["http://a:1", "http://b:1"], "use_vllm": True, "vllm_mode": "server"}
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"vllm_server_base_urls": []}, "is empty. Give every server once"),
+        ({"vllm_server_base_urls": ["http://a:1", "http://a:1/"]}, "names http://a:1 twice"),
+        ({"vllm_server_base_urls": ["http://a:1", "b:1"]}, "has 'b:1', which is no URL"),
+        ({"vllm_server_base_url": "http://c:1"}, "vllm_server_base_url='http://c:1' and vllm_server_base_urls"),
+        ({"vllm_mode": "colocate"}, "needs use_vllm=true and vllm_mode='server'"),
+        ({"use_vllm": False}, "needs use_vllm=true"),
+    ],
+)
+def test_settings_of_servers_are_checked_at_construction(tmp_path, changes, said):
+    assert make_config(tmp_path, **SERVERS).vllm_server_base_urls == SERVERS["vllm_server_base_urls"]
+    with pytest.raises(ValueError, match=said):
+        make_config(tmp_path, **SERVERS | changes)

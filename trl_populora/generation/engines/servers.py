@@ -50,6 +50,7 @@ class ServersEngine(Engine):
         self.kind, self.filtered_logprobs = kind, kind.filtered_logprobs
         self.live = [ServerEngine(url, kind, timeout=timeout) for url in base_urls]
         self._all = tuple(self.live)
+        self.where = _together(self.live)
         self._has: dict[ServerEngine, set[str]] = {server: set() for server in self.live}
         self._losses: list[str] = []
         self._first, self._turn, self._lock = 0, count(), threading.Lock()
@@ -58,10 +59,6 @@ class ServersEngine(Engine):
     @property
     def parts(self) -> Sequence[Engine]:
         return tuple(self.live)
-
-    @property
-    def where(self) -> str:  # type: ignore[override]
-        return " and ".join(server.where for server in self.live)
 
     def start(self, spec: EngineSpec) -> None:
         list(self._pool.map(lambda server: server.start(spec), self._all))
@@ -76,6 +73,7 @@ class ServersEngine(Engine):
         with self._lock:
             if part in self.live:
                 self.live = [server for server in self.live if server is not part]
+                self.where = _together(self.live)
                 self._losses.append(str(error))
                 if self.live:
                     logger.warning("%s. It is left out, and %s get its rows.", error, self.where)
@@ -87,7 +85,7 @@ class ServersEngine(Engine):
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
         """Versions that a server does not have, because it was restarted."""
-        versions, absent = list(versions), set()
+        versions, absent = list(versions), set[AdapterVersion]()
         for server, lost in self._on_each(lambda server: server.missing(versions)).items():
             self._has[server] -= {version.name for version in lost}
             absent.update(lost)
@@ -186,6 +184,10 @@ def server_sampler(
         kind = KINDS[kind]
     engine = server_engine(base_url, kind, timeout=timeout)
     return EngineSampler.from_args(population, tokenizer, accelerator, args, engine=engine, adapter_dir=adapter_dir)
+
+
+def _together(servers: Sequence[ServerEngine]) -> str:
+    return " and ".join(server.where for server in servers)
 
 
 def check_urls(urls: Sequence[str]) -> None:
