@@ -314,7 +314,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             return inputs
         roles = [member.role for member in self.population.values()]
         idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
-        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle)
+        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
