@@ -66,6 +66,10 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     except KeyboardInterrupt:
         view.note(told_when_stopped(args.output_dir))
         return STOPPED
+    if trainer.stopping.stopped:  # by SIGTERM; the trainer has said how to go on
+        trainer.close()
+        trainer.accelerator.end_training()
+        return 0 if trainer.stopping.saved else FAILURE
     try:
         return finish(run, args, trainer, view, exams)
     except OSError as error:

@@ -311,7 +311,8 @@ def settings_of(**settings):
     common = dict(
         max_completion_length=6, temperature=1.0, top_p=1.0, top_k=0, min_p=None, prompt_template="chat",
         completions_per_round=8, trust_remote_code=False, shard_base=False, vllm_mode="colocate", vllm_max_loras=None,
-        vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_timeout=0.1,
+        vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_base_urls=None,
+        vllm_server_timeout=0.1,
         vllm_tensor_parallel_size=1, vllm_gpu_memory_utilization=0.3, vllm_max_model_length=None,
         vllm_enable_sleep_mode=False, vllm_model_impl="auto", vllm_engine_kwargs=None, max_row_tokens=100,
     )  # fmt: skip

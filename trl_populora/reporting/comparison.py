@@ -30,6 +30,7 @@ PLACES = {
     *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
     *("settings.probe_kwargs.data", "settings.executor_kwargs.workers", "sampler.kwargs.base_url"),
     *("sampler.kwargs.adapter_dir", "other_settings.vllm_server_base_url", "other_settings.vllm_server_host"),
+    "settings.vllm_server_base_urls",
     *("other_settings.vllm_server_port", "other_settings.data_seed"),
 }
 """Settings in which seeds of one arm may differ, by dotted name."""

@@ -8,7 +8,7 @@ A row without an advantage teaches nothing: all attempts of its group were right
 out where the loss allows it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -20,7 +20,11 @@ PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 
 
 def deal(
-    batches: list[dict[str, Tensor]], roles: Sequence[str], *, leave_out_idle: bool = False
+    batches: list[dict[str, Tensor]],
+    roles: Sequence[str],
+    *,
+    leave_out_idle: bool = False,
+    agree: Callable[[int], int] = int,
 ) -> list[dict[str, Tensor]]:
     """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
 
@@ -32,6 +36,9 @@ def deal(
         leave_out_idle (`bool`, *optional*, defaults to `False`):
             Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
             changes neither the gradient nor the number that the loss is divided by.
+        agree (`Callable[[int], int]`, *optional*):
+            With several processes, the largest number of all. Their micro-batches must have equal size, because TRL
+            gathers values of rows.
 
     Returns:
         `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
@@ -42,7 +49,7 @@ def deal(
     lengths = (whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)).tolist()
     members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
     if leave_out_idle:
-        rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches))
+        rows = needed(whole["advantages"].tolist(), members, lengths, multiple=len(batches), agree=agree)
     places = schedule(
         [members[row] for row in rows],
         [lengths[row] for row in rows],
@@ -54,7 +61,14 @@ def deal(
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
 
 
-def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequence[int], *, multiple: int) -> list[int]:
+def needed(
+    advantages: Sequence[float],
+    members: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    multiple: int,
+    agree: Callable[[int], int] = int,
+) -> list[int]:
     """Rows that the update needs: those with an advantage, and some of the others, the shortest.
 
     The others are needed for two reasons. Every member keeps at least one row: with a gradient of 0 it still takes its
@@ -63,6 +77,7 @@ def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequenc
     Args:
         advantages (`Sequence[float]`), members (`Sequence[int]`), lengths (`Sequence[int]`): Of each row.
         multiple (`int`): The number of rows is a multiple of this; it divides the number of all rows.
+        agree (`Callable[[int], int]`, *optional*): Turns the number of rows into that of all processes.
 
     Returns:
         `list[int]`: Row indices, ascending.
@@ -73,7 +88,7 @@ def needed(advantages: Sequence[float], members: Sequence[int], lengths: Sequenc
         if members[row] not in {members[one] for one in kept}:
             kept.add(row)
     spare = [row for row in idle if row not in kept]
-    kept.update(spare[: -len(kept) % multiple])
+    kept.update(spare[: agree(len(kept) + -len(kept) % multiple) - len(kept)])
     return sorted(kept)
 
 

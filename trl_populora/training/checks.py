@@ -68,6 +68,7 @@ def check_numbers(args: PopulationSelfPlayConfig) -> None:
     _check_rows(args)
     _check_hall_of_fame(args)
     _check_lengths(args)
+    _check_servers(args)
 
 
 def _check_members(args: PopulationSelfPlayConfig) -> None:
@@ -147,6 +148,36 @@ def _check_lengths(args: PopulationSelfPlayConfig) -> None:
         )
     if args.use_vllm and args.max_prompt_tokens is not None:
         prompt_limit(args, args.vllm_max_model_length)
+
+
+def _check_servers(args: PopulationSelfPlayConfig) -> None:
+    given = args.vllm_server_base_urls
+    if given is None:
+        return
+    urls = [given] if isinstance(given, str) else [str(url).rstrip("/") for url in given]
+    twice = sorted({url for url in urls if urls.count(url) > 1})
+    wrong = [url for url in urls if not re.match(r"https?://[^/\s]", url)]
+    if not urls or twice or wrong:
+        raise ValueError(
+            f"vllm_server_base_urls={given} "
+            + (
+                "is empty"
+                if not urls
+                else f"names {twice[0]} twice"
+                if twice
+                else f"has {wrong[0]!r}, which is no URL"
+            )
+            + ". Give every server once, like ['http://node2:8000', 'http://node3:8000']."
+        )
+    if args.vllm_server_base_url:
+        raise ValueError(
+            f"vllm_server_base_url={args.vllm_server_base_url!r} and vllm_server_base_urls={given}: both select the "
+            "servers. Leave one of them out."
+        )
+    if not args.use_vllm or args.vllm_mode != "server":
+        raise ValueError(
+            f"vllm_server_base_urls={given} needs use_vllm=true and vllm_mode='server'. Set both, or leave it out."
+        )
 
 
 def prompt_limit(args: PopulationSelfPlayConfig, length: int | None) -> int:

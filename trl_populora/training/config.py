@@ -178,6 +178,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         vllm_max_loras (`int`, *optional*):
             Number of different adapters in one batch of the engine; all of them if unset. A smaller number saves GPU
             memory.
+        vllm_server_base_urls (`list[str]`, *optional*):
+            URLs of several vLLM servers, instead of the one in `vllm_server_base_url`, for `vllm_mode="server"`. The
+            rows are divided among them, and each server loads all adapters (docs/vllm.md).
         vllm_adapter_dir (`str`, *optional*):
             Folder through which adapters reach the engine. If unset, it is in the memory of this machine (`/dev/shm`).
             A server on another machine needs a shared folder.
@@ -254,6 +257,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     overwrite_output_dir: bool = False
     resize_on_resume: bool = False
     vllm_max_loras: int | None = None
+    vllm_server_base_urls: list[str] | None = None
     vllm_adapter_dir: str | None = None
     vllm_engine_kwargs: dict | str | None = None
     executor_kwargs: dict | str | None = None

@@ -60,6 +60,15 @@ class Ranks:
         """What went wrong on any rank, in words, on every rank."""
         return [f"{text} (rank {rank})" for rank, text in gather_object([(self.index, own)]) if text]
 
+    def largest(self, own: int) -> int:
+        """The largest number of all ranks, on every rank."""
+        everyones: Any = self.accelerator.gather(torch.tensor([own], device=self.accelerator.device))
+        return int(everyones.max())
+
+    def any(self, own: bool) -> bool:
+        """Whether it is true on any rank; the same answer on every rank."""
+        return self.largest(int(own)) > 0
+
     def check_equal(self, tensors: Mapping[str, Sequence[torch.Tensor]], *, step: int) -> None:
         """Proves that replicas are replicas: compares a checksum of every bit of the tensors between all ranks.
 

@@ -58,6 +58,7 @@ from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
+from .stopping import StopCallback
 from .supported import TOKEN_LOSSES
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
@@ -111,6 +112,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ratings ([`Ratings`] or [`RewardRatings`]): Ratings of the members. Selection uses their `fitness`.
         updates ([`MemberUpdates`]): Scales, clipping and moments of each member.
         progress ([`Progress`]): Phase of the round and its progress, for a view to read.
+        stopping ([`StopCallback`]): Its `stopped` tells whether SIGTERM ended the training before its last step.
         probes ([`Probes`]): Evaluations during the run. warm_start (`dict` or `None`): Settings of the warm start
             before this run, for `run.json`.
 
@@ -125,6 +127,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     # `plain.py` passes every method to GRPOTrainer while it is `None`, so that no method here meets that.
     population: Population = None  # pyright: ignore[reportAssignmentType]
     staging: str | None = None  # folder of the checkpoint that is being written
+    saved_step: int | None = None  # of the newest checkpoint that this process has helped to write
     dataset_name: str | None = None  # what the prompts are called, for the card
     warm_start: dict[str, Any] | None = None
 
@@ -170,7 +173,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self._attach(population, source, sampler)
         self.given_lora = peft_config
         self.on_round, self.on_probe = on_round, on_probe
+        self.stopping = StopCallback(self)
         self.add_callback(RoundCallback(self))
+        self.add_callback(self.stopping)
         if args.push_to_hub:
             self.init_hf_repo()
 
@@ -209,15 +214,18 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
         """As in [`~transformers.Trainer`]. `resume_from_checkpoint="auto"` uses the newest complete checkpoint, if
-        any."""
+        any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
         if checkpoint is not None and load_finished(self, checkpoint):
             return TrainOutput(self.state.global_step, 0.0, {})
         try:
-            return super().train(checkpoint, trial, ignore_keys_for_eval)
+            with self.stopping.listening():
+                output = super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self._close_sandboxes()
+        self.stopping.tell()
+        return output
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
@@ -316,7 +324,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             return inputs
         roles = [member.role for member in self.population.values()]
         idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
-        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle)
+        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
@@ -392,6 +400,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         parent = super()._save_checkpoint
         self.progress.begin("save")
         saved = save_checkpoint(self, lambda: parent(model, trial))
+        self.saved_step = self.state.global_step if saved else self.saved_step
         if saved and self.args.push_to_hub:
             self._push_from_checkpoint(checkpoint_folder(self.args.output_dir, self.state.global_step))
 

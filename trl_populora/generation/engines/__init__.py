@@ -2,13 +2,14 @@
 
 `EngineSampler` has the parts that all engines share: adapter files and versions (`adapters`), the canary (`canary`),
 ranks and restarts. An `Engine` loads and unloads adapters and samples: `VLLMEngine` in this process, `ServerEngine`
-over HTTP.
+over HTTP, `ServersEngine` over HTTP to several servers.
 """
 
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, LivenessError, ServerLost
 from .engine_sampler import EngineSampler
-from .server import ServerEngine, server_sampler
+from .server import ServerEngine
 from .server_kinds import SGLANG, VLLM, ServerKind
+from .servers import ServersEngine, server_sampler
 from .vllm_engine import VLLMEngine, vllm_sampler
 
 
@@ -25,6 +26,7 @@ __all__ = [
     "ServerEngine",
     "ServerKind",
     "ServerLost",
+    "ServersEngine",
     "VLLMEngine",
     "server_sampler",
     "vllm_sampler",

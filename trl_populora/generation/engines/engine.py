@@ -64,6 +64,14 @@ class EngineSpec(NamedTuple):
     accelerator: "Accelerator | None" = None
 
 
+class EngineError(RuntimeError):
+    """An engine refused or failed. The message has its answer and what to do."""
+
+
+class ServerLost(EngineError):
+    """A server stopped, or restarted without the adapters."""
+
+
 class Engine(ABC):
     """An engine that has the base model loaded and answers each row with its adapter.
 
@@ -119,6 +127,15 @@ class Engine(ABC):
         """The versions that the engine has lost, for engines that can lose any."""
         return []
 
+    @property
+    def parts(self) -> Sequence["Engine"]:
+        """The engines behind this one that answer for themselves. The canary checks each of them."""
+        return (self,)
+
+    def leave_out(self, part: "Engine", error: ServerLost) -> None:
+        """Goes on without a part that was lost. Raises an error if there is no other."""
+        raise error
+
     def wake(self) -> bool:
         """Allocates the memory that `sleep` has freed. Returns whether the engine had slept."""
         return False
@@ -128,14 +145,6 @@ class Engine(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Ends the engine, or the connection to it."""
-
-
-class EngineError(RuntimeError):
-    """An engine refused or failed. The message has its answer and what to do."""
-
-
-class ServerLost(EngineError):
-    """A server stopped, or restarted without the adapters."""
 
 
 class LivenessError(EngineError):

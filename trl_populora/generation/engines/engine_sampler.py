@@ -96,9 +96,9 @@ class EngineSampler(Sampler):
             temperature=self.temperature,
             autocast=self.accelerator.autocast if self.accelerator else nullcontext,
         )
-        self._together(self.canary.check_base, here=self._feeds)
+        self._together(lambda: self._on_parts(self.canary.check_base), here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
-        self._together(lambda: self.canary.check_mechanism(probes), here=self._feeds)
+        self._together(lambda: self._on_parts(lambda: self.canary.check_mechanism(probes)), here=self._feeds)
         if self.files:
             self.files.remove(probes)
 
@@ -209,7 +209,19 @@ class EngineSampler(Sampler):
     ) -> None:
         for version in versions:
             self.engine.load(version)
-        self.liveness = self.canary.check_members(list(target.values()), outdated)
+        seen = self._on_parts(lambda: self.canary.check_members(list(target.values()), outdated))
+        self.liveness = {name: max((one[name] for one in seen), key=lambda one: one.error) for name in target}
+
+    def _on_parts(self, check: Callable[[], Any]) -> list[Any]:
+        """Results of a check by the canary on every engine that answers for itself, without those that are lost."""
+        results = []
+        for part in self.engine.parts:
+            self.canary.engine = part
+            try:
+                results.append(check())
+            except ServerLost as error:
+                self.engine.leave_out(part, error)
+        return results
 
     def _check_awake(self) -> None:
         """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""

@@ -13,22 +13,14 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
-from transformers import PreTrainedTokenizerBase
 
-from ...population import Population
 from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost, check_unmixed
-from .engine_sampler import EngineSampler
-from .server_kinds import KINDS, ServerKind
+from .server_kinds import ServerKind
 
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-
-    from ...training import PopulationSelfPlayConfig
 
 CONNECTIONS = 256  # rows under way at once; a server's own limit of sequences is of this size
 RETRY_SECONDS = 1.0
@@ -55,6 +47,7 @@ class ServerEngine(Engine):
                 f"base_url={base_url!r} is not the URL of a server; write it like 'http://localhost:8000'."
             )
         self.kind, self.timeout, self.filtered_logprobs = kind, timeout, kind.filtered_logprobs
+        self.waits = True  # for a server that does not answer; otherwise it is lost
         self.where = f"the {kind.name} server at {base_url.rstrip('/')}"
         self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rows")
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
@@ -84,7 +77,9 @@ class ServerEngine(Engine):
         status, answer = self._ask("POST", self.kind.load, body, limit=self.timeout)
         if status == 200 or not self.missing([version]):  # another rank was quicker, or an attempt before this
             return
-        raise EngineError(f"{self.where} refuses adapter {version.name}: {self._why(status, answer, version)}")
+        why = self._why(status, answer, version)
+        error = ServerLost if why.startswith("status 5") else EngineError
+        raise error(f"{self.where} refuses adapter {version.name}: {why}")
 
     def unload(self, version: AdapterVersion) -> None:
         with contextlib.suppress(ServerLost):  # gone already is as good
@@ -93,15 +88,10 @@ class ServerEngine(Engine):
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
         """Samples each row in a separate request, because a request has one seed. The server batches them."""
         check_unmixed(rows)
-        return list(self._pool.map(lambda row: self._draw(row, sampling), rows))
+        return list(self._pool.map(lambda row: self.draw(row, sampling), rows))
 
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        self._client.close()
-
-    # Requests --------------------------------------------------------------------------------------------------
-
-    def _draw(self, row: EngineRow, sampling: Mapping[str, Any]) -> Drawn:
+    def draw(self, row: EngineRow, sampling: Mapping[str, Any]) -> Drawn:
+        """Samples one row."""
         body = {
             **sampling,
             **self.kind.fields,
@@ -128,6 +118,12 @@ class ServerEngine(Engine):
                 f"({type(error).__name__}: {error}): {answer[:200]!r}. Is it a recent {self.kind.name}?"
             ) from error
 
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._client.close()
+
+    # Requests --------------------------------------------------------------------------------------------------
+
     def _drawn(self, choice: dict) -> Drawn:
         ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
         likeliest: list[dict[int, float]] = [{} for _ in ids]
@@ -144,7 +140,7 @@ class ServerEngine(Engine):
         """The list of `/v1/models`. Waits for a server that does not answer.
 
         Raises:
-            EngineError: If it does not answer in time.
+            EngineError: If it does not answer in time. `ServerLost`, if it is not waited for.
         """
         deadline = time.monotonic() + self.timeout
         while True:
@@ -155,6 +151,8 @@ class ServerEngine(Engine):
                 problem = f"status {status}: {_message(answer)}"
             except (ServerLost, *MALFORMED) as error:
                 problem = f"{type(error).__name__}: {error}"
+            if not self.waits:
+                raise ServerLost(f"{self.where} does not answer ({problem})")
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"{self.where} does not answer after {self.timeout:g} s ({problem}). Start it with "
@@ -190,38 +188,6 @@ class ServerEngine(Engine):
         if status == 404:
             return f"it does not see {version.path}. Set adapter_dir to a folder that both machines share. ({said})"
         return f"status {status}: {said}"
-
-
-def server_sampler(
-    population: Population,
-    tokenizer: PreTrainedTokenizerBase,
-    accelerator: "Accelerator | None",
-    args: "PopulationSelfPlayConfig",
-    *,
-    kind: str | ServerKind,
-    base_url: str,
-    timeout: float = 240.0,
-    adapter_dir: str | None = None,
-) -> EngineSampler:
-    """A sampler on a running server of any kind, for `sampler=` and for recipes.
-
-    Args:
-        population, tokenizer, accelerator, args: Passed by the trainer.
-        kind (`str` or [`ServerKind`]): `"sglang"`, `"vllm"`, or a description of your own server.
-        base_url (`str`): Such as `"http://localhost:30000"`.
-        timeout (`float`, *optional*, defaults to `240.0`): Seconds to wait for a server that does not answer.
-        adapter_dir (`str`, *optional*): Folder through which adapters reach the server, which must see it under this
-            path.
-
-    Raises:
-        ValueError: If a setting is unknown.
-    """
-    if isinstance(kind, str):
-        if kind not in KINDS:
-            raise ValueError(f"kind={kind!r} is unknown; choose one of {sorted(KINDS)}, or pass a ServerKind.")
-        kind = KINDS[kind]
-    engine = ServerEngine(base_url, kind, timeout=timeout)
-    return EngineSampler.from_args(population, tokenizer, accelerator, args, engine=engine, adapter_dir=adapter_dir)
 
 
 def _message(answer: str) -> str:

@@ -20,8 +20,8 @@ from ...settings import as_mapping
 from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, check_unmixed
 from .engine_sampler import EngineSampler
-from .server import ServerEngine
 from .server_kinds import VLLM
+from .servers import server_engine
 
 
 if TYPE_CHECKING:
@@ -208,8 +208,9 @@ def vllm_sampler(
             raise ValueError("vllm_engine_kwargs are for vllm_mode='colocate'; give them to the server's command.")
         if args.vllm_enable_sleep_mode:
             raise ValueError("vllm_enable_sleep_mode=true frees GPU memory of this process; leave it out here.")
-        url = args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
-        engine: Engine = ServerEngine(url, VLLM, timeout=args.vllm_server_timeout)
+        urls = args.vllm_server_base_urls or args.vllm_server_base_url
+        urls = urls or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
+        engine: Engine = server_engine(urls, VLLM, timeout=args.vllm_server_timeout)
     elif args.vllm_mode == "colocate":
         engines = (accelerator.num_processes if accelerator else 1) // args.vllm_tensor_parallel_size
         settings = {

@@ -1,0 +1,88 @@
+"""SIGTERM during training: the run saves a checkpoint after the round and ends. SLURM and others send it before they
+end a job."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers.utils import logging
+
+from ..run_files.checkpoint import find_checkpoint
+from .config import PopulationSelfPlayConfig
+
+
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
+
+
+logger = logging.get_logger(__name__)
+
+SAME_SECONDS = 2.0  # a launcher passes on what the scheduler has sent to all processes: that is still one request
+
+
+class StopCallback(TrainerCallback):
+    """Ends training after the round in which a process of the run got SIGTERM, with a checkpoint.
+
+    The end of a round is the only point at which nothing but the checkpoint is needed to go on exactly.
+
+    Attributes:
+        stopped (`bool`): Whether the last training ended for this reason, before its last step.
+    """
+
+    def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
+        self.trainer = trainer
+        self.stopped = False
+        self._asked: float | None = None  # when this process got the signal
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Context in which one SIGTERM is a request, and a second one does what it did before. Only in the main
+        thread, because no other can receive signals."""
+        self.stopped, self._asked = False, None
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            now = time.monotonic()
+            if self._asked is None:
+                self._asked = now
+            elif now - self._asked >= SAME_SECONDS:
+                signal.signal(number, before)
+                os.kill(os.getpid(), number)
+
+        signal.signal(signal.SIGTERM, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def on_step_end(
+        self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.global_step % self.trainer.num_iterations or state.global_step >= state.max_steps:
+            return
+        if self.trainer.ranks.any(self._asked is not None):
+            self.stopped = True
+            control.should_log = control.should_save = control.should_training_stop = True
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is a checkpoint of the newest step; the same answer on every rank."""
+        return self.trainer.saved_step == self.trainer.state.global_step
+
+    def tell(self) -> None:
+        """Says how to go on, if the run was stopped."""
+        if self.stopped and self.trainer.ranks.is_main:
+            newest = find_checkpoint("auto", self.trainer.args.output_dir)
+            logger.warning(
+                f"Stopped by SIGTERM after step {self.trainer.state.global_step}. "
+                f"resume_from_checkpoint=auto goes on from {newest or 'the beginning'}."
+            )
