@@ -25,6 +25,25 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
+def sandbox():
+    """One worker for all tests that only run programs. Each kind of job starts a server, with imports of its own."""
+    from trl_populora.executor import Executor
+
+    with Executor(1) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="session")
+def executor(sandbox):
+    return sandbox
+
+
+@pytest.fixture(scope="session")
+def run(sandbox):
+    return sandbox.run_many
+
+
+@pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> str:
     """Folder of a random Llama with two layers and a byte-level tokenizer with a chat template."""
     from tests import tiny

@@ -8,16 +8,15 @@ from trl_populora.evaluation.benchmarks.mbpp_plus import ALSO_RIGHT, MBPP_PLUS
 from trl_populora.evaluation.graders.code import read_code
 from trl_populora.evaluation.graders.functions import FunctionTests, function_reference
 from trl_populora.evaluation.graders.plain_json import from_json, to_json
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 
 
 DOUBLE = function_reference("double", [[1], [2.5], [[1, 2]]], solution="def double(x): return x * 2")
 
 
 @pytest.fixture(scope="module")
-def grader():
-    with Executor(1) as executor:
-        yield FunctionTests(executor.run_many)
+def grader(run):
+    return FunctionTests(run)
 
 
 def verdicts(grader: FunctionTests, reference: str, *completions: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
 from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 
 
 def cases(*pairs: tuple[str, str], kind: str = "stdin") -> str:
@@ -44,9 +44,8 @@ METHOD = "class Solution:\n    def pair(self, a: List[int], b: int):\n        re
 
 
 @pytest.fixture(scope="module")
-def grader():
-    with Executor(1) as executor:
-        yield ProgramTests(executor.run_many)
+def grader(run):
+    return ProgramTests(run)
 
 
 def verdicts(grader: ProgramTests, record: dict, *codes: str) -> list[str]:

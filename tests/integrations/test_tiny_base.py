@@ -23,7 +23,6 @@ from recipes.tiny.make.tiny_rows import (
     wrong_answer,
 )
 from tests.code_tasks import code_buffer, code_draw, code_seeds, code_types
-from trl_populora.executor import Executor
 from trl_populora.integrations import resolve_base
 from trl_populora.integrations.base_models import TINY_FOLDER
 from trl_populora.self_play.sampling import Completion
@@ -164,7 +163,7 @@ def test_committed_base_solves_and_proposes_part_of_the_time(base):
         assert 0.3 < outcome["valid"] < 0.95
 
 
-def test_measuring_tells_valid_from_new():
+def test_measuring_tells_valid_from_new(run):
     """A scripted proposer: a fresh program, the reference itself, and rubbish, in turn."""
     known = code_seeds(1, type="code_o", families=("add",))
     buffer, kind = code_buffer(tasks=known), TYPES["code_o"]
@@ -175,7 +174,6 @@ def test_measuring_tells_valid_from_new():
     def sampler(prompts, members, *, seed):
         return [Completion(text) for text in replies[: len(prompts)]]
 
-    with Executor(workers=1) as executor:
-        outcome = measure_proposing(sampler, None, {"code_o": kind}, buffer, executor.run_many, proposals=4)["code_o"]
+    outcome = measure_proposing(sampler, None, {"code_o": kind}, buffer, run, proposals=4)["code_o"]
     assert (outcome.valid, outcome.distinct, outcome.new) == (0.75, 0.5, 0.5)
     assert outcome.reasons == {"no_program": 1}
