@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.processes import run_ranks
+from tests.training.two_processes import main
 from trl_populora.reporting import read_history, read_probes
 from trl_populora.reporting.tables import compute_totals
 
@@ -32,8 +34,8 @@ def launch(folder, processes, *arguments, **environment):
 
 
 def run(folder, processes, *arguments):
-    done = launch(folder, processes, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
+    folder.mkdir()
+    run_ranks(main, processes, str(folder), *arguments, folder=folder)
     ranks = range(processes)
     weights = [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in ranks]
     return weights, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks]
@@ -50,7 +52,11 @@ PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": [
 
 @pytest.mark.parametrize(
     "more",
-    ["{}", '{"balance_rows": true, "advantage": "role_task"}', json.dumps(PROBED)],
+    [
+        pytest.param("{}", marks=pytest.mark.slow),  # the last has all of it
+        '{"balance_rows": true, "advantage": "role_task"}',
+        json.dumps(PROBED),
+    ],
     ids=["plain", "balanced", "probed"],
 )
 def test_two_processes_equal_one(tmp_path, more):
@@ -87,6 +93,13 @@ def test_resume_with_another_number_of_processes(before, after, tmp_path):
     assert records[0]["texts"] == record["texts"]
     assert [e["slot"] for e in records[0]["lineage"]] == [e["slot"] for e in record["lineage"]]
     close(weights[0], whole)
+
+
+@pytest.mark.slow
+def test_the_launcher_of_torch(tmp_path):
+    done = launch(tmp_path / "run", 2, "1", "2")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [json.loads((tmp_path / "run" / f"rank{rank}.json").read_text())["processes"] for rank in (0, 1)] == [2, 2]
 
 
 @pytest.mark.slow
