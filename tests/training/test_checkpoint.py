@@ -202,7 +202,7 @@ def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch
 def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, before, after):
     def sized(teachers, students, **settings):
         return make_trainer(
-            num_teachers=teachers, num_students=students, prompts_per_teacher=6, per_device_train_batch_size=6,
+            num_teachers=teachers, num_students=students, prompts_per_teacher=6, per_device_train_batch_size=36,
             lr_scheduler_type="linear", **SAVING | settings,
         )  # fmt: skip
 
