@@ -47,21 +47,23 @@ def close(first, second):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
+BALANCED = {"balance_rows": True, "advantage": "role_task"}
 PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param("{}", marks=pytest.mark.slow),  # the last has all of it
-        '{"balance_rows": true, "advantage": "role_task"}',
-        json.dumps(PROBED),
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param(BALANCED, marks=pytest.mark.slow),
+        pytest.param(PROBED, marks=pytest.mark.slow),
+        BALANCED | PROBED,
     ],
-    ids=["plain", "balanced", "probed"],
+    ids=["plain", "balanced", "probed", "all of it"],
 )
 def test_two_processes_equal_one(tmp_path, more):
-    alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", more)
-    both, records = run(tmp_path / "two", 2, "3", "2", "", "", more)
+    alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", json.dumps(more))
+    both, records = run(tmp_path / "two", 2, "3", "2", "", "", json.dumps(more))
     assert [r["processes"] for r in records] == [2, 2]
     for name, parameters in both[0].items():
         for first, second, single in zip(parameters, both[1][name], alone[0][name], strict=True):
@@ -76,7 +78,7 @@ def test_two_processes_equal_one(tmp_path, more):
     histories = [read_history(tmp_path / kind / "run") for kind in ("one", "two")]
     assert len(histories[1]) == 3 and compute_totals(histories[0]) == compute_totals(histories[1])
     probes = [read_probes(tmp_path / kind / "run") for kind in ("one", "two")]
-    assert [one["step"] for one in probes[1]] == ([0, 2, 3] if "probe" in more else [])
+    assert [one["step"] for one in probes[1]] == ([0, 2, 3] if "probe_kwargs" in more else [])
     assert [(one["exams"], one["founders"]) for one in probes[0]] == [
         (one["exams"], one["founders"]) for one in probes[1]
     ]
