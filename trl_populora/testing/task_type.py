@@ -46,10 +46,10 @@ def check_task_type(task_type: TaskType, *, run: Run | None = None, count: int =
         raise ValueError(f"count must be at least 2, got {count}")
     check_declaration(task_type)
     tasks = check_seeds(task_type, count)
-    check_processes(task_type, count, timeout)
     for task in [*tasks, task_type.simplest()]:
         check_task(task_type, task)
         check_prompts(task_type, task, tasks)
+    check_processes(task_type, count, timeout)  # after what costs little, and before hostile text is met here
     with _Lazy(run) as runner:
         check_proposals(task_type, tasks, runner)
         check_answers(task_type, tasks, runner)
