@@ -28,17 +28,30 @@ def run_ranks(
         target (`Callable`): At the top level of a module.
         processes (`int`): World size.
         arguments (`str`): What all ranks are given.
-        folder (`Path`): Where `rank0.log` and the others go, which hold what the ranks printed.
+        folder (`Path`): Where `process0.log` and the others go, which hold what was printed.
         timeout (`float`, *optional*, defaults to 280): Seconds for all of them.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     own = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    logs = [folder / f"rank{rank}.log" for rank in range(processes)]
+    run_forks(
+        target,
+        [own | {"RANK": rank, "LOCAL_RANK": rank} for rank in range(processes)],
+        *arguments,
+        folder=folder,
+        timeout=timeout,
+    )
+
+
+def run_forks(
+    target: Callable[..., None], environments: list[dict], *arguments: str, folder: Path, timeout: float = 280
+) -> None:
+    """Calls `target(*arguments)` in one process for each of these additions to the environment."""
+    logs = [folder / f"process{number}.log" for number in range(len(environments))]
     ranks = [
-        PROCESSES.Process(target=_rank, args=(target, arguments, own | {"RANK": rank, "LOCAL_RANK": rank}, str(log)))
-        for rank, log in enumerate(logs)
+        PROCESSES.Process(target=_fork, args=(target, arguments, environment, str(log)))
+        for environment, log in zip(environments, logs)
     ]
     end = time.monotonic() + timeout
     try:
@@ -62,7 +75,7 @@ def run_ranks(
         pytest.fail(f"exit codes {codes} (None: killed after {timeout:.0f} s, or because of another rank)\n{texts}")
 
 
-def _rank(target: Callable[..., None], arguments: tuple[str, ...], environment: dict, log: str) -> None:
+def _fork(target: Callable[..., None], arguments: tuple[str, ...], environment: dict, log: str) -> None:
     os.environ.update({name: str(value) for name, value in environment.items()})
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)

@@ -152,6 +152,7 @@ def test_committed_base_loads_as_a_plain_chat_model(base):
     assert rendered == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
 
 
+@pytest.mark.slow  # tests/evaluation/test_chain_base.py asks the other base
 def test_committed_base_solves_and_proposes_part_of_the_time(base):
     """Latent ability: neither useless nor perfect. The bounds are far outside the noise of 64 tasks."""
     from recipes.tiny.make.tiny_base import measure
