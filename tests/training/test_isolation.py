@@ -42,7 +42,11 @@ def swap_rows_of(trainer, victim):
     trainer.source.sampler = Altered(trainer.source.sampler, swap)
 
 
-@pytest.mark.parametrize("settings", [{}, {"beta": 0.1, "num_iterations": 2}], ids=["plain", "beta-iterations"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({}, marks=pytest.mark.slow), {"beta": 0.1, "num_iterations": 2}],  # the second has all of the first
+    ids=["plain", "beta-iterations"],
+)
 def test_isolation_of_members(make_trainer, settings):
     def run(victim):
         trainer = make_trainer(rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings)

@@ -127,6 +127,7 @@ def test_probing_changes_nothing(make_trainer, extra):
     assert run(True) == run(False)
 
 
+@pytest.mark.slow
 def test_probing_changes_nothing_where_an_engine_draws(make_trainer, tmp_path):
     def run(probed):
         trainer = make_trainer(
