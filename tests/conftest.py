@@ -2,6 +2,8 @@
 
 import gc
 import os
+import shutil
+import tempfile
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -9,6 +11,8 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# trackio reads it when TRL imports it. Runs of tests are not among the user's own.
+os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"trackio-{os.getpid()}")
 
 import pytest
 
@@ -22,6 +26,29 @@ def pytest_collection_finish() -> None:
     """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(os.environ["TRACKIO_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def sandbox():
+    """One worker for all tests that only run programs. Each kind of job starts a server, with imports of its own."""
+    from trl_populora.executor import Executor
+
+    with Executor(1) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="session")
+def executor(sandbox):
+    return sandbox
+
+
+@pytest.fixture(scope="session")
+def run(sandbox):
+    return sandbox.run_many
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import cache
 
 from trl_populora.evaluation import Exam
 from trl_populora.evaluation.held_out import task_exam
@@ -47,6 +48,7 @@ def chain_tasks(*, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int
     return found
 
 
+@cache  # a run asks for them several times
 def _exam(name: str, *, held_out: bool) -> Exam:
     by_depth = chain_tasks(held_out=held_out)
     tasks = [task for turn in zip(*by_depth.values(), strict=True) for task in turn]

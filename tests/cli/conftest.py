@@ -24,6 +24,7 @@ SETTINGS = {
     "lora_r": 2,
     "lora_alpha": 4,
     "executor_kwargs": {"workers": 1},
+    "plots": False,
 }
 
 
@@ -54,6 +55,7 @@ def run_folder(tmp_path_factory, tiny_model) -> str:
         "save_strategy": "steps",
         "save_steps": 1,
         "overwrite_output_dir": True,
+        "plots": True,
     }
     assert train.main(write_recipe(folder, tiny_model, **changes)) == 0
     return str(folder / "run")

@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 
 from trl_populora import cli
 from trl_populora.cli import opening, play
+from trl_populora.reporting import plots
 from trl_populora.run_files.run import open_run
 
 
@@ -46,7 +47,8 @@ def test_unknown_commands_and_options_are_refused(capsys):
         assert stop.value.code == 2
 
 
-def test_report(run_folder, capsys, tmp_path):
+def test_report(run_folder, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "PLOTS", {"ratings": plots.PLOTS["ratings"]})
     assert cli.main(["report", run_folder, "--plots", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
     text = capsys.readouterr().out
     assert "2 rounds" in text and "teacher_1" in text and "Family tree" in text and "replaced" in text

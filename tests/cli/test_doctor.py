@@ -186,6 +186,7 @@ def test_trackers_by_their_packages(monkeypatch):
     assert list(missing_trackers(["a", "b"])) == ["a"]
 
 
+@pytest.mark.slow
 def test_the_small_base_of_the_demo_is_known_from_its_package(monkeypatch, tmp_path):
     gguf = pytest.importorskip("gguf")
     pytest.importorskip("huggingface_hub")

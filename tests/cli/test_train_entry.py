@@ -10,6 +10,7 @@ from trl_populora import cli, train
 
 
 ROOT = Path(__file__).resolve().parents[2]
+FAST = (ROOT / "recipes/tiny/4t4s.yaml", ROOT / "recipes/chains/demo.yaml")
 NO_RECIPES = ("accelerate_configs", "experiments", "dataset")  # the last: tests/examples
 RECIPES = sorted(path for path in (ROOT / "recipes").glob("*/*.yaml") if path.parent.name not in NO_RECIPES)
 
@@ -39,7 +40,7 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
 
 @pytest.mark.parametrize(
     "path",
-    [path if path.stem in ("4t4s", "demo") else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    [path if path in FAST else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):

@@ -121,7 +121,7 @@ CASES = {
 
 
 FAST = ("model-peft", "reward-mixed", "reward-model-chat", "reward-columns", "dataset-stream", "eval-dict")
-FAST += ("callbacks", "optimizer-schedule", "lora", "rollout")
+FAST += ("callbacks", "optimizer-schedule")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -84,7 +84,7 @@ def arguments(folders, chosen: dict, peft: bool) -> dict:
     return given | (dict(peft_config=lora()) if peft else {})
 
 
-@pytest.mark.parametrize("name", slow_but("dapo", "vespo", "gspo", of=LOSSES))
+@pytest.mark.parametrize("name", slow_but("gspo", of=LOSSES))
 def test_loss(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], False))
 
@@ -95,7 +95,7 @@ def test_loss_lora(name, pair, folders):
 
 
 @pytest.mark.parametrize(
-    "name", slow_but("beta-loss", "sampling", "evaluation", "epochs", "sync-reference", of=SETTINGS | FULL_ONLY)
+    "name", slow_but("beta-loss", "evaluation", "epochs", "sync-reference", of=SETTINGS | FULL_ONLY)
 )
 def test_full(name, pair, folders):
     pair(lambda: arguments(folders, (SETTINGS | FULL_ONLY)[name], False))

@@ -8,7 +8,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recipes.chains.exams import chain_tasks
 from tests.tiny import lora
-from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
 from trl_populora.tasks import Referee, make_task_types
@@ -17,7 +16,7 @@ from trl_populora.tasks import Referee, make_task_types
 BASE = Path(__file__).parents[2] / "recipes" / "chains" / "base"
 
 
-def test_it_solves_short_chains():
+def test_it_solves_short_chains(run):
     model = AutoModelForCausalLM.from_pretrained(BASE, dtype="float32")
     assert model.num_parameters() == 951_424
     tokenizer = AutoTokenizer.from_pretrained(BASE)
@@ -30,8 +29,7 @@ def test_it_solves_short_chains():
     types = make_task_types(["code_o"], style="compact")
     tasks = chain_tasks(held_out=False, per_kind=8, seed=5)[1]
     texts = [one.text for one in sampler([types["code_o"].solve_prompt(task) for task in tasks], [None] * 24, seed=0)]
-    with Executor(workers=1) as executor:
-        verdicts = Referee(types, executor.run_many).judge(tasks, texts)
+    verdicts = Referee(types, run).judge(tasks, texts)
     assert sum(one.solved for one in verdicts) >= 16  # 0.90 of 24, less three standard errors
 
 

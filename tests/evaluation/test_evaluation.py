@@ -8,17 +8,11 @@ from trl_populora.evaluation import make_exam, make_exams
 from trl_populora.evaluation.answering import grade
 from trl_populora.evaluation.graders.task_accuracy import TaskAccuracy
 from trl_populora.evaluation.held_out import task_exam
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 from trl_populora.tasks import Referee
 
 
 TYPES = code_types("compact", num_function_inputs=4)
-
-
-@pytest.fixture(scope="module")
-def executor():
-    with Executor(1) as executor:
-        yield executor
 
 
 @pytest.fixture(scope="module")

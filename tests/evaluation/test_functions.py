@@ -8,16 +8,15 @@ from trl_populora.evaluation.benchmarks.mbpp_plus import ALSO_RIGHT, MBPP_PLUS
 from trl_populora.evaluation.graders.code import read_code
 from trl_populora.evaluation.graders.functions import FunctionTests, function_reference
 from trl_populora.evaluation.graders.plain_json import from_json, to_json
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 
 
 DOUBLE = function_reference("double", [[1], [2.5], [[1, 2]]], solution="def double(x): return x * 2")
 
 
 @pytest.fixture(scope="module")
-def grader():
-    with Executor(1) as executor:
-        yield FunctionTests(executor.run_many)
+def grader(run):
+    return FunctionTests(run)
 
 
 def verdicts(grader: FunctionTests, reference: str, *completions: str) -> list[str]:
@@ -99,8 +98,8 @@ def test_cheating_fails(grader, code):
         "def double(x): return open('/etc/passwd').read()",
     ],
 )
-def test_bombs_are_wrong_answers(grader, code):
-    impatient = FunctionTests(grader._run, seconds=0.5, memory_mb=256)
+def test_bombs_are_wrong_answers(run, code):
+    impatient = FunctionTests(run, seconds=0.5, memory_mb=256)
     assert verdicts(impatient, DOUBLE, fenced(code), fenced("def double(x): return x * 2")) == ["wrong", "solved"]
 
 
@@ -265,14 +264,14 @@ def test_a_solution_that_does_not_run_blames_nobody(grader):
     assert verdicts(failing, DOUBLE, fenced("def double(x): return x * 2")) == ["spared"]
 
 
-def test_solutions_run_once(grader):
+def test_solutions_run_once(run):
     programs = []
 
-    def run(jobs):
+    def noted(jobs):
         programs.extend(job.program for job in jobs)
-        return grader._run(jobs)
+        return run(jobs)
 
-    counting = FunctionTests(run)
+    counting = FunctionTests(noted)
     for _ in range(2):
         assert verdicts(counting, DOUBLE, fenced("def double(x): return x + x")) == ["solved"]
     assert sum("x * 2" in program for program in programs) == 2  # two parts

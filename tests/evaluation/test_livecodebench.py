@@ -8,7 +8,7 @@ import pytest
 
 from trl_populora.evaluation.benchmarks.livecodebench import LIVECODEBENCH
 from trl_populora.evaluation.graders.programs import ProgramTests, program_reference, read_tests
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 
 
 def cases(*pairs: tuple[str, str], kind: str = "stdin") -> str:
@@ -44,9 +44,8 @@ METHOD = "class Solution:\n    def pair(self, a: List[int], b: int):\n        re
 
 
 @pytest.fixture(scope="module")
-def grader():
-    with Executor(1) as executor:
-        yield ProgramTests(executor.run_many)
+def grader(run):
+    return ProgramTests(run)
 
 
 def verdicts(grader: ProgramTests, record: dict, *codes: str) -> list[str]:
@@ -64,7 +63,7 @@ def test_questions_show_the_problem_and_no_test():
     assert "-10" not in program.prompt[0]["content"]
 
 
-def test_programs_are_judged_by_what_they_print(grader):
+def test_programs_are_judged_by_what_they_print(grader, run):
     right = [
         READ,
         READ.replace("import sys\n", ""),  # the usual names are there
@@ -89,7 +88,7 @@ def test_programs_are_judged_by_what_they_print(grader):
         "import program\nprogram.run_program = lambda *a: ''\nprint(5)",
         "import os\nos.write(3, b'x')",
     ]
-    impatient = ProgramTests(grader._run, seconds=0.3, memory_mb=256)
+    impatient = ProgramTests(run, seconds=0.3, memory_mb=256)
     assert verdicts(grader, SUM, *right) == ["solved"] * len(right)
     assert verdicts(impatient, SUM, *wrong) == ["wrong"] * len(wrong)
     assert verdicts(grader, SUM, "print 1", "") == ["refused", "refused"]
@@ -140,15 +139,15 @@ def test_outputs_are_compared_by_lines_and_numbers(printed, expected, verdict):
     assert ProgramTests(run).grade(["```python\nx\n```"], [reference])[0].verdict == verdict
 
 
-def test_the_first_lost_test_ends_a_trial(grader):
+def test_the_first_lost_test_ends_a_trial(run):
     programs = []
 
-    def run(jobs):
+    def noted(jobs):
         programs.append([job.inputs for job in jobs])
-        return grader._run(jobs)
+        return run(jobs)
 
     codes = ["print(3)\nprint(3)", "print(0)"]
-    assert verdicts(ProgramTests(run), SUM, *codes) == ["wrong", "wrong"]
+    assert verdicts(ProgramTests(noted), SUM, *codes) == ["wrong", "wrong"]
     assert programs == [[(("1 2\n3\n",),)] * 2, [(("",),)]]
 
 

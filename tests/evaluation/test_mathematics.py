@@ -10,7 +10,7 @@ from trl_populora.evaluation.benchmarks import benchmark
 from trl_populora.evaluation.graders import mathematics
 from trl_populora.evaluation.graders.mathematics import MathAccuracy, math_reference
 from trl_populora.evaluation.grading import VERDICTS
-from trl_populora.executor import Execution, Executor, Status
+from trl_populora.executor import Execution, Status
 
 
 MATHEMATICAL = ("gsm8k", "math_500", "aime24", "aime25", "amc23", "minerva", "olympiadbench")
@@ -34,12 +34,6 @@ RECORDS = {
     "minerva": {"problem": "Give c.", "solution": r"It is $\boxed{\frac{3e8}{1}} \mathrm{~m/s}$.", "type": "Optics"},
     "olympiadbench": OLYMPIAD,
 }
-
-
-@pytest.fixture(scope="module")
-def run():
-    with Executor(2) as executor:
-        yield executor.run_many
 
 
 def nothing_runs(jobs):

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from trl_populora.evaluation.benchmarks import benchmark
-from trl_populora.executor import Executor
 
 
 DATA = os.environ.get("POPULORA_BENCHMARKS")
@@ -26,12 +25,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(DATA is None, reason="POPULORA_BENCHMARKS names no folder with the files of public benchmarks"),
 ]
-
-
-@pytest.fixture(scope="module")
-def run():
-    with Executor(2) as executor:
-        yield executor.run_many
 
 
 @pytest.mark.parametrize("name", ["math_500", "aime24", "aime25", "amc23", "minerva", "olympiadbench"])

@@ -129,6 +129,7 @@ def test_bonferroni_asks_more_of_many_comparisons():
     assert not difference(ours, theirs, comparisons=200).significant
 
 
+@pytest.mark.slow
 def test_false_stars_are_rare_among_many_equal_members():
     rng, stars, runs, members = np.random.default_rng(3), 0, 60, 4
     for _ in range(runs):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, factor_svd, make_factors, regauge
 
-from tests.drawn_examples import examples
+from tests.drawn_examples import drawn, examples
 from trl_populora.evolution.factors import cosine, delta_norm
 from trl_populora.evolution.gauge import align
 from trl_populora.evolution.inheritance import layer_of
@@ -265,9 +265,10 @@ def test_mutations_stay_mutations(seed, rank):
         assert 0.85 < delta_norm(child) / delta_norm(parent) < 1.15, name
 
 
+@pytest.mark.sized
 def test_expectation_of_dare_is_the_mean_of_updates():
     first, second = ({"head": make_factors(seed, dtype=torch.float64)["head"]} for seed in (1, 2))
-    n, kept = 2000, 0.3
+    n, kept = drawn(2000), 0.3
     total = sum(
         delta(breed("dare", [first, second], seed=seed)["head"]) for seed in range(n)
     )  # 4 rows: nothing is cut
@@ -276,10 +277,11 @@ def test_expectation_of_dare_is_the_mean_of_updates():
     assert ((total / n - expected).abs() <= 5 * torch.sqrt(variance * (1 - kept) / kept / n)).all()
 
 
+@pytest.mark.sized
 def test_expectation_of_dare_in_factors_is_the_mean_of_aligned_parents():
-    first, second = make_factors(1, dtype=torch.float64), make_factors(2, dtype=torch.float64)
+    first, second = ({"head": make_factors(seed, dtype=torch.float64)["head"]} for seed in (1, 2))
     parameters = {"space": "factors"}
-    draws = [breed("dare", [first, second], seed=seed, parameters=parameters)["head"] for seed in range(3000)]
+    draws = [breed("dare", [first, second], seed=seed, parameters=parameters)["head"] for seed in range(drawn(3000))]
     for mean, a, b in zip(
         (torch.stack([d.A for d in draws]).mean(0), torch.stack([d.B for d in draws]).mean(0)),
         first["head"][:2],

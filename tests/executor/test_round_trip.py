@@ -3,24 +3,17 @@
 import ast
 from itertools import combinations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_canonical import encode, same, values
 
 from tests.drawn_examples import examples
-from trl_populora.executor import Executor, Job, Status, canonical, literals
+from trl_populora.executor import Job, Status, canonical, literals
 
 
 plain = values.filter(lambda value: encode(value) is not None)
 batches = st.lists(plain, min_size=1, max_size=40)
 IDENTITY = "def f(x):\n    return x"
-
-
-@pytest.fixture(scope="module")
-def executor():
-    with Executor(1) as executor:
-        yield executor
 
 
 def identity(executor, batch):

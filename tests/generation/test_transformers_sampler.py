@@ -4,6 +4,7 @@ import torch
 from tests.tiny import tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE
+from trl_populora.population import routing
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -96,28 +97,25 @@ def test_a_members_tokens_are_those_it_draws_alone(population, rows):
     assert [c.ids for c in reversed(other_way)] == [c.ids for c in together]
 
 
-def test_no_row_is_moved_while_decoding(population):
+@pytest.fixture
+def plans(monkeypatch):
+    """How rows are routed, batch by batch, as it is decided."""
+    made, plan = [], routing.make_plan
+    monkeypatch.setattr(routing, "make_plan", lambda *given: made.append(plan(*given)) or made[-1])
+    return made
+
+
+def test_no_row_is_moved_while_decoding(population, plans):
     """Rows reach the model in blocks of their members, whatever their order and lengths in the call."""
-    plans = []
-    handle = population.base_model.register_forward_pre_hook(lambda *_: plans.append(population.routing._plan))
     sampler(population, batch_size=4)(PROMPTS, ROWS, seed=0)
-    handle.remove()
     assert plans and all(plan.order is None for plan in plans)
 
 
-def test_batches_hold_as_many_rows_of_each_member(population):
+def test_batches_hold_as_many_rows_of_each_member(population, plans):
     """Also where some members' prompts are all shorter than the others': sorted by length alone they would not."""
-    plans = []
-
-    def see(_model, _args, kwargs):
-        if kwargs["input_ids"].shape[1] > 1:  # prompts, not single tokens
-            plans.append(population.routing._plan)
-
-    handle = population.base_model.register_forward_pre_hook(see, with_kwargs=True)
     members = [name for name in NAMES for _ in range(4)]
     prompts = [ask("long " * (1 + i + 6 * (name > "t"))) for i, name in enumerate(members)]
     sampler(population, batch_size=8)(prompts, members, seed=0)
-    handle.remove()
     assert [plan.groups for plan in plans] == [((4, 2),)] * 2
 
 

@@ -11,6 +11,7 @@ import determinism_programs
 import pytest
 import suite
 
+from tests.drawn_examples import drawn
 from trl_populora.executor import Executor, Job, Status, verdict
 
 WITHOUT = {"L3": [], "L1": ["landlock", "namespaces"], "L2 namespaces": ["landlock"], "L2 landlock": ["namespaces"]}
@@ -152,12 +153,14 @@ def test_determinism(hostile):
     assert statuses == {Status.OK, Status.EXCEPTION, Status.NONDETERMINISTIC}
 
 
+@pytest.mark.sized
 def test_the_same_job_gives_the_same_verdict(hostile):
-    """A thousand times, a job that succeeds, one that fails and one that is refused."""
+    """A thousand times (fewer in the fast tests), a job that succeeds, one that fails and one that is refused."""
+    many, some = drawn(1000), drawn(50)
     good = Job("def f(x): return {x: [x, 'a', 1.5]}", ((3,),))
     bad = Job("def f(x): return [][x]", ((3,),))
     chance = Job(f"def f(x): return list(set({determinism_programs.WORDS}))", ((3,),), deterministic=True)
-    executions = hostile.executor.run_many([good] * 1000 + [bad] * 50 + [chance] * 50)
-    assert {execution.values[0].value == {3: [3, "a", 1.5]} for execution in executions[:1000]} == {True}
-    assert {execution.values[0].error for execution in executions[1000:1050]} == {"IndexError"}
-    assert {execution.status for execution in executions[1050:]} == {Status.NONDETERMINISTIC}
+    executions = hostile.executor.run_many([good] * many + [bad] * some + [chance] * some)
+    assert {execution.values[0].value == {3: [3, "a", 1.5]} for execution in executions[:many]} == {True}
+    assert {execution.values[0].error for execution in executions[many : many + some]} == {"IndexError"}
+    assert {execution.status for execution in executions[many + some :]} == {Status.NONDETERMINISTIC}

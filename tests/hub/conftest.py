@@ -73,6 +73,7 @@ def trained(process, server, base_files, tmp_path_factory) -> str:
     server.put("user/base", base_files)
     folder = tmp_path_factory.mktemp("runs")
     settings = {"num_teachers": 2, "num_students": 2, "per_device_train_batch_size": 12, "evolution_interval": 1}
+    settings |= {"plots": True}
     code, out, err = process.submit(scripts.train, settings, str(folder)).result()
     assert code == 0, out + err
     return str(folder / "demo")

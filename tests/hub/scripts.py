@@ -38,6 +38,7 @@ SETTINGS = {
     "executor_kwargs": {"workers": 1},
     "learning_rate": 0.01,
     "reward_funcs": ["tests.hub.scripts.hash_reward"],
+    "plots": False,
 }
 
 
@@ -136,7 +137,9 @@ def push_from_a_script(folder: str) -> str:
 
     from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
-    recipe = {name: value for name, value in SETTINGS.items() if name not in ("model_name_or_path", "reward_funcs")}
+    recipe = {
+        name: value for name, value in SETTINGS.items() if name not in ("model_name_or_path", "reward_funcs", "plots")
+    }
     changes = {"num_teachers": 0, "num_students": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     args = PopulationSelfPlayConfig(**recipe | changes | {"output_dir": folder, "save_strategy": "no"})
     trainer = PopulationSelfPlayTrainer(

@@ -11,7 +11,7 @@ from recipes.chains.make.base import Settings, Training, build_tokenizer
 from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
 from recipes.chains.make.worked import slip, trace, worked_input, worked_output
 from tests.drawn_examples import examples
-from trl_populora.executor import Executor, Job, literals
+from trl_populora.executor import Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES
 from trl_populora.tasks.code.families.chains import CHAINS, depth, run_statement
@@ -31,12 +31,6 @@ SMALL = Settings(
     hidden=32,
     layers=1,
 )
-
-
-@pytest.fixture(scope="module")
-def executor():
-    with Executor(workers=1) as executor:
-        yield executor
 
 
 @pytest.fixture(scope="module")

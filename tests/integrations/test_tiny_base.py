@@ -23,7 +23,6 @@ from recipes.tiny.make.tiny_rows import (
     wrong_answer,
 )
 from tests.code_tasks import code_buffer, code_draw, code_seeds, code_types
-from trl_populora.executor import Executor
 from trl_populora.integrations import resolve_base
 from trl_populora.integrations.base_models import TINY_FOLDER
 from trl_populora.self_play.sampling import Completion
@@ -153,6 +152,7 @@ def test_committed_base_loads_as_a_plain_chat_model(base):
     assert rendered == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
 
 
+@pytest.mark.slow  # tests/evaluation/test_chain_base.py asks the other base
 def test_committed_base_solves_and_proposes_part_of_the_time(base):
     """Latent ability: neither useless nor perfect. The bounds are far outside the noise of 64 tasks."""
     from recipes.tiny.make.tiny_base import measure
@@ -164,7 +164,7 @@ def test_committed_base_solves_and_proposes_part_of_the_time(base):
         assert 0.3 < outcome["valid"] < 0.95
 
 
-def test_measuring_tells_valid_from_new():
+def test_measuring_tells_valid_from_new(run):
     """A scripted proposer: a fresh program, the reference itself, and rubbish, in turn."""
     known = code_seeds(1, type="code_o", families=("add",))
     buffer, kind = code_buffer(tasks=known), TYPES["code_o"]
@@ -175,7 +175,6 @@ def test_measuring_tells_valid_from_new():
     def sampler(prompts, members, *, seed):
         return [Completion(text) for text in replies[: len(prompts)]]
 
-    with Executor(workers=1) as executor:
-        outcome = measure_proposing(sampler, None, {"code_o": kind}, buffer, executor.run_many, proposals=4)["code_o"]
+    outcome = measure_proposing(sampler, None, {"code_o": kind}, buffer, run, proposals=4)["code_o"]
     assert (outcome.valid, outcome.distinct, outcome.new) == (0.75, 0.5, 0.5)
     assert outcome.reasons == {"no_program": 1}

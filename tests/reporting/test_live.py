@@ -52,10 +52,11 @@ def test_a_terminal_gets_the_last_round_in_place(rounds, monkeypatch):
 
 def test_the_view_is_closed_when_training_fails(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    view = LiveView(file=Terminal())
-    with pytest.raises(RuntimeError), view:
+    out = Terminal()
+    with pytest.raises(RuntimeError), LiveView(file=out):
         raise RuntimeError
-    assert view._live is None
+    text, hidden, shown = out.getvalue(), "\x1b[?25l", "\x1b[?25h"
+    assert hidden in text and text.rindex(shown) > text.rindex(hidden), "the terminal has its cursor again"
 
 
 def test_only_rank_zero_speaks(rounds, monkeypatch):

@@ -346,12 +346,12 @@ def test_a_birth_begins_a_new_interval_for_all():
         ratings.update([Outcome(t, s, 6, 2, "code_o", 0) for t in ratings.teachers for s in ratings.students])
         ratings.update([Outcome("t0", "s0", 6, 0, "code_o", 0, forfeit=True)] * 3)
     before = {name: ratings.skill(name) for name in (*ratings.teachers, *ratings.students)}
-    share = ratings._proposals["t0"][1] / ratings._proposals["t0"][0]
+    proposals, invalid = ratings.state_dict()["proposals"]["t0"]
     ratings.inherit("s1", ["s0"])
     for name, old in before.items():
         assert old.sigma < SIGMA / 2 == ratings.skill(name).sigma
         assert ratings.skill(name).mu == (before["s0"].mu if name == "s1" else old.mu)
-    assert ratings._proposals["t0"] == pytest.approx((10, 10 * share))
+    assert ratings.state_dict()["proposals"]["t0"] == pytest.approx((10, 10 * invalid / proposals))
     again = ratings.state_dict()
     ratings.inherit("s1", ["s0"])
     assert ratings.state_dict() == again

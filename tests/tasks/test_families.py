@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.code_tasks import TYPES, code_draw, code_seeds, code_types
-from tests.drawn_examples import FULL
+from tests.drawn_examples import FULL, drawn
 from trl_populora.tasks import Draft, Refusal, Task, base
 from trl_populora.tasks.code import CodeO
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
@@ -15,9 +15,9 @@ from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.code.pairs import leaks_program, visible
 
 
-def draws(family: str, type: str = "code_o", *, n: int = 40) -> list[Task]:
+def draws(family: str, type: str = "code_o") -> list[Task]:
     rng = random.Random(family)
-    return [code_draw(type, rng, families=[family]) for _ in range(n)]
+    return [code_draw(type, rng, families=[family]) for _ in range(drawn(40))]
 
 
 def shape(program: str) -> str:
@@ -31,6 +31,7 @@ def test_there_are_enough_families_and_the_easy_ones_come_first():
     assert tuple(FAMILIES)[: len(EASY_FAMILIES)] == EASY_FAMILIES
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_pass_hygiene_and_differ_in_form(family):
     programs = {task.payload.program for task in draws(family)}
@@ -39,6 +40,7 @@ def test_programs_pass_hygiene_and_differ_in_form(family):
     assert len(programs) >= 2
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("family", DEFAULT_FAMILIES)
 def test_tasks_are_small_and_varied(family):
     limits = CodeO()
@@ -52,6 +54,7 @@ def test_tasks_are_small_and_varied(family):
         assert not leaks_program(task.payload.message, task.payload.program)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("family", EASY_FAMILIES)
 def test_easy_families_are_really_small(family):
     for task in draws(family):

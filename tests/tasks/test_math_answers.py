@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from math_verify import parse, verify
 
-from trl_populora.executor import Execution, Executor, Job, Status, Value, canonical
+from trl_populora.executor import Execution, Job, Status, Value, canonical
 from trl_populora.tasks import Refusal, is_spared
 from trl_populora.tasks.math import answers
 from trl_populora.tasks.math.answers import LIMITS, MODULE, answer_text, compare_plain, judge_pairs, last_box
-
-
-@pytest.fixture(scope="module")
-def run():
-    with Executor(2) as executor:
-        yield executor.run_many
 
 
 def nothing_runs(jobs):

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from trl_populora.executor import Executor
 from trl_populora.tasks import Answer, Draft, Refusal, Task, make_task_types
 from trl_populora.tasks.code.hygiene import check_program
 from trl_populora.tasks.math import MathWord, WordProblem
@@ -14,12 +13,6 @@ from trl_populora.tasks.parsing import fence
 
 PROBLEM = "A box holds 12 eggs. How many eggs are in 5 boxes?"
 PROGRAM = "def f():\n    return 12 * 5"
-
-
-@pytest.fixture(scope="module")
-def run():
-    with Executor(2) as executor:
-        yield executor.run_many
 
 
 def proposal(problem=PROBLEM, program=PROGRAM):

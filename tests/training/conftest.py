@@ -74,6 +74,14 @@ def build_trainer(
     return trainer
 
 
+def finished(folder, *, noise=0.1, **settings) -> PopulationSelfPlayTrainer:
+    """A trainer whose run in `folder` is over, for fixtures that several tests read."""
+    trainer = build_trainer(make_config(folder, **settings), noise=noise)
+    trainer.train()
+    trainer.close()
+    return trainer
+
+
 ARGUMENTS = ("noise", "rewards", "on_round", "callbacks", "model", "peft_config", "sampler")
 
 

@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 
+from tests.training.conftest import build_trainer, make_config
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.evolution import HallOfFame
@@ -33,11 +34,36 @@ def watch(trainer):
     return seen, weights
 
 
-def test_members_learn_from_their_own_rows_only(make_trainer):
+def note_admissions(trainer):
+    """Names of the guests, as they are admitted; each with the weights of a champion."""
+    admitted = []
+    admit = trainer.population.admit
+
+    def remember(guest, factors, **kwargs):
+        admit(guest, factors, **kwargs)
+        kept = [champion.factors for champion in trainer.source.hall]
+        own = trainer.population.factors(guest)
+        is_champion = any(all(torch.equal(own[path].B, one[path].B) for path in own) for one in kept)
+        admitted.append(guest if is_champion else f"{guest} of unknown weights")
+
+    trainer.population.admit = remember
+    return admitted
+
+
+@pytest.fixture(scope="module")
+def champions(tmp_path_factory):
+    """A run with guests: its trainer, its rounds, and what was seen of it."""
     rounds = []
-    trainer = make_trainer(**SETTINGS, on_round=lambda _: rounds.append(trainer.source.played))
-    seen, weights = watch(trainer)
+    config = make_config(tmp_path_factory.mktemp("champions"), **SETTINGS)
+    trainer = build_trainer(config, on_round=lambda _: rounds.append(trainer.source.played))
+    (seen, weights), admitted = watch(trainer), note_admissions(trainer)
     trainer.train()
+    trainer.close()
+    return trainer, rounds, seen, weights, admitted
+
+
+def test_members_learn_from_their_own_rows_only(champions):
+    trainer, rounds, seen, weights, _ = champions
     population = trainer.population
     assert not set(population.guests) & set(population) and len(population.guests) == 2
     assert any(played.record.guest_attempts or played.record.guest_proposals for played in rounds)
@@ -54,20 +80,8 @@ def test_members_learn_from_their_own_rows_only(make_trainer):
     assert not in_groups & {id(p) for p in guests}
 
 
-def test_guests_are_the_champions_of_the_time(make_trainer):
-    admitted = []
-    trainer = make_trainer(**SETTINGS)
-    admit = trainer.population.admit
-
-    def remember(guest, factors, **kwargs):
-        admit(guest, factors, **kwargs)
-        admitted.append(guest)
-        kept = [champion.factors for champion in trainer.source.hall]
-        own = trainer.population.factors(guest)
-        assert any(all(torch.equal(own[path].B, one[path].B) for path in own) for one in kept)
-
-    trainer.population.admit = remember
-    trainer.train()
+def test_guests_are_the_champions_of_the_time(champions):
+    trainer, *_, admitted = champions
     assert admitted == ["guest_0", "guest_1"] * 5  # none before the first champions
     assert [c.step for c in trainer.source.hall.of("student")] == [1, 2, 3, 4, 5]  # nobody is replaced at the end
 

@@ -7,9 +7,12 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
+import torch
+from peft import PeftModel
 from transformers import TrainerCallback
 
 from tests.tiny import tiny_model
+from tests.training.conftest import finished
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
@@ -31,11 +34,18 @@ def files_no_larger_than(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a run with two checkpoints, which no test changes, and what the run left."""
+    trainer = finished(tmp_path_factory.mktemp("whole"), **SAVING)
+    return trainer.args.output_dir, trainer, (outcome(trainer), files(trainer.args.output_dir))
+
+
 @pytest.fixture
-def saved(make_trainer):
-    trainer = make_trainer(**SAVING)
-    trainer.train()
-    return trainer.args.output_dir, trainer
+def saved(whole, tmp_path):
+    """A copy of it, where the trainers of this test write."""
+    shutil.copytree(whole[0], tmp_path / "run")
+    return str(tmp_path / "run")
 
 
 def refusal(folder, trainer, wanted):
@@ -44,8 +54,8 @@ def refusal(folder, trainer, wanted):
     return str(caught.value)
 
 
-def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved):
-    folder, trainer = saved
+def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved, make_trainer):
+    folder, trainer = saved, make_trainer(**SAVING)
     assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-2", "checkpoint-4"]
     path = os.path.join(folder, "checkpoint-4", "optimizer.pt")
     size = os.path.getsize(path)
@@ -56,11 +66,12 @@ def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved):
     assert f"{MANIFEST_FILE} is missing" in refusal(folder, trainer, "checkpoint-4")
     assert find_checkpoint("auto", folder).endswith("-2")
     assert "no such folder" in refusal(folder, trainer, "checkpoint-9")
+    os.remove(os.path.join(folder, "checkpoint-2", "self_play.json"))
+    assert "self_play.json is missing" in refusal(folder, trainer, "checkpoint-2")
 
 
 def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
-    folder, _ = saved
-    assert "another base model" in refusal(folder, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
+    assert "another base model" in refusal(saved, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "trainer_state.json").write_text("{}")
     assert find_defect(str(tmp_path / "other")).startswith(MANIFEST_FILE)
@@ -70,35 +81,41 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "cannot be read" in find_defect(str(tmp_path / "other"))
 
 
-def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(make_trainer, caplog):
+def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(saved, make_trainer, caplog):
     """The one that was given up would otherwise be what `auto` takes, should the run be stopped again."""
-    trainer = make_trainer(**SAVING)
-    trainer.train()
-    folder = trainer.args.output_dir
     again = make_trainer(**SAVING | dict(max_steps=3))
-    again.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
-    assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-2", "checkpoint-3"]
+    again.train(resume_from_checkpoint=os.path.join(saved, "checkpoint-2"))
+    assert [os.path.basename(path) for path in whole_checkpoints(saved)] == ["checkpoint-2", "checkpoint-3"]
     assert "checkpoint-4 is removed" in caplog.text
 
 
 def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
-    folder, _ = saved
-    other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other")))
+    other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), max_steps=1))
     other.train()
     before = sorted(os.listdir(other.args.output_dir))
     again = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), overwrite_output_dir=False))
-    assert "holds another run" in refusal(folder, again, "checkpoint-2")
+    assert "holds another run" in refusal(saved, again, "checkpoint-2")
     assert sorted(os.listdir(other.args.output_dir)) == before
 
 
 def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
-    folder, _ = saved
     for change, words in (
+        (dict(num_students=1), "num_teachers"),
         (dict(num_iterations=2), "num_iterations=1, not 2"),
         (dict(beta=0.1), "beta=0.0, not 0.1"),
         (dict(task_types=["code_o"]), "task_types"),
     ):
-        assert words in refusal(folder, make_trainer(**SAVING | change), "checkpoint-2")
+        assert words in refusal(saved, make_trainer(**SAVING | change), "checkpoint-2")
+
+
+def test_checkpoint_holds_plain_peft_folders(whole):
+    folder, trainer, _ = whole
+    ids = torch.randint(3, 200, (1, 6))
+    for name in trainer.population:
+        alone = PeftModel.from_pretrained(tiny_model(), os.path.join(folder, "checkpoint-4", name)).eval()
+        trainer.population.model.eval()
+        with torch.no_grad(), trainer.population.route([name]):
+            torch.testing.assert_close(trainer.population.model(ids).logits, alone(ids).logits, rtol=1e-5, atol=1e-5)
 
 
 def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
@@ -122,21 +139,15 @@ def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_tra
 
 
 def test_old_checkpoints_go_only_when_the_new_one_is_whole(make_trainer):
-    trainer = make_trainer(**SAVING | dict(max_steps=6, save_total_limit=1))
+    trainer = make_trainer(**SAVING | dict(save_total_limit=1))
     trainer.train()
-    assert [os.path.basename(path) for path in whole_checkpoints(trainer.args.output_dir)] == ["checkpoint-6"]
+    assert [os.path.basename(path) for path in whole_checkpoints(trainer.args.output_dir)] == ["checkpoint-4"]
     assert not os.path.exists(os.path.join(trainer.args.output_dir, ".saving"))
 
 
-def test_a_full_disk_costs_a_checkpoint_and_nothing_else(make_trainer, monkeypatch, caplog):
+def test_a_full_disk_costs_a_checkpoint_and_nothing_else(whole, make_trainer, monkeypatch, caplog):
     """Files stop growing at 2 kB: adapters cannot be saved, nor rounds recorded; later all is well again."""
-    whole = make_trainer(**SAVING)
-    whole.train()
-    wanted, wanted_files = outcome(whole), files(whole.args.output_dir)
-    folder = whole.args.output_dir
-    kept = os.path.join(folder, "kept")
-    shutil.move(os.path.join(folder, "checkpoint-4"), kept)
-    shutil.rmtree(os.path.join(folder, "checkpoint-2"))
+    kept, _, (wanted, wanted_files) = whole
 
     full = set()
 
@@ -156,6 +167,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(make_trainer, monkeypat
             full.clear()
 
     trainer = make_trainer(on_round=on_round, **SAVING)
+    folder = trainer.args.output_dir
     monkeypatch.setattr(trainer.folder, "flush", limited(trainer.folder.flush))
     monkeypatch.setattr(checkpoint, "_problem", limited(checkpoint._problem))
     trainer.train()
@@ -163,7 +175,8 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(make_trainer, monkeypat
     assert outcome(trainer) == wanted and files(folder) == wanted_files, "what could not be written came later"
     text = caplog.text
     assert "Step 2 was not saved" in text and "record of the run" in text and "the next round tries again" in text
-    assert sorted(os.listdir(os.path.join(folder, "checkpoint-4"))) == sorted(os.listdir(kept))
+    saved, expected = (sorted(os.listdir(os.path.join(one, "checkpoint-4"))) for one in (folder, kept))
+    assert saved == expected
 
 
 def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch, caplog):
@@ -182,11 +195,14 @@ def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch
     assert "No space left on device" in caplog.text
 
 
-@pytest.mark.parametrize(("before", "after"), [((2, 2), (3, 2)), ((2, 3), (2, 2)), ((1, 2), (2, 4))])
-def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, before, after):
+@pytest.mark.parametrize(
+    ("before", "after", "prompts"),
+    [pytest.param((2, 2), (3, 2), 2, marks=pytest.mark.slow), ((2, 3), (2, 2), 3), ((1, 2), (2, 4), 2)],
+)
+def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, before, after, prompts):
     def sized(teachers, students, **settings):
         return make_trainer(
-            num_teachers=teachers, num_students=students, prompts_per_teacher=6, per_device_train_batch_size=6,
+            num_teachers=teachers, num_students=students, prompts_per_teacher=prompts, per_device_train_batch_size=12,
             lr_scheduler_type="linear", **SAVING | settings,
         )  # fmt: skip
 

@@ -53,8 +53,17 @@ def recorded(trainer):
     "settings",
     [
         {},
-        {"balance_rows": True},
-        {"balance_rows": True, "num_teachers": 1, "num_students": 2, "num_generations": 4, "prompts_per_teacher": 2},
+        pytest.param({"balance_rows": True}, marks=pytest.mark.slow),
+        pytest.param(
+            {
+                "balance_rows": True,
+                "num_teachers": 1,
+                "num_students": 2,
+                "num_generations": 4,
+                "prompts_per_teacher": 2,
+            },
+            marks=pytest.mark.slow,
+        ),
         {"balance_rows": True, "num_teachers": 1, "num_students": 1, "shared_member": True},
         {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
     ],
@@ -161,6 +170,7 @@ def test_all_attempts_count_for_rewards_and_ratings(make_trainer):
     assert plain.source.ratings.state_dict() == balanced.source.ratings.state_dict()
 
 
+@pytest.mark.slow  # test_resume.py resumes others
 def test_a_balanced_run_resumes_exactly(make_trainer):
     settings = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=2, balance_rows=True)
     whole = make_trainer(**settings)

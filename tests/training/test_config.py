@@ -5,8 +5,7 @@ from trl import GRPOConfig
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
-from trl_populora.training.checks import CHOICES
-from trl_populora.training.self_play_source import _token_limits
+from trl_populora.training.checks import CHOICES, prompt_limit
 
 
 def test_the_dial_sets_the_batch(config):
@@ -167,12 +166,8 @@ def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     lengths = trainer.source.self_play.lengths
     assert (lengths.prompt, lengths.answer) == (4096, 6)
     assert lengths.count("abc") == 3 and lengths.count([{"role": "user", "content": "abc"}]) > 3
-
-    class Engine:
-        max_length, count_tokens = 1000, len
-
-    assert _token_limits(config(), Engine()).prompt == 1000 - 8
-    assert _token_limits(config(max_prompt_tokens=992), Engine()).prompt == 992
+    assert prompt_limit(config(), 1000) == 1000 - 8
+    assert prompt_limit(config(max_prompt_tokens=992), 1000) == 992
     with pytest.raises(ValueError, match="max_prompt_tokens=993.*the engine's 1000 tokens"):
-        _token_limits(config(max_prompt_tokens=993), Engine())
+        prompt_limit(config(max_prompt_tokens=993), 1000)
     trainer.close()

@@ -60,14 +60,12 @@ def test_others_go_on_bit_for_bit(make_trainer):
 
 
 def test_frozen_after_three_rounds_until_replaced(make_trainer):
-    sick = Poison("student_1", range(PATIENCE))
-    trainer, rounds = train(make_trainer, sick, max_steps=5)
-    assert trainer.guard.frozen("student_1")
+    trainer, rounds = train(make_trainer, Poison("student_1", range(PATIENCE)), max_steps=6, evolution_interval=5)
     assert any("frozen" in alarm for alarm in rounds[PATIENCE - 1].alarms)
-    assert {m.name: m for m in rounds[-1].members}["student_1"].grad_norm is None
-    trainer, _ = train(make_trainer, Poison("student_1", range(PATIENCE)), max_steps=6, evolution_interval=4)
+    for summary in rounds[PATIENCE:5]:  # nothing is wrong with the weights any more
+        assert {m.name: m for m in summary.members}["student_1"].grad_norm is None
     replaced = {event.slot for event in trainer.lineage}
-    assert trainer.guard.frozen("student_1") == ("student_1" not in replaced)
+    assert replaced and trainer.guard.frozen("student_1") == ("student_1" not in replaced)
 
 
 def test_what_is_saved_and_logged_is_finite_and_resumes(make_trainer):

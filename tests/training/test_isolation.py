@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model
-from tests.training.conftest import Altered, hash_reward, text_of
+from tests.training.conftest import Altered, build_trainer, finished, hash_reward, make_config, text_of
 
 
 def checksum(tensors):
@@ -42,17 +42,22 @@ def swap_rows_of(trainer, victim):
     trainer.source.sampler = Altered(trainer.source.sampler, swap)
 
 
-@pytest.mark.parametrize("victim", ["teacher_1", "student_0"])
-@pytest.mark.parametrize("settings", [{}, {"beta": 0.1, "num_iterations": 2}], ids=["plain", "beta-iterations"])
-def test_isolation_of_members(make_trainer, victim, settings):
-    def run(swapped):
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({}, marks=pytest.mark.slow), {"beta": 0.1, "num_iterations": 2}],  # the second has all of the first
+    ids=["plain", "beta-iterations"],
+)
+def test_isolation_of_members(make_trainer, settings):
+    def run(victim):
         trainer = make_trainer(rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings)
-        swap_rows_of(trainer, victim if swapped else None)
+        swap_rows_of(trainer, victim)
         trainer.train()
         return {name: member_state(trainer, name) for name in trainer.population}
 
-    plain, swapped = run(False), run(True)
-    assert {name for name in plain if plain[name] != swapped[name]} == {victim}
+    plain = run(None)
+    for victim in ("teacher_1", "student_0"):
+        swapped = run(victim)
+        assert {name for name in plain if plain[name] != swapped[name]} == {victim}
 
 
 def test_isolation_with_more_members_than_rows_in_a_micro_batch(make_trainer):
@@ -72,42 +77,54 @@ def only_text_reward(completions, player, **kwargs):
     return hash_reward(completions)
 
 
-def test_base_never_changes(make_trainer):
-    trainer = make_trainer(beta=0.1, max_steps=2)
-    own = {id(p) for name in trainer.population for p in trainer.population.parameters(name)}
-    before = checksum(tiny_model().parameters())
+@pytest.fixture(scope="module")
+def with_reference(tmp_path_factory):
+    """A trainer after two rounds with a reference, and the checksums of its members before, between and after them."""
+    seen = []
+
+    def look(_=None):
+        seen.append({name: checksum(trainer.population.parameters(name)) for name in trainer.population})
+
+    trainer = build_trainer(make_config(tmp_path_factory.mktemp("reference"), beta=0.1, max_steps=2), on_round=look)
+    look()
     trainer.train()
+    trainer.close()
+    return trainer, seen
+
+
+def test_base_never_changes(with_reference):
+    trainer, _ = with_reference
+    own = {id(p) for name in trainer.population for p in trainer.population.parameters(name)}
     base = [p for p in trainer.population.base_model.parameters() if id(p) not in own]
-    assert checksum(base) == before
+    assert checksum(base) == checksum(tiny_model().parameters())
 
 
-def test_every_member_learns_also_with_a_reference(make_trainer):
+def test_every_member_learns_also_with_a_reference(with_reference):
     """PEFT re-freezes idle adapters when a reference pass disables them; here none may stop learning."""
-    trainer = make_trainer(beta=0.1, max_steps=3)
-    for _ in range(1):
-        before = {name: checksum(trainer.population.parameters(name)) for name in trainer.population}
-        trainer.train()
-        after = {name: checksum(trainer.population.parameters(name)) for name in trainer.population}
-        assert all(before[name] != after[name] for name in before)
+    trainer, seen = with_reference
+    assert len(seen) == 3
+    for before, after in zip(seen, seen[1:]):
+        assert all(before[name] != after[name] for name in trainer.population)
     assert all(p.requires_grad for name in trainer.population for p in trainer.population.parameters(name))
 
 
-def test_same_seed_same_run(make_trainer):
-    runs = []
-    for _ in range(2):
-        trainer = make_trainer(max_steps=2)
-        trainer.train()
-        runs.append({name: member_state(trainer, name) for name in trainer.population})
-    assert runs[0] == runs[1]
+@pytest.fixture(scope="module")
+def one_round(tmp_path_factory):
+    """A trainer after one round."""
+    return finished(tmp_path_factory.mktemp("one"), max_steps=1)
 
 
-def test_other_seed_other_run(make_trainer):
-    states = []
-    for seed in (1, 2):
-        trainer = make_trainer(max_steps=1, seed=seed)
-        trainer.train()
-        states.append(member_state(trainer, "student_0"))
-    assert states[0] != states[1]
+def test_same_seed_same_run(one_round, make_trainer):
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    for name in trainer.population:
+        assert member_state(trainer, name) == member_state(one_round, name)
+
+
+def test_other_seed_other_run(one_round, make_trainer):
+    trainer = make_trainer(max_steps=1, seed=1)
+    trainer.train()
+    assert member_state(trainer, "student_0") != member_state(one_round, "student_0")
 
 
 def test_nothing_a_model_writes_is_evaluated_here(make_trainer, tmp_path, monkeypatch):
@@ -145,20 +162,16 @@ def test_shared_member_trains_both_roles(make_trainer):
     assert set(trainer.updates.grad_norms) == {"agent_0"} and trainer.updates.grad_norms["agent_0"] > 0
 
 
-def test_text_survives_in_records(make_trainer):
-    trainer = make_trainer(max_steps=1)
-    trainer.train()
-    record = trainer.source.played.record
-    assert [row.completion.text for row in trainer.source.played.rows] == [
+def test_text_survives_in_records(one_round):
+    record = one_round.source.played.record
+    assert [row.completion.text for row in one_round.source.played.rows] == [
         item.completion for item in (*record.proposals, *record.attempts)
     ]
     assert text_of([{"role": "assistant", "content": "x"}]) == "x"
 
 
-def test_routing_is_cleared_after_training(make_trainer):
-    trainer = make_trainer(max_steps=1)
-    trainer.train()
+def test_routing_is_cleared_after_training(one_round):
     ids = torch.randint(3, 200, (3, 5))
     with torch.no_grad():
-        trainer.population.model.eval()
-        assert torch.equal(trainer.population.model(ids).logits, tiny_model().eval()(ids).logits)
+        one_round.population.model.eval()
+        assert torch.equal(one_round.population.model(ids).logits, tiny_model().eval()(ids).logits)

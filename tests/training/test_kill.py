@@ -1,19 +1,17 @@
 """kill -9 at any moment, then `resume_from_checkpoint="auto"`: the run ends as if nothing had been, bit for bit."""
 
 import json
-import multiprocessing
 import signal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.processes import PROCESSES
 from tests.training.victim import POINTS, main
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.training.victim"])
 
 
 def run(folder, kill=None) -> int:

@@ -11,7 +11,11 @@ from tests.training.test_member_updates import shorten, train_alone
 HEAT = {"teacher_0": 0.8, "teacher_1": 1.0, "student_0": 1.25, "student_1": 0.64}
 
 
-@pytest.mark.parametrize("settings", [{}, {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, pytest.param({"beta": 0.2, "num_iterations": 2, "max_steps": 2}, marks=pytest.mark.slow)],
+    ids=["plain", "beta"],
+)
 def test_update_equals_a_trainer_of_that_temperature(make_trainer, tmp_path, settings):
     settings = {"max_steps": 1, "optim": "sgd"} | settings
     noise = 0.0 if settings.get("beta") else 0.1  # TRL's reference is the initial adapter, ours the base

@@ -127,6 +127,7 @@ def test_probing_changes_nothing(make_trainer, extra):
     assert run(True) == run(False)
 
 
+@pytest.mark.slow
 def test_probing_changes_nothing_where_an_engine_draws(make_trainer, tmp_path):
     def run(probed):
         trainer = make_trainer(
@@ -144,9 +145,13 @@ def test_probing_changes_nothing_where_an_engine_draws(make_trainer, tmp_path):
 def test_the_sampler_is_as_before(make_trainer):
     trainer = make_trainer(**PROBED, top_k=7, temperature=0.5)
     settings = {k: v for k, v in vars(trainer.source.sampler).items() if isinstance(v, (int, float, type(None)))}
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        base = trainer.model(ids).logits
     trainer.train()
+    with torch.no_grad():
+        assert torch.equal(trainer.model(ids).logits, base)  # nobody's adapter is in the way
     assert settings == {k: vars(trainer.source.sampler)[k] for k in settings} and settings["top_k"] == 7
-    assert trainer.population.routing._plan is None
 
 
 # What is asked, recorded and logged -------------------------------------------------------------------------------
@@ -230,7 +235,14 @@ def test_it_waits_for_what_is_logged_of_training(make_trainer):
 # Resuming ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("extra", [{}, {"num_iterations": 2, "max_steps": 8, "save_steps": 4, "eval_steps": 4}])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        pytest.param({"num_iterations": 2, "max_steps": 8, "save_steps": 4, "eval_steps": 4}, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "iterations"],
+)
 def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):
     settings = ONE_TYPE | dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1) | extra
     whole = play_plausibly(make_trainer(**settings))

@@ -9,24 +9,26 @@ from trl_populora.evaluation import held_out_tasks, reserved_keys
 from trl_populora.tasks import make_task_types
 
 
-KEYS = reserved_keys(make_task_types(kwargs={"code_f": {"num_inputs": 4}}))
+@pytest.fixture(scope="module")
+def reserved():
+    return reserved_keys(make_task_types(kwargs={"code_f": {"num_inputs": 4}}))
 
 
 def keys_in(buffer):
     return {types.key(task.payload) for name, types in buffer.types.items() for task in buffer.tasks(name)}
 
 
-def test_buffers_start_without_the_tasks_of_exams(make_trainer, tmp_path):
+def test_buffers_start_without_the_tasks_of_exams(reserved, make_trainer, tmp_path):
     """As many as were asked for, also where some of the first are asked elsewhere."""
     plain = make_trainer().source
-    assert plain.buffer.reserved >= KEYS and not KEYS & keys_in(plain.buffer)
+    assert plain.buffer.reserved >= reserved and not reserved & keys_in(plain.buffer)
     taken = [task for name in plain.task_types for task in plain.buffer.tasks(name)[:3]]
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in taken))
     probes = {"exams": [f"tasks:{path}"], "founders": 0}
     probed = make_trainer(eval_strategy="steps", eval_steps=2, probe_kwargs=probes).source
     keys = {plain.task_types[task.type].key(task.payload) for task in taken}
-    assert len(keys) == 9 and not (keys | KEYS) & keys_in(probed.buffer)
+    assert len(keys) == 9 and not (keys | reserved) & keys_in(probed.buffer)
     for name in plain.task_types:
         tasks = probed.buffer.tasks(name)
         assert len(tasks) == 8 and tasks[:5] == plain.buffer.tasks(name)[3:]

@@ -4,7 +4,6 @@ import json
 import os
 
 import pytest
-import torch
 
 from tests.training.test_isolation import member_state
 
@@ -43,7 +42,7 @@ def files(folder):
 @pytest.mark.parametrize(
     "extra",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),  # the next has all of it
         {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05},
         {"teacher_reward": "solvable", "solvable_rounds": 1},
     ],
@@ -59,36 +58,3 @@ def test_resume_is_exact(make_trainer, extra):
     again.train(resume_from_checkpoint=os.path.join(whole.args.output_dir, "checkpoint-2"))
     assert outcome(again) == wanted
     assert files(again.args.output_dir) == wanted_files
-
-
-def test_checkpoint_holds_plain_peft_folders(make_trainer):
-    from peft import PeftModel
-
-    from tests.tiny import tiny_model
-
-    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
-    trainer.train()
-    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
-    ids = torch.randint(3, 200, (1, 6))
-    for name in trainer.population:
-        alone = PeftModel.from_pretrained(tiny_model(), os.path.join(folder, name)).eval()
-        trainer.population.model.eval()
-        with torch.no_grad(), trainer.population.route([name]):
-            torch.testing.assert_close(trainer.population.model(ids).logits, alone(ids).logits, rtol=1e-5, atol=1e-5)
-
-
-def test_resume_refuses_a_torn_checkpoint(make_trainer):
-    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
-    trainer.train()
-    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
-    os.remove(os.path.join(folder, "self_play.json"))
-    with pytest.raises(ValueError, match="self_play.json is missing"):
-        make_trainer(max_steps=4).train(resume_from_checkpoint=folder)
-
-
-def test_resume_refuses_another_population(make_trainer):
-    trainer = make_trainer(max_steps=2, save_strategy="steps", save_steps=2)
-    trainer.train()
-    folder = os.path.join(trainer.args.output_dir, "checkpoint-2")
-    with pytest.raises(ValueError, match="num_teachers"):
-        make_trainer(num_students=1, max_steps=4).train(resume_from_checkpoint=folder)

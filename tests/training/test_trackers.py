@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -16,13 +17,16 @@ from datasets import Dataset
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
+from tests.processes import run_forks
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
+from tests.training.tracked import main
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.trackers import check_trackers
 
 
 ROOT = Path(__file__).parents[2]
+OFFLINE = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "COLUMNS": "200"}
 OWN = {"player", "role", "type", "verdict"}  # columns that we add to TRL's table of completions
 
 
@@ -30,20 +34,17 @@ OWN = {"player", "role", "type", "verdict"}  # columns that we add to TRL's tabl
 def tracked(tmp_path_factory):
     """Folder of a run that reported to all three, and what it said."""
     folder = tmp_path_factory.mktemp("tracked")
-    places = {
-        "WANDB_DIR": folder,
-        "TRACKIO_DIR": folder / "trackio",
-        "TENSORBOARD_LOGGING_DIR": folder / "tensorboard",
-    }
-    done = python("-m", "tests.training.tracked", str(folder), **places)
-    assert done.returncode == 0, done.stderr[-3000:]
+    places = {"WANDB_DIR": folder, "TENSORBOARD_LOGGING_DIR": folder / "tensorboard"}
+    run_forks(main, [OFFLINE | places], str(folder), folder=folder)
+    shutil.copytree(os.environ["TRACKIO_DIR"], folder / "trackio")
     assert not (folder / "network.txt").exists(), (folder / "network.txt").read_text()
     return folder, json.loads((folder / "told.json").read_text())
 
 
 def python(*arguments, **environment):
-    own = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    environment = os.environ | own | {name: str(value) for name, value in environment.items()}
+    environment = (
+        os.environ | OFFLINE | {"PYTHONPATH": str(ROOT)} | {name: str(value) for name, value in environment.items()}
+    )
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=280)
 
 

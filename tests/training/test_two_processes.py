@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.processes import run_ranks
+from tests.training.two_processes import main
 from trl_populora.reporting import read_history, read_probes
 from trl_populora.reporting.tables import compute_totals
 
@@ -32,8 +34,8 @@ def launch(folder, processes, *arguments, **environment):
 
 
 def run(folder, processes, *arguments):
-    done = launch(folder, processes, *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
+    folder.mkdir()
+    run_ranks(main, processes, str(folder), *arguments, folder=folder)
     ranks = range(processes)
     weights = [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in ranks]
     return weights, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in ranks]
@@ -45,17 +47,23 @@ def close(first, second):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
+BALANCED = {"balance_rows": True, "advantage": "role_task"}
 PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
 
 
 @pytest.mark.parametrize(
     "more",
-    ["{}", '{"balance_rows": true, "advantage": "role_task"}', json.dumps(PROBED)],
-    ids=["plain", "balanced", "probed"],
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param(BALANCED, marks=pytest.mark.slow),
+        pytest.param(PROBED, marks=pytest.mark.slow),
+        BALANCED | PROBED,
+    ],
+    ids=["plain", "balanced", "probed", "all of it"],
 )
 def test_two_processes_equal_one(tmp_path, more):
-    alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", more)
-    both, records = run(tmp_path / "two", 2, "3", "2", "", "", more)
+    alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", json.dumps(more))
+    both, records = run(tmp_path / "two", 2, "3", "2", "", "", json.dumps(more))
     assert [r["processes"] for r in records] == [2, 2]
     for name, parameters in both[0].items():
         for first, second, single in zip(parameters, both[1][name], alone[0][name], strict=True):
@@ -70,7 +78,7 @@ def test_two_processes_equal_one(tmp_path, more):
     histories = [read_history(tmp_path / kind / "run") for kind in ("one", "two")]
     assert len(histories[1]) == 3 and compute_totals(histories[0]) == compute_totals(histories[1])
     probes = [read_probes(tmp_path / kind / "run") for kind in ("one", "two")]
-    assert [one["step"] for one in probes[1]] == ([0, 2, 3] if "probe" in more else [])
+    assert [one["step"] for one in probes[1]] == ([0, 2, 3] if "probe_kwargs" in more else [])
     assert [(one["exams"], one["founders"]) for one in probes[0]] == [
         (one["exams"], one["founders"]) for one in probes[1]
     ]
@@ -87,6 +95,13 @@ def test_resume_with_another_number_of_processes(before, after, tmp_path):
     assert records[0]["texts"] == record["texts"]
     assert [e["slot"] for e in records[0]["lineage"]] == [e["slot"] for e in record["lineage"]]
     close(weights[0], whole)
+
+
+@pytest.mark.slow
+def test_the_launcher_of_torch(tmp_path):
+    done = launch(tmp_path / "run", 2, "1", "2")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [json.loads((tmp_path / "run" / f"rank{rank}.json").read_text())["processes"] for rank in (0, 1)] == [2, 2]
 
 
 @pytest.mark.slow

@@ -1,12 +1,10 @@
 """A tiny run that reports to trackio, wandb and TensorBoard, without network, for test_trackers.py.
 
-It runs in a process of its own: trackio reads its folder from the environment when it is imported.
+It runs in a process of its own: trackers keep threads and processes, and the network is forbidden in it.
 """
 
 import json
-import os
 import socket
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,8 @@ def forbid_network(log: Path) -> None:
     socket.socket.connect = local
 
 
-def main(folder: Path) -> None:
+def main(where: str) -> None:
+    folder = Path(where)
     forbid_network(folder / "network.txt")
     from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
     from tests.training.conftest import Altered, hash_reward
@@ -74,7 +73,3 @@ def main(folder: Path) -> None:
     import wandb
 
     wandb.finish()
-
-
-if __name__ == "__main__":
-    main(Path(os.path.abspath(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Run by test_two_processes.py under torch.distributed: trains a tiny population, writes what this rank ended with.
+"""A rank of test_two_processes.py: trains a tiny population, writes what this rank ended with.
 
 Arguments: folder, optimizer steps, per-device batch, checkpoint to resume from ("" for none), what goes wrong on
 rank 1 in its second round ("dies", "differs" or nothing), and further settings as JSON.

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 
 LEVEL = 0.95
+NORMAL = float(special.ndtri((1 + LEVEL) / 2))  # how far an interval goes, in standard errors
 RESAMPLES = 9_999
 FOLDS = 10
 
@@ -59,9 +60,9 @@ def share(rates: np.ndarray) -> Estimate:
     p = float(rates.mean())
     effect = 1.0
     if 0 < p < 1 and rates.size > 1:
-        few = stats.t.ppf((1 + LEVEL) / 2, rates.size - 1) / stats.norm.ppf((1 + LEVEL) / 2)
+        few = float(special.stdtrit(rates.size - 1, (1 + LEVEL) / 2)) / NORMAL
         effect = min(1.0, max(1 / rates.size, few**2 * float(rates.var(ddof=1)) / (p * (1 - p))))
-    ratio = stats.norm.ppf((1 + LEVEL) / 2) ** 2 * effect / rates.size
+    ratio = NORMAL**2 * effect / rates.size
     center, spread = (p + ratio / 2) / (1 + ratio), math.sqrt(ratio * (p * (1 - p) + ratio / 4)) / (1 + ratio)
     return Estimate(p, float(max(0.0, min(p, center - spread))), float(min(1.0, max(p, center + spread))))
 

@@ -32,8 +32,8 @@ _START = (
 WATCHED = ("open", "import", "os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pickle.", "pty.", "marshal.")
 
 
-def ask(work: str, task_type: TaskType, count: int, *, hash_seed: int, timeout: float) -> Any:
-    """Does one of `WORKS` in a fresh interpreter, with another seed of string hashes, in an empty folder.
+def ask(works: Sequence[str], task_type: TaskType, count: int, *, hash_seed: int, timeout: float) -> list[Any]:
+    """Does some of `WORKS` in turn in a fresh interpreter, with another seed of string hashes, in an empty folder.
 
     Raises:
         AssertionError: If the type cannot be sent there, or the process ended in any way but the orderly one.
@@ -45,12 +45,12 @@ def ask(work: str, task_type: TaskType, count: int, *, hash_seed: int, timeout: 
             f"{type(task_type).__qualname__} cannot be sent to another process ({error}): define the class at the top "
             "level of a module"
         ) from error
-    path = json.dumps([entry or os.getcwd() for entry in sys.path])
+    path, work = json.dumps([entry or os.getcwd() for entry in sys.path]), ", ".join(works)
     script = getattr(sys.modules["__main__"], "__file__", "") if type(task_type).__module__ == "__main__" else ""
     with tempfile.TemporaryDirectory() as room:
         result, folder = Path(room, "result"), Path(room, "empty")
         folder.mkdir()
-        arguments = [path, work, str(count), str(result), script and os.path.abspath(script)]
+        arguments = [path, json.dumps(works), str(count), str(result), script and os.path.abspath(script)]
         environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
         try:
             done = subprocess.run(
@@ -74,12 +74,12 @@ def ask(work: str, task_type: TaskType, count: int, *, hash_seed: int, timeout: 
         return json.loads(result.read_text())
 
 
-def main(work: str, count: str, result: str, script: str) -> None:
+def main(works: str, count: str, result: str, script: str) -> None:
     """Entry point of the process."""
     if script:  # the type's class is in the script that the caller started
         vars(sys.modules["__main__"]).update(runpy.run_path(script, run_name="__checked__"))
-    answer = WORKS[work](pickle.load(sys.stdin.buffer), int(count))
-    Path(result).write_text(json.dumps(answer))
+    task_type = pickle.load(sys.stdin.buffer)
+    Path(result).write_text(json.dumps([WORKS[work](task_type, int(count)) for work in json.loads(works)]))
 
 
 def fingerprint(task_type: TaskType, count: int) -> dict[str, Any]:

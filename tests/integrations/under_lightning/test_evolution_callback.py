@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from tests.drawn_examples import FULL
 from tests.integrations.under_lightning import toys
 from tests.tiny import tiny_population
 from trl_populora.evolution import replay
@@ -121,6 +122,7 @@ def saving(folder, **settings):
     return ModelCheckpoint(folder, filename="{step}", save_top_k=-1, **settings)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize(
     ("when", "steps", "unit"),
     [
@@ -137,7 +139,7 @@ def test_a_resumed_run_is_the_run_never_stopped(tmp_path, when, steps, unit):
         settings |= {"interval": 2, "val_check_interval": 1, "islands": 2, "migration_interval": 2}
     members, evolution, fitting = fit(tmp_path / "whole", callbacks=[saving(tmp_path, **when)], **settings)
     assert len(evolution.lineage) >= 3
-    for step in steps:
+    for step in steps if FULL else steps[::2]:
         path = str(tmp_path / f"step={step}.ckpt")
         assert any(event.step > step for event in evolution.lineage)
         again, resumed, after = fit(tmp_path / f"from {step}", ckpt_path=path, **settings)

@@ -16,6 +16,7 @@ import builtins
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from trl_populora.tasks.code.hygiene import parse
 from trl_populora.tasks.code.scopes import COMPREHENSIONS, FUNCTIONS, binds, own_nodes
@@ -64,17 +65,21 @@ def task_key(type: str, program: str, inputs: Iterable[str]) -> str:
     Returns:
         `str`: 32 hexadecimal digits.
     """
+    content = json.dumps([type, _shape(program), sorted(set(inputs))])
+    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
+
+
+@lru_cache(maxsize=1024)  # a program has a key as a task of each type, and is asked for it several times in a round
+def _shape(program: str) -> tuple:
     try:
         tree = parse(program)
         if isinstance(tree, Refusal):
             raise ValueError(tree.detail)
         drop_text(tree)
         ignored = _ignored(tree)
-        shape = list(flatten(tree, _VARIABLES, _renamable(tree, ignored), ignored))
+        return tuple(flatten(tree, _VARIABLES, _renamable(tree, ignored), ignored))
     except HOSTILE:
-        shape = ["no program", program]
-    content = json.dumps([type, shape, sorted(set(inputs))])
-    return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
+        return "no program", program
 
 
 def _ignored(tree: ast.Module) -> set[tuple[int, str]]:
