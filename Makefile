@@ -16,7 +16,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= logical
-EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,dev
+EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,quantized,dev
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
