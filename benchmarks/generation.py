@@ -120,6 +120,7 @@ def make_sampler(args: argparse.Namespace, population, tokenizer):
         gpu_memory_utilization=0.6,
         enable_prefix_caching=False,
         enforce_eager=args.enforce_eager or args.device == "cpu",
+        enable_sleep_mode=args.device == "cuda",
     )
     return EngineSampler(population, tokenizer, engine=engine, max_completion_length=args.new_tokens, temperature=1.0)
 
@@ -129,8 +130,8 @@ def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
     names, seconds, canary = list(sampler.population), {"all": [], "one": [], "none": []}, []
     check = sampler.canary.check_members
 
-    def check_members(versions):
-        seen, spent = timed(lambda: check(versions))
+    def check_members(*versions):
+        seen, spent = timed(lambda: check(*versions))
         canary.append(spent)
         return seen
 
