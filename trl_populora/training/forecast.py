@@ -29,6 +29,8 @@ FP32 = 4  # bytes of adapters, gradients and moments
 INSIDE = (10.0, 4.25)
 """Elements that autograd keeps within a layer per token, by hidden size and by intermediate size: fitted to the counts
 of docs/scaling.md for 7B, 32B and 70B, which it meets within 2 %."""
+BACKWARD = (0.75, 1.75)
+"""Elements of gradients within a layer per token, beside `INSIDE`, where a backward has most of both: counted."""
 PASSING = (4.0, 3.0)
 """Elements alive at once per token of the prompts' pass, by hidden and by intermediate size: counted."""
 TILE = (4096, 32768)
@@ -190,6 +192,7 @@ def memory(
     decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
     batch, layer = args.per_device_train_batch_size, _inside(shapes) * number
     kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
+    kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
     parts = {
         "base": base / (processes if args.shard_base else 1),
         "adapters": (adapters + args.num_guests) * one,
