@@ -97,6 +97,17 @@ def gradients(report: Report) -> None:
     report.detail("bfloat16 against float32", {"one pass each": apart, "mixed": together})
     what = "bfloat16: error of mixed members (against float32) over that of one pass each"
     report.number(what, together / apart, shown=f"{together / apart:.2f} ({together:.1e} over {apart:.1e})", most=1.25)
+    first, second = (mixed(population, autocast=True) for _ in range(2))
+    report.number("bfloat16: the same pass twice, by the usual kernels, relative", distance(second, first))
+
+
+def deterministic(report: Report) -> None:
+    """Kernels that add in one order. The usual ones of attention do not, in a backward on a GPU."""
+    if report.device.type == "cuda":
+        torch.backends.cuda.enable_flash_sdp(False)
+        torch.backends.cuda.enable_mem_efficient_sdp(False)
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def isolation(report: Report) -> None:

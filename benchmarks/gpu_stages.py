@@ -111,10 +111,11 @@ def driver() -> str:
 
 
 def equivalence(report: Report) -> None:
-    from gpu_equivalence import gradients, isolation, resume
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the GPU is first used
+    from gpu_equivalence import deterministic, gradients, isolation, resume
 
-    for check in (gradients, isolation, resume):
-        check(report)
+    for part in (gradients, deterministic, isolation, resume):
+        part(report)
 
 
 # 3. Update, 4. generation --------------------------------------------------------------------------------------------
@@ -346,8 +347,8 @@ def learning(report: Report) -> None:
     from trl_populora.diagnostics import RoundSummary
     from trl_populora.integrations.base_models import SMOLLM2, local_folder
 
-    large = ["--prompts_per_teacher", "3", "--num_generations", "8", "--per_device_train_batch_size", "16"]
-    recipe, options = "smollm2-135m/demo", [*large, "--generation_rows", "256", "--gradient_checkpointing", "false"]
+    large = "--prompts_per_teacher 3 --num_generations 8 --per_device_train_batch_size 16 --generation_rows 256"
+    recipe, options = "smollm2-135m/demo", [*large.split(), "--evolution_interval", "10"]
     try:
         if report.toy:
             raise ValueError("toy size")
@@ -356,17 +357,8 @@ def learning(report: Report) -> None:
         report.detail("SmolLM2 is not used", str(reason))
         recipe, options = "tiny/4t4s", ["--eval_strategy", "no", "--save_strategy", "no"]
     if report.toy:
-        options += [
-            "--num_teachers",
-            "1",
-            "--num_students",
-            "1",
-            "--evolution_interval",
-            "0",
-            "--num_generations",
-            "2",
-        ]
-        options += ["--per_device_train_batch_size", "6", "--max_steps", "2", "--max_completion_length", "16"]
+        small = "--num_teachers 1 --num_students 1 --evolution_interval 0 --num_generations 2 --max_steps 2"
+        options += f"{small} --per_device_train_batch_size 6 --max_completion_length 16".split()
     else:
         options += ["--max_steps", "100000"]
     on_cpu = str(report.device.type == "cpu").lower()
