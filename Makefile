@@ -2,6 +2,7 @@
 #   make demo       a teacher and a student in a small world: training, an exam, a report, in minutes
 #   make smollm2    train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
+#   make gpu        what a GPU shows in ten minutes: right, fast, learning (docs/gpu.md)
 #   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores
 #   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
@@ -16,7 +17,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= logical
-EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,dev
+EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,quantized,dev
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
@@ -30,10 +31,10 @@ VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo smollm2 tiny test test-slow test-browser test-vllm lint docs clean
+.PHONY: help setup demo smollm2 tiny gpu test test-slow test-browser test-vllm lint docs clean
 
 help:
-	@sed -n '2,10s/^# \{0,1\}//p' Makefile
+	@sed -n '2,11s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
@@ -57,6 +58,9 @@ smollm2: $(READY)
 
 tiny: $(READY)
 	$(LAUNCH) --config recipes/tiny/4t4s.yaml
+
+gpu: $(READY)
+	$(BIN)/python benchmarks/gpu.py --minutes 10
 
 test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)

@@ -26,6 +26,23 @@ SHAPES = {
         num_attention_heads=4,
         num_key_value_heads=2,
     ),
+    "small": LlamaConfig(
+        vocab_size=1024,
+        hidden_size=512,
+        intermediate_size=1536,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+    ),
+    "qwen2.5-1.5b-shapes": Qwen2Config(
+        vocab_size=151936,
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    ),
     "qwen2.5-7b-shapes": Qwen2Config(
         vocab_size=152064,
         hidden_size=3584,

@@ -91,6 +91,44 @@ PROMPT = 1024
 """Tokens of a prompt, for `memory_table`."""
 
 
+CARD_RECIPES = {"qwen2.5-coder-7b/24gb.yaml": ("7B", 24), "qwen2.5-coder-1.5b/12gb.yaml": ("1.5B", 12)}
+WORDS = {
+    "base": "weights of the base",
+    "unpacked weights": "one of its matrices, unpacked",
+    "adapters": "weights of the adapters",
+    "gradients": "their gradients",
+    "optimizer": "their optimizer states",
+    "activations": "activations of a micro-batch",
+    "logits": "a tile of its logits",
+    "KV cache": "KV cache",
+    "prefill": "pass of the prompts",
+    "stacks of adapters": "stacks of the adapters while sampling",
+    "learning": "**peak while learning**",
+    "sampling": "**peak while sampling**",
+}
+
+
+def card_table() -> list[str]:
+    """The parts that `populora doctor` prints, for the recipes of one card."""
+    plans = {recipe: settings(recipe, "--bf16 true") for recipe in CARD_RECIPES}
+    shapes = {base.name: base.shapes for base in BASES}
+    parts = {
+        recipe: memory(shapes[CARD_RECIPES[recipe][0]], args, phases(args, lambda text: PROMPT))
+        for recipe, args in plans.items()
+    }
+    names = [recipe.removesuffix(".yaml") for recipe in CARD_RECIPES]
+    lines = [f"| GB | {' | '.join(f'`{name}`' for name in names)} |", "|---|" + "---|" * len(names)]
+    for part, words in WORDS.items():
+        sizes = (f"{one[part] / 1e9:.2f}" if part in one else "none" for one in parts.values())
+        lines.append(f"| {words} | {' | '.join(sizes)} |")
+    free = (
+        card - max(one["learning"], one["sampling"]) / 1e9
+        for (_, card), one in zip(CARD_RECIPES.values(), parts.values())
+    )
+    lines.append(f"| left of the card | {' | '.join(f'{size:.2f}' for size in free)} |")
+    return lines
+
+
 def token_table() -> list[str]:
     """Rows and tokens of a round; prompts and answers of seed tasks, in the tokens of a base that is here."""
     lines = [
@@ -120,4 +158,4 @@ def token_table() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join([*memory_table(), "", *token_table()]))
+    print("\n".join([*memory_table(), "", *card_table(), "", *token_table()]))

@@ -114,14 +114,22 @@ def move(population, name: str) -> None:
 def make_sampler(args: argparse.Namespace, population, tokenizer):
     from trl_populora.generation.engines import EngineSampler, VLLMEngine
 
+    class Endless(EngineSampler):
+        """Rows never end early."""
+
+        @property
+        def sampling(self):
+            return super().sampling | {"ignore_eos": True, "stop_token_ids": [], "stop": []}
+
     engine = VLLMEngine(
         max_model_len=max(512, args.prompt_tokens + args.new_tokens),
         max_num_seqs=args.rows,
         gpu_memory_utilization=0.6,
         enable_prefix_caching=False,
         enforce_eager=args.enforce_eager or args.device == "cpu",
+        enable_sleep_mode=args.device == "cuda",
     )
-    return EngineSampler(population, tokenizer, engine=engine, max_completion_length=args.new_tokens, temperature=1.0)
+    return Endless(population, tokenizer, engine=engine, max_completion_length=args.new_tokens, temperature=1.0)
 
 
 def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
@@ -129,8 +137,8 @@ def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
     names, seconds, canary = list(sampler.population), {"all": [], "one": [], "none": []}, []
     check = sampler.canary.check_members
 
-    def check_members(versions):
-        seen, spent = timed(lambda: check(versions))
+    def check_members(*versions):
+        seen, spent = timed(lambda: check(*versions))
         canary.append(spent)
         return seen
 
@@ -149,7 +157,6 @@ def sync_times(sampler, repeats: int) -> dict[str, dict[str, float]]:
 
 def generation_rates(args: argparse.Namespace, sampler) -> dict[str, float]:
     """Tokens per second of the same rows answered by the base, by one member and by all; medians, alternating."""
-    sampler.sampling |= {"ignore_eos": True, "stop_token_ids": [], "stop": []}
     names = list(sampler.population)
     generator = torch.Generator().manual_seed(0)
     size = len(sampler.tokenizer)

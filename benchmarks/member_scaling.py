@@ -53,13 +53,14 @@ class Bench:
         shared = {id(t): t for t in (*self.model.parameters(), *self.model.buffers())}
         lora = LoraConfig(r=self.args.rank, lora_alpha=2 * self.args.rank, target_modules="all-linear")
         teachers = max(1, members // 2)
-        return Population(
-            copy.deepcopy(self.model, shared),
-            lora,
-            num_teachers=teachers,
-            num_students=max(1, members - teachers),
-            shared_member=members == 1,
-        )
+        with self.device:  # where the adapters are drawn, too
+            return Population(
+                copy.deepcopy(self.model, shared),
+                lora,
+                num_teachers=teachers,
+                num_students=max(1, members - teachers),
+                shared_member=members == 1,
+            )
 
     # Updates ---------------------------------------------------------------------------------------------------
 

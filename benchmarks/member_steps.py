@@ -29,23 +29,25 @@ class Steps(TrainerCallback):
             self.steps.append((time.perf_counter() - self.begin, dict(self.parts)))
 
 
-def whole_step(bench, members: int) -> dict:
+def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, steps: int | None = None) -> dict:
     """Seconds of one step of `members` members, and what part of them is neither model nor executor.
 
     A step has three rows per member (two generations per prompt: every proposal and two attempts at as many tasks);
-    that of the single agent has six. Rewards get a term that varies: a base that solves nothing has no gradient.
+    that of the single agent has six. More with `prompts` of each teacher and more `generations`. Rewards get a term
+    that varies: a base that solves nothing has no gradient.
     "overhead" is all but generation, forward, backward and the executor; clipping and the optimizer are in it. The
-    second step is measured; of large rounds the first, in which the optimizer's memory is allocated too.
+    last step is measured; of large rounds the first, in which the optimizer's memory is allocated too.
     """
     args, folder = bench.args, tempfile.mkdtemp()
     teachers = max(1, members // 2)
-    rows = 6 * teachers
+    rows = teachers * prompts * generations * (1 + generations)
     config = PopulationSelfPlayConfig(
         output_dir=folder,
         num_teachers=teachers,
         num_students=teachers,
         shared_member=members == 1,
-        num_generations=2,
+        prompts_per_teacher=prompts,
+        num_generations=generations,
         per_device_train_batch_size=max(b for b in range(1, args.rows + 1) if rows % b == 0),
         generation_rows=64,
         max_completion_length=args.new_tokens,
@@ -53,7 +55,7 @@ def whole_step(bench, members: int) -> dict:
         num_references=1,
         seed_tasks=8,
         evolution_interval=0,
-        max_steps=2 if rows <= 2 * args.rows else 1,
+        max_steps=steps or (2 if rows <= 2 * args.rows else 1),
         learning_rate=1e-5,
         use_cpu=args.device == "cpu",
         bf16=args.device == "cuda",

@@ -136,9 +136,10 @@ def population(model: torch.nn.Module, members: int, rank: int) -> Population:
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
     half = max(1, members // 2)
-    return Population(
-        copy.deepcopy(model, shared), lora, num_teachers=half, num_students=half, shared_member=members == 1
-    )
+    with model.device:  # where the adapters are drawn, too
+        return Population(
+            copy.deepcopy(model, shared), lora, num_teachers=half, num_students=half, shared_member=members == 1
+        )
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 
 EXTRAS = {
+    "bitsandbytes": ("bitsandbytes", "quantized"),
     "gguf": ("gguf", "smollm2"),
     "jinja2": ("Jinja2", "report"),
     "lightning": ("lightning", "lightning"),

@@ -26,12 +26,12 @@ def round_in_words(args) -> str:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_recipes_are_read_and_give_a_consistent_round(path):
-    large = path.parent.name.startswith("qwen2.5")
+    large, one_card = path.parent.name.startswith("qwen2.5"), path.stem.endswith("gb")
     # bfloat16 is the only thing that a test machine may lack.
     run, args = train.parse(["--config", str(path), *(["--bf16", "false"] if large else [])])
     assert run.model_name_or_path and args.output_dir.startswith("runs/")
     assert args.rows_per_round == args.per_device_train_batch_size * args.gradient_accumulation_steps
-    if large:
+    if large and not one_card:
         assert args.gradient_accumulation_steps % 8 == 0  # it is launched on eight processes
         assert args.use_vllm  # decoding by transformers takes minutes of a round there
     if path.stem != "retention":  # whose sizes its command sets
@@ -44,6 +44,8 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
+    if "load_in_4bit" in path.read_text():
+        pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")
     small = {"model_name_or_path": tiny_model, "output_dir": str(tmp_path)}
     small |= {"use_cpu": "true", "bf16": "false", "use_vllm": "false"}  # an engine has tests of its own
     run, args = train.parse(["--config", str(path), *(f"--{name}={value}" for name, value in small.items())])

@@ -229,10 +229,10 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
 
     from ..evolution import breed
     from ..population import Population
-    from .opening import load_base, make_sampler, shared_setting
+    from .opening import load_base, make_sampler, recorded_quantization, shared_setting
 
     template = shared_setting(runs, "prompt_template", "--template", given=options.template)
-    model, tokenizer = load_base(one.base, dtype=options.dtype)
+    model, tokenizer = load_base(one.base, dtype=options.dtype, quantization=recorded_quantization(one))
     if template == "chat" and tokenizer.chat_template is None:
         raise ValueError(f"the tokenizer of {one.base} has no chat template: use --template base.")
     if one.members:

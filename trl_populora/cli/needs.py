@@ -112,8 +112,8 @@ def memory_lines(
 
     from ..training.forecast import memory
 
-    parts = memory(shapes, args, plan, processes=processes)
     on_gpu = torch.cuda.is_available() and not args.use_cpu
+    parts = memory(shapes, args, plan, processes=processes, gpu=on_gpu)
     yield f"Memory of a process, GB ({shapes.parameters:,} parameters of the base):", None
     peak = max(parts["learning"], parts["sampling"])
     for name, count in parts.items():

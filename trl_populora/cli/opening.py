@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..run_files.run import Run
+from ..run_files.run import Run, read_record
 
 
 if TYPE_CHECKING:
@@ -22,16 +22,25 @@ def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
     """The population on its base model, and the tokenizer."""
     from ..population import Population
 
-    model, tokenizer = load_base(run.base)
+    model, tokenizer = load_base(run.base, quantization=recorded_quantization(run))
     return Population.from_pretrained(run.folder, model), tokenizer
 
 
-def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def recorded_quantization(run: Run) -> dict[str, Any] | None:
+    """How the run's base was quantised, as `run.json` has it; `None` if it was not, or if this is another base."""
+    record = read_record(run.record) if run.folder else {}
+    return record.get("quantization") if record.get("model") == run.base else None
+
+
+def load_base(
+    name: str, *, dtype: str | None = None, quantization: dict[str, Any] | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A base model by its name in recipes, and its tokenizer.
 
     Args:
         name (`str`): Hub id, folder or `"tiny"`.
         dtype (`str`, *optional*): `"float32"` or `"bfloat16"`; bfloat16 on a GPU, float32 on a CPU if unset.
+        quantization (`dict`, *optional*): A `quantization_config` of transformers.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -43,8 +52,10 @@ def load_base(name: str, *, dtype: str | None = None) -> tuple[PreTrainedModel, 
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen)
-    model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
+    how = {"quantization_config": quantization, "device_map": device} if quantization else {}
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
+    if not quantization:
+        model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

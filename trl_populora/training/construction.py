@@ -18,6 +18,7 @@ from ..tasks import TaskType
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .initial_adapters import find_sources, start_from
+from .quantized import completed, keep_gradients
 from .row_source import RowSource
 from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
@@ -94,6 +95,7 @@ def make_population(
     def load() -> Population:
         set_seed(args.seed)
         base = _load_base(model, args, quantization_config) if isinstance(model, str) else model
+        keep_gradients(base)
         template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
@@ -110,6 +112,8 @@ def make_population(
         )
         if wanted and sources:
             start_from(population, wanted, sources, base=base.config._name_or_path)
+        if getattr(base, "is_quantized", False):  # GRPOTrainer would turn trainable adapters into bfloat16, in which
+            population.model.requires_grad_(False)  # small steps are lost; `set_trainable` follows
         return population
 
     population = load_sharded(load, args.device) if args.shard_base else load()
@@ -129,6 +133,8 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
     init_kwargs: dict[str, Any] = {"trust_remote_code": args.trust_remote_code} | dict(args.model_init_kwargs or {})
     if quantization_config is not None:
         init_kwargs["quantization_config"] = quantization_config
+    if (given := init_kwargs.get("quantization_config")) is not None:
+        init_kwargs["quantization_config"] = completed(given, dtype=init_kwargs.get("dtype", "float32"))
     if args.distributed_state.distributed_type == "MULTI_GPU":
         init_kwargs["device_map"] = None
     elif args.device.type not in ("cpu", "mps"):

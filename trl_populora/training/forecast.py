@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,9 +29,14 @@ FP32 = 4  # bytes of adapters, gradients and moments
 INSIDE = (10.0, 4.25)
 """Elements that autograd keeps within a layer per token, by hidden size and by intermediate size: fitted to the counts
 of docs/scaling.md for 7B, 32B and 70B, which it meets within 2 %."""
+BACKWARD = (0.75, 1.75)
+"""Elements of gradients within a layer per token, beside `INSIDE`, where a backward has most of both: counted."""
 PASSING = (4.0, 3.0)
 """Elements alive at once per token of the prompts' pass, by hidden and by intermediate size: counted."""
-LOGIT_COPIES = 3  # logits, their softmax and gradient, in float32
+TILE = (4096, 32768)
+"""Tokens and entries of the vocabulary whose logits TRL's LM head has at a time (`trl.kernels.chunked_logprob`)."""
+TORCH_TILE = 29  # bytes more per logit of a tile where PyTorch computes it, and not Triton: counted
+BLOCK, BLOCKS = 64, 256  # of bitsandbytes in 4 bits: weights of a block with one scale, and scales of a block with one
 SAMPLE = 32  # seed tasks per type whose prompts and answers are counted
 
 
@@ -43,6 +49,8 @@ class Shapes:
             the parameters of a member.
         layers, hidden, intermediate, vocabulary (`int`): Sizes of the decoder.
         cached (`int`): Numbers of the KV cache per token. bytes (`int`): Of a weight as it is stored.
+        linear, widest (`int`): Weights of all linears but the LM head, which are those that quantisation packs, and
+            of the largest of them.
     """
 
     parameters: int
@@ -53,6 +61,8 @@ class Shapes:
     vocabulary: int
     cached: int
     bytes: int
+    linear: int
+    widest: int
 
     @classmethod
     def of(cls, config: PreTrainedConfig, targets: str | Sequence[str]) -> Shapes:
@@ -68,11 +78,9 @@ class Shapes:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
         head, text = model.get_output_embeddings(), config.get_text_config()
-        linears = [
-            module
-            for name, module in model.named_modules()
-            if isinstance(module, nn.Linear) and module is not head and _is_adapted(name, targets)
-        ]
+        named = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.Linear) and one is not head]
+        sizes = [one.weight.numel() for _, one in named]
+        linears = [one for name, one in named if _is_adapted(name, targets)]
         if not linears:
             raise ValueError(f"lora_target_modules={targets!r} match no linear layer of the base.")
         heads = text.num_attention_heads
@@ -86,6 +94,8 @@ class Shapes:
             vocabulary=text.vocab_size,
             cached=2 * text.num_hidden_layers * (getattr(text, "num_key_value_heads", None) or heads) * size,
             bytes=2 if str(config.dtype).removeprefix("torch.") in HALVES else 4,
+            linear=sum(sizes),
+            widest=max(sizes),
         )
 
 
@@ -155,37 +165,51 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
 
 
 def memory(
-    shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase], *, processes: int = 1
+    shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase], *, processes: int = 1, gpu: bool = True
 ) -> dict[str, float]:
     """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
 
     Rows are as long as the longest prompt and `max_completion_length` together. Sampling has two peaks: the prompts'
-    pass, with what is inside a layer, and the last token, with a full cache.
+    pass, with what is inside a layer, and the last token, with a full cache. A base that is quantised when it is
+    loaded has one more part, `"unpacked weights"`: the matrix that is being computed with, in the base's dtype.
+
+    Args:
+        shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
+        processes (`int`, *optional*): Among which the rows, and a sharded base, are divided.
+        gpu (`bool`, *optional*): Whether it is a GPU. On a CPU, the LM head takes more ([`lm_head`]).
     """
     dtype = str((args.model_init_kwargs or {}).get("dtype", "float32")).removeprefix("torch.")
     weight = shapes.bytes if dtype in ("auto", "None") else 2 if dtype in HALVES else 4
     number = 2 if args.bf16 else weight
     adapters = 1 if args.shared_member else args.num_teachers + args.num_students
     one = args.lora_r * shapes.adapted * FP32
+    packed = packed_bytes((args.model_init_kwargs or {}).get("quantization_config"))
+    base = shapes.parameters * weight
+    if packed is not None:
+        base = (shapes.parameters - shapes.linear) * weight + shapes.linear * packed
     prompt = max(phase.longest for phase in rounds.values())
     longest = prompt + args.max_completion_length
     decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
     batch, layer = args.per_device_train_batch_size, _inside(shapes) * number
     kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
+    kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
     parts = {
-        "base": shapes.parameters * weight / (processes if args.shard_base else 1),
+        "base": base / (processes if args.shard_base else 1),
         "adapters": (adapters + args.num_guests) * one,
         "gradients": adapters * one,
         "optimizer": adapters * one * _moments(str(getattr(args.optim, "value", args.optim))),
         "last good weights (host)": adapters * one,
         "buckets of DDP": adapters * one if processes > 1 and not args.shard_base else 0.0,
         "activations": batch * longest * kept,
-        "logits": batch * args.max_completion_length * shapes.vocabulary * FP32 * LOGIT_COPIES,
+        "logits": lm_head(shapes, batch * (args.max_completion_length if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
         "prefill": 0.0 if args.use_vllm else decoded * prompt * (_passing(shapes) + shapes.cached) * weight,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
     state = parts["base"] + parts["adapters"] + parts["optimizer"]
+    if packed is not None:
+        parts["unpacked weights"] = float(shapes.widest * weight)
+        state += parts["unpacked weights"]
     return parts | {
         "learning": state + sum(parts[n] for n in ("gradients", "buckets of DDP", "activations", "logits")),
         "sampling": state + max(parts["KV cache"], parts["prefill"]) + parts["stacks of adapters"],
@@ -208,6 +232,38 @@ def disk(shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase
         "checkpoints": kept * adapters * one * (1 + optimizer),
         "rounds": text * max(args.rounds, 1) if args.num_teachers else 0.0,
     }
+
+
+def lm_head(shapes: Shapes, tokens: float, number: int, *, gpu: bool) -> float:
+    """Bytes of scoring so many tokens: a tile of logits in the dtype of the computation, hidden states and gradients.
+
+    TRL never holds all logits. A GPU scores the tokens of the completions only, a CPU those of the prompts, too.
+    """
+    tile = min(tokens, TILE[0])
+    beside = 0 if gpu else TORCH_TILE * min(shapes.vocabulary, TILE[1])
+    return tile * (TILE[1] * number + beside) + tokens * shapes.hidden * (2 * number + FP32)
+
+
+def packed_bytes(config: Any) -> float | None:
+    """Bytes of a weight that bitsandbytes packs, its scales included; `None` if the base is not quantised.
+
+    Args:
+        config (`dict` or [`~transformers.BitsAndBytesConfig`] or `None`): `quantization_config` of a base.
+
+    Raises:
+        ValueError: If it is of another kind than 4 or 8 bits of bitsandbytes.
+    """
+    if config is None:
+        return None
+    told = config if isinstance(config, Mapping) else config.to_dict()
+    if told.get("load_in_4bit"):
+        scale = 1 + FP32 / BLOCKS if told.get("bnb_4bit_use_double_quant") else FP32
+        return 0.5 + scale / BLOCK
+    if told.get("load_in_8bit"):
+        return 1.0
+    raise ValueError(
+        f"The memory of a base with quantization_config={told} is not known. Known: load_in_4bit, load_in_8bit."
+    )
 
 
 def _inside(shapes: Shapes) -> float:

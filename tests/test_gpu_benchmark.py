@@ -1,0 +1,154 @@
+"""`benchmarks/gpu.py`: order, limits and failures of stages with a double, the table, the wheels, and a toy run."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu
+
+
+ROOT = Path(__file__).resolve().parents[1]
+DOUBLE = """
+import json, os, subprocess, sys, time
+stage, out = sys.argv[sys.argv.index("--stage") + 1], sys.argv[sys.argv.index("--out") + 1]
+open(out + "/order", "a").write(stage + "\\n")
+told = {"stage": stage, "toy": False, "status": "running", "numbers": [], "details": {}}
+told["numbers"] = [{"what": "a ratio", "value": 1.5, "shown": "1.50", "aim": "at most 1.05", "reached": False}]
+json.dump(told, open(out + f"/{stage}.json", "w"))
+if stage == "update":
+    raise RuntimeError("out of | memory")
+if stage == "sync":
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    open(out + "/child", "w").write(str(child.pid))
+    time.sleep(600)
+told["status"] = "not run" if stage == "vllm" else "done"
+told["why"] = "vLLM is not installed" if stage == "vllm" else ""
+json.dump(told, open(out + f"/{stage}.json", "w"))
+"""
+
+
+@pytest.fixture
+def double(tmp_path, monkeypatch):
+    """Folder in which stages are those of `DOUBLE`."""
+    script = tmp_path / "double.py"
+    script.write_text(DOUBLE)
+    monkeypatch.setattr(gpu, "__file__", str(script))
+    out = tmp_path / "out"
+    out.mkdir()
+    return out
+
+
+def read(out: Path, stage: str) -> dict:
+    return json.loads((out / f"{stage}.json").read_text())
+
+
+def test_stages_run_in_their_order_and_a_failing_one_does_not_end_the_others(double, capsys):
+    assert gpu.main(["--out", str(double), "--stages", "step,update,vllm,machine"]) == 0
+    assert (double / "order").read_text().split() == ["machine", "update", "vllm", "step"]
+    printed = capsys.readouterr().out
+    assert read(double, "update")["status"] == "failed"
+    assert read(double, "update")["why"] == "RuntimeError: out of | memory"
+    assert len(read(double, "update")["numbers"]) == 1  # what it had measured stays
+    assert read(double, "vllm")["status"] == "not run" and "vllm: not run" in printed
+    assert read(double, "step")["status"] == "done"
+    assert gpu.table(double) in printed
+
+
+def test_a_stage_ends_at_its_limit_with_its_children(double, monkeypatch):
+    wait = subprocess.Popen.wait
+
+    def until_the_child_runs(process, timeout=None):
+        if timeout is None:
+            return wait(process)
+        while not (double / "child").exists() or not (double / "child").read_text():
+            assert process.poll() is None, (double / "sync.log").read_text()
+            os.sched_yield()
+        raise subprocess.TimeoutExpired("double", timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", until_the_child_runs)
+    told = gpu.run_stage("sync", 9.0, out=double)
+    assert (told["status"], told["why"], len(told["numbers"])) == ("out of time", "its limit is 9 s", 1)
+    status = Path(f"/proc/{(double / 'child').read_text()}/status")
+    while status.exists() and "\nState:\tZ" not in status.read_text():  # ended by its timeout, if it never dies
+        os.sched_yield()
+
+
+def test_no_stage_begins_without_time(double):
+    assert gpu.run_stage("step", 1.0, out=double)["status"] == "not run"
+    assert "no time was left" in gpu.table(double) and not (double / "order").exists()
+
+
+def test_the_table_has_every_number_beside_its_aim_and_every_reason(tmp_path):
+    numbers = [
+        {"what": "a", "value": 1.0, "shown": "1.00", "aim": "at most 1.05", "reached": True},
+        {"what": "b", "value": 2.0, "shown": "2.00", "aim": "at most 1.05", "reached": False},
+        {"what": "c", "value": 3.0, "shown": "3 of 4", "aim": None, "reached": None},
+    ]
+    told = {"numbers": numbers, "status": "out of time", "why": "its limit | is 9 s", "seconds": 9.2, "toy": False}
+    (tmp_path / "update.json").write_text(json.dumps(told))
+    lines = gpu.table(tmp_path).splitlines()
+    assert lines[2] == "| machine | not run | | | |"
+    assert lines[4:8] == [
+        "| update | a | 1.00 | at most 1.05 | yes |",
+        "| update | b | 2.00 | at most 1.05 | **no** |",
+        "| update | c | 3 of 4 |  |  |",
+        "| update | out of time after 9 s: its limit \\| is 9 s | | | |",
+    ]
+    (tmp_path / "update.json").write_text(json.dumps(told | {"toy": True}))
+    toy = gpu.table(tmp_path)
+    assert "| update | b | 2.00 | at most 1.05 |  |" in toy and "only that the script runs" in toy
+
+
+@pytest.mark.parametrize(
+    "options, words", [(["--stages", "step,no"], "--stages no"), (["--minutes", "0"], "must be positive")]
+)
+def test_wrong_options(options, words, capsys):
+    with pytest.raises(SystemExit):
+        gpu.parse(options)
+    assert words in capsys.readouterr().err
+
+
+def test_wheels_are_unpacked_also_in_parts(tmp_path):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name in ("one", "two"):
+        with zipfile.ZipFile(wheels / f"{name}-1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}.py", f"value = '{name}'\n")
+            folder = f"{name}-1.dist-info"
+            about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\nRequires-Dist: no\n"
+            wheel.writestr(f"{folder}/METADATA", about)
+            wheel.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{folder}/RECORD", "")
+    whole = wheels / "two-1-py3-none-any.whl"
+    data = whole.read_bytes()
+    (wheels / f"{whole.name}.part-aa").write_bytes(data[:100])
+    (wheels / f"{whole.name}.part-ab").write_bytes(data[100:])
+    whole.unlink()
+    place = gpu.install(wheels, tmp_path / "out" / "site")
+    command = [sys.executable, "-c", "import one, two; print(one.value, two.value)"]
+    found = subprocess.run(command, env={"PYTHONPATH": place}, capture_output=True, text=True, check=True)
+    assert found.stdout == "one two\n"
+    with pytest.raises(SystemExit, match="there is no wheel"):
+        gpu.install(tmp_path, tmp_path / "out" / "site")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_all_stages_at_toy_size(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--toy", "--minutes", "60", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for stage in gpu.LIMITS:
+        told, log = read(tmp_path, stage), (tmp_path / f"{stage}.log").read_text()
+        if stage == "vllm" and told["status"] == "not run":
+            continue
+        assert told["status"] == "done" and told["toy"] and told["numbers"], (stage, told["why"], log[-3000:])
+    exact = [number for number in read(tmp_path, "equivalence")["numbers"] if number["aim"] == "at most 0"]
+    assert len(exact) == 5 and all(number["reached"] for number in exact)
+    shares = [number["value"] for number in read(tmp_path, "step")["numbers"] if "share" in number["what"]]
+    assert len(shares) >= 6 and all(0 <= share < 1 for share in shares)

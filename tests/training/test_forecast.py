@@ -1,0 +1,118 @@
+"""The parts of memory that a forecast adds up: a base in 4 bits, and the LM head of an update."""
+
+import pytest
+import torch
+from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
+
+from tests.cli.test_doctor import Live
+from tests.tiny import lora
+from trl_populora.population import Population
+from trl_populora.training.forecast import TILE, Phase, Shapes, lm_head, memory, packed_bytes
+
+
+SIZES = dict(hidden_size=128, intermediate_size=512, num_hidden_layers=3, vocab_size=TILE[1] + 2000)
+CONFIG = LlamaConfig(num_attention_heads=4, num_key_value_heads=2, dtype="bfloat16", **SIZES)
+ROUNDS = {"propose": Phase(8, 8, [], 20.0, 20.0, 30.0), "solve": Phase(32, 32, [], 20.0, 20.0, 40.0)}
+
+
+def test_the_tile_is_that_of_trl():
+    from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+    from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE
+
+    assert TILE == (TOKEN_CHUNK_SIZE, _CHUNKED_LOGPROB_CHUNK_SIZE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("vocabulary", [1000, SIZES["vocab_size"]])
+def test_the_lm_head_holds_what_is_counted(dtype, vocabulary):
+    """Bytes of all tensors alive at once in its forward and backward on a CPU, without Triton."""
+    from trl.kernels.chunked_logprob import ChunkedLogProbFunction
+
+    hidden = torch.randn(96, 64, dtype=dtype, requires_grad=True)
+    weight, targets, live = torch.randn(vocabulary, 64, dtype=dtype), torch.zeros(96, dtype=torch.long), Live()
+    with live:
+        outputs = ChunkedLogProbFunction.apply(hidden, weight, None, targets, 1.0, TILE[1], None, 1.0, ("entropy",))
+        outputs[0].sum().backward()
+    config = LlamaConfig(
+        num_attention_heads=4, num_key_value_heads=2, **{**SIZES, "vocab_size": vocabulary, "hidden_size": 64}
+    )
+    counted = lm_head(Shapes.of(config, "all-linear"), 96, dtype.itemsize, gpu=False)
+    assert live.peak == pytest.approx(counted, rel=0.05)
+
+
+def test_an_update_with_its_head_holds_what_is_counted():
+    """Four rows of four members, scored as TRL does. Of a layer and the head only one is computed with at a time."""
+    from trl.trainer.utils import add_fused_lm_head
+
+    model, live, shapes = LlamaForCausalLM(CONFIG).to(torch.bfloat16), Live(), Shapes.of(CONFIG, "all-linear")
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    population, ids = trained(model, checkpointing=True), torch.ones(4, 64, dtype=torch.long)
+    with live, torch.autocast("cpu", torch.bfloat16), population.route(list(population)):
+        outputs = population.model(ids, attention_mask=torch.ones_like(ids), labels=ids, fused_lm_head=True)
+        outputs.log_probs.sum().backward()
+    kept = ids.numel() * shapes.layers * shapes.hidden * 2
+    assert live.peak == pytest.approx(kept + lm_head(shapes, ids.numel(), 2, gpu=False), rel=0.05)
+
+
+@pytest.mark.parametrize("checkpointing, layers", [(True, 6), (False, 3)])
+def test_an_update_without_its_head_holds_what_is_counted(config, checkpointing, layers):
+    sizes = {**SIZES, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": layers, "vocab_size": 300}
+    told = LlamaConfig(num_attention_heads=8, num_key_value_heads=2, dtype="bfloat16", **sizes)
+    model, live, shapes = LlamaForCausalLM(told).to(torch.bfloat16), Live(), Shapes.of(told, "all-linear")
+    population, ids = trained(model, checkpointing=checkpointing), torch.ones(4, 512, dtype=torch.long)
+    with live, torch.autocast("cpu", torch.bfloat16), population.route(list(population)):
+        population.base_model.model(ids, use_cache=False).last_hidden_state.sum().backward()
+    args = config(gradient_checkpointing=checkpointing, max_completion_length=512, bf16=True)
+    empty = {"solve": Phase(32, 32, [], 0.0, 512.0, 0.0)}
+    assert live.peak == pytest.approx(memory(shapes, args, empty)["activations"], rel=0.1)
+
+
+def trained(model, *, checkpointing) -> Population:
+    population = Population(model, lora(1), num_teachers=2, num_students=2)
+    population.model.train()
+    if checkpointing:
+        population.model.gradient_checkpointing_enable({"use_reentrant": False})
+    return population
+
+
+def test_a_packed_base(config):
+    """Its part is smaller, one matrix is unpacked beside it, and everything else is as without."""
+    wanted = {"load_in_4bit": True, "bnb_4bit_use_double_quant": True}
+    assert packed_bytes(None) is None
+    assert packed_bytes({"load_in_4bit": True}) == 0.5 + 4 / 64
+    assert packed_bytes(wanted) == packed_bytes(BitsAndBytesConfig(**wanted)) == 0.5 + (1 + 4 / 256) / 64
+    assert packed_bytes({"load_in_8bit": True}) == 1.0
+    with pytest.raises(ValueError, match="gptq.*is not known"):
+        packed_bytes({"quant_method": "gptq"})
+    shapes = Shapes.of(CONFIG, ["q_proj"])
+    layer = 2 * 128 * 128 + 2 * 128 * 64 + 3 * 128 * 512
+    assert (shapes.linear, shapes.widest) == (3 * layer, 128 * 512)
+    plain = memory(shapes, config(model_init_kwargs={"dtype": "bfloat16"}), ROUNDS)
+    packed = memory(shapes, config(model_init_kwargs={"dtype": "bfloat16", "quantization_config": wanted}), ROUNDS)
+    assert packed.pop("unpacked weights") == 2 * shapes.widest
+    saved = shapes.linear * (2 - packed_bytes(wanted))
+    assert plain["base"] - packed["base"] == pytest.approx(saved)
+    for peak in ("learning", "sampling"):
+        assert plain[peak] - packed[peak] == pytest.approx(saved - 2 * shapes.widest)
+    same = plain.keys() - {"base", "learning", "sampling"}
+    assert {name: plain[name] for name in same} == {name: packed[name] for name in same}
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_packed_base_is_as_large_as_counted(tmp_path, nested):
+    bitsandbytes = pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")
+    LlamaForCausalLM(CONFIG).to(torch.bfloat16).save_pretrained(tmp_path)
+    settings = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": nested}
+    model = LlamaForCausalLM.from_pretrained(
+        tmp_path, quantization_config=BitsAndBytesConfig(**settings), dtype=torch.bfloat16
+    )
+    size = 0
+    for module in model.modules():
+        for own in module.parameters(recurse=False):
+            size += own.nbytes
+        if isinstance(module, bitsandbytes.nn.Linear4bit):
+            state = module.weight.quant_state
+            size += state.absmax.nbytes + (state.state2.absmax.nbytes if state.nested else 0)
+    shapes = Shapes.of(CONFIG, "all-linear")
+    counted = (shapes.parameters - shapes.linear) * 2 + shapes.linear * packed_bytes(settings)
+    assert size == pytest.approx(counted, rel=1e-3)
