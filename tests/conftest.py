@@ -35,9 +35,9 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(scope="session")
 def sandbox():
     """One worker for all tests that only run programs. Each kind of job starts a server, with imports of its own."""
-    from trl_populora.executor import Executor
+    from trl_populora.executor import Executor, Limits
 
-    with Executor(1) as executor:
+    with Executor(1, Limits(wall_seconds=30.0)) as executor:  # on a busy machine, too, the processor's time ends first
         yield executor
 
 

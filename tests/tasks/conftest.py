@@ -9,7 +9,7 @@ from trl_populora.tasks import REASONS, Referee, Refusal, Task
 
 @pytest.fixture(scope="session")
 def executor():
-    with Executor(workers=2, limits=Limits(cpu_seconds=0.3, wall_seconds=3.0)) as executor:
+    with Executor(workers=2, limits=Limits(cpu_seconds=0.3, wall_seconds=30.0)) as executor:
         yield executor
 
 
