@@ -47,27 +47,26 @@ def sent() -> int:
         return next(int(line.split()[9]) for line in file if line.split()[0] == f"{LINK}:")
 
 
-def work(folder: str, rank: int, steps: int) -> None:
-    """One process of the run; leaves `sent_<process>.json`."""
+def work(folder: str, ranks: list[int], steps: int) -> None:
+    """One process of the runs; leaves `sent_<process>.json`."""
     from trl_populora.train import build, parse
 
     filter_messages()
-    settings = RUN | {
-        "output_dir": os.path.join(folder, "run"),
-        "lora_r": rank,
-        "lora_alpha": rank,
-        "max_steps": steps,
-    }
-    recipe = ROOT / "recipes" / "tiny" / "4t4s.yaml"
-    run, args = parse(["--config", str(recipe), *(f"--{name}={value}" for name, value in settings.items())])
-    _, trainer = build(run, args)
-    counter = Counter()
-    trainer.add_callback(counter)
-    trainer.train()
-    parameters = sum(p.numel() for name in trainer.population for p in trainer.population.parameters(name))
+    found = []
+    for rank in ranks:
+        place = {"output_dir": os.path.join(folder, f"run_{rank}"), "max_steps": steps}
+        settings = RUN | place | {"lora_r": rank, "lora_alpha": rank}
+        recipe = ROOT / "recipes" / "tiny" / "4t4s.yaml"
+        run, args = parse(["--config", str(recipe), *(f"--{name}={value}" for name, value in settings.items())])
+        _, trainer = build(run, args)
+        counter = Counter()
+        trainer.add_callback(counter)
+        trainer.train()
+        parameters = sum(p.numel() for name in trainer.population for p in trainer.population.parameters(name))
+        found.append({"rank": rank, "adapter_parameters": parameters, "sent": counter.sent})
+        trainer.close()
     with open(os.path.join(folder, f"sent_{trainer.ranks.index}.json"), "w", encoding="utf-8") as file:
-        json.dump({"parameters": parameters, "sent": counter.sent}, file)
-    trainer.close()
+        json.dump(found, file)
     trainer.accelerator.end_training()
 
 
@@ -88,15 +87,15 @@ def lay(spaces: list[str], megabits: float) -> None:
         subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", LINK, "root", "tbf", *limit], check=True)
 
 
-def measure(spaces: list[str], *, rank: int, steps: int) -> dict:
-    """Mean bytes that each process sends in a step, after the first, which has the start of the group in it."""
+def measure(spaces: list[str], *, ranks: list[int], steps: int) -> list[dict]:
+    """Mean bytes that each process sends in a step, after the first, which has the start of the run in it."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for number, space in enumerate(spaces):
             place = {"RANK": number, "WORLD_SIZE": PROCESSES, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
             place |= {"MASTER_ADDR": "10.77.0.1", "MASTER_PORT": PORT, "GLOO_SOCKET_IFNAME": LINK}
             words = ["ip", "netns", "exec", space, sys.executable, __file__, "--work", folder]
-            words += ["--ranks", str(rank), "--steps", str(steps)]
+            words += ["--steps", str(steps), "--ranks", *map(str, ranks)]
             environment = os.environ | {name: str(value) for name, value in place.items()}
             processes.append(subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL))
         try:
@@ -106,32 +105,34 @@ def measure(spaces: list[str], *, rank: int, steps: int) -> dict:
             for process in processes:
                 process.kill()
         found = [json.loads(Path(folder, f"sent_{number}.json").read_text()) for number in range(PROCESSES)]
-    parameters = found[0]["parameters"]
-    return {
-        "rank": rank,
-        "adapter_parameters": parameters,
-        "sent_per_step": [(one["sent"][-1] - one["sent"][0]) / (steps - 1) for one in found],
-        "formula": 2 * (PROCESSES - 1) / PROCESSES * 4 * parameters,
-    }
+    return [
+        {
+            "rank": one["rank"],
+            "adapter_parameters": one["adapter_parameters"],
+            "sent_per_step": [(sent[-1] - sent[0]) / (steps - 1) for sent in (one["sent"], other["sent"])],
+            "formula": 2 * (PROCESSES - 1) / PROCESSES * 4 * one["adapter_parameters"],
+        }
+        for one, other in zip(*found, strict=True)
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64], help="of LoRA, one run each")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64], help="of LoRA, at least two, one run each")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--megabits", type=float, default=100.0, help="per second, in each direction")
     parser.add_argument("--json", help="where to write the result")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        work(args.work, args.ranks[0], args.steps)
+        work(args.work, args.ranks, args.steps)
         return
     if os.geteuid():
         sys.exit("Network namespaces need root.")
     spaces = [f"populora-{os.getpid()}-{number}" for number in range(PROCESSES)]
     try:
         lay(spaces, args.megabits)
-        runs = [measure(spaces, rank=rank, steps=args.steps) for rank in args.ranks]
+        runs = measure(spaces, ranks=args.ranks, steps=args.steps)
     finally:
         for space in spaces:
             subprocess.run(["ip", "netns", "delete", space], check=False, stderr=subprocess.DEVNULL)
