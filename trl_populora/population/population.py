@@ -120,10 +120,9 @@ class Population(Mapping[str, Member]):
 
     def factors(self, name: str) -> Factors:
         """LoRA factors of one member or guest: the parameters themselves, detached from autograd."""
-        return {
-            path: Factor(*(matrix.detach() for matrix in matrices(layer, name)), layer.scaling[name])
-            for path, layer in self.routing.layers.items()
-        }
+        layers = self.routing.layers.items()
+        pairs = {path: (*matrices(layer, name), layer.scaling[name]) for path, layer in layers}
+        return {path: Factor(A.detach(), B.detach(), scaling) for path, (A, B, scaling) in pairs.items()}
 
     @torch.no_grad()
     def write(self, name: str, factors: Factors) -> None:

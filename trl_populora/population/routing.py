@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -107,7 +108,8 @@ class Routing:
         self._plan: Plan | None = None
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
-        self._handles = [model.get_submodule(path).register_forward_hook(self._add_members) for path in self.layers]
+        add: Any = self._add_members  # PyTorch's hint does not know that all of these are LoRA layers
+        self._handles = [model.get_submodule(path).register_forward_hook(add) for path in self.layers]
         self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
 
     def set(self, names_per_row: Sequence[str]) -> None:

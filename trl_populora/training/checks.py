@@ -154,7 +154,7 @@ def _check_servers(args: PopulationSelfPlayConfig) -> None:
     given = args.vllm_server_base_urls
     if given is None:
         return
-    urls = [given] if isinstance(given, str) else [str(url).rstrip("/") for url in given]
+    urls: list[str] = [given] if isinstance(given, str) else [str(url).rstrip("/") for url in given]
     twice = sorted({url for url in urls if urls.count(url) > 1})
     wrong = [url for url in urls if not re.match(r"https?://[^/\s]", url)]
     if not urls or twice or wrong:

@@ -3,10 +3,10 @@
 Members keep their adapters in float32. Only the base's linear layers are packed; embeddings and LM head are not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from transformers import PreTrainedModel
+from torch import nn
 
 from ..extras import require
 
@@ -32,7 +32,7 @@ def completed(config: Any, *, dtype: Any) -> Any:
     return config
 
 
-def keep_gradients(base: PreTrainedModel) -> None:
+def keep_gradients(base: nn.Module) -> None:
     """Stops bitsandbytes from packing 4-bit weights in another way at the first pass without gradients.
 
     It does so on CPUs with AVX512-BF16, for speed. From then on no gradient passes through these layers, and nothing
@@ -41,7 +41,8 @@ def keep_gradients(base: PreTrainedModel) -> None:
     Raises:
         ValueError: If it has happened already.
     """
-    for name, module in base.named_modules():
+    modules: Iterable[tuple[str, Any]] = base.named_modules()
+    for name, module in modules:
         if not hasattr(module, "support_avx512bf16_for_cpu"):
             continue
         module.support_avx512bf16_for_cpu = False

@@ -92,19 +92,23 @@ class TensorBoard(Tracker):
 
     callback: TensorBoardCallback
 
+    @property
+    def writer(self) -> Any:
+        return self.callback.tb_writer
+
     def describe(self, record: dict[str, Any]) -> None:
         text = json.dumps(record, indent=1, ensure_ascii=False)
-        self.callback.tb_writer.add_text("population", f"```json\n{text}\n```")
+        self.writer.add_text("population", f"```json\n{text}\n```")
         charts: dict[str, dict[str, list]] = {}
         for heading, title, pattern in overlays():
             charts.setdefault(heading, {})[title] = ["Multiline", [f"train/{pattern}$"]]
-        self.callback.tb_writer.add_custom_scalars(charts)
+        self.writer.add_custom_scalars(charts)
 
     def show(self, tables: Mapping[str, Table], *, step: int) -> None:
         for name, (columns, rows) in tables.items():
             lines = [columns, ["---"] * len(columns), *rows]
             text = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-            self.callback.tb_writer.add_text(name, text, step)
+            self.writer.add_text(name, text, step)
 
     def alert(self, text: str, *, step: int) -> None:
         """It has none: the table of alarms is all."""

@@ -103,8 +103,8 @@ def _declared_global(scope: Function | ast.ClassDef) -> set[str]:
     return {name for node in own_nodes(scope) if isinstance(node, ast.Global) for name in node.names}
 
 
-def own_nodes(scope: Function | ast.ClassDef) -> Iterator[ast.AST]:
-    """The nodes of a function's or class's own body, without those of functions and classes in it."""
+def own_nodes(scope: Function | ast.ClassDef | ast.Module) -> Iterator[ast.AST]:
+    """The nodes of a function's, class's or module's own body, without those of functions and classes in it."""
     todo: list[ast.AST] = list(scope.body) if isinstance(scope.body, list) else [scope.body]
     while todo:
         node = todo.pop()
