@@ -41,6 +41,7 @@ def keep_gradients(base: PreTrainedModel) -> None:
     Raises:
         ValueError: If it has happened already.
     """
+    module: Any
     for name, module in base.named_modules():
         if not hasattr(module, "support_avx512bf16_for_cpu"):
             continue
