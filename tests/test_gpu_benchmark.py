@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu
+from trl_populora.population import Population
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,6 +136,22 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
     assert found.stdout == "one two\n"
     with pytest.raises(SystemExit, match="there is no wheel"):
         gpu.install(tmp_path, tmp_path / "out" / "site")
+
+
+def test_wrong_routing_is_seen(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_equivalence
+    import gpu_stages
+
+    route = Population.route
+    for wrong in (False, True):
+        if wrong:  # rows of several members go to one another
+            monkeypatch.setattr(Population, "route", lambda self, names: route(self, list(names)[::-1]))
+        report = gpu_stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
+        gpu_equivalence.gradients(report)
+        reached = [number["reached"] for number in report.told["numbers"] if number["aim"]]
+        assert reached == [not wrong] * 2
+    assert read(tmp_path, "equivalence")["numbers"] == report.told["numbers"]
 
 
 @pytest.mark.slow

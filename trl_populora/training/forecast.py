@@ -201,7 +201,7 @@ def memory(
         "last good weights (host)": adapters * one,
         "buckets of DDP": adapters * one if processes > 1 and not args.shard_base else 0.0,
         "activations": batch * longest * kept,
-        "logits": lm_head(shapes, batch * (args.max_completion_length if gpu else longest), number, gpu=gpu),
+        "logits": lm_head(shapes, batch * (longest - prompt if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
         "prefill": 0.0 if args.use_vllm else decoded * prompt * (_passing(shapes) + shapes.cached) * weight,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,

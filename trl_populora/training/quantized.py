@@ -3,7 +3,7 @@
 Members keep their adapters in float32. Only the base's linear layers are packed; embeddings and LM head are not.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -41,8 +41,8 @@ def keep_gradients(base: nn.Module) -> None:
     Raises:
         ValueError: If it has happened already.
     """
-    modules: Iterable[tuple[str, Any]] = base.named_modules()
-    for name, module in modules:
+    module: Any
+    for name, module in base.named_modules():
         if not hasattr(module, "support_avx512bf16_for_cpu"):
             continue
         module.support_avx512bf16_for_cpu = False
