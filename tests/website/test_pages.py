@@ -1,5 +1,7 @@
 """What the site is generated from, without building it: links, settings, commands, notebooks."""
 
+import inspect
+import pkgutil
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -29,6 +31,16 @@ def test_every_link_leads_to_a_file(page):
     for target, _ in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         path = (page.parent / target).resolve()
         assert path.is_file() or str(path.relative_to(ROOT)) in GENERATED, target
+
+
+def test_every_name_in_the_reference_exists_in_the_module_that_it_names():
+    """Where it is defined, that is: the site is built from source text, which does not know what is imported."""
+    names = [name for page in PAGES for name in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)]
+    assert len(names) > 50
+    for name in names:
+        found = pkgutil.resolve_name(name)
+        module = name.rpartition(".")[0]
+        assert getattr(found, "__module__", module) == module or inspect.ismodule(found), name
 
 
 def test_every_page_is_in_the_navigation():
