@@ -28,12 +28,6 @@ def print_error(problem: object, code: int) -> int:
     return code
 
 
-def see_working_folder() -> None:
-    """Lets modules in the working folder be imported, as `python -m` does and a console script does not."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-
-
 def _short(path: str) -> str:
     """The path from this folder, if it is below; a name alone would be looked for on PATH."""
     below = os.path.relpath(path)

@@ -8,6 +8,7 @@ from trl_populora import cli
 from trl_populora.cli import opening, play
 from trl_populora.reporting import plots
 from trl_populora.run_files.run import open_run
+from trl_populora.self_play.rewards import RewardSettings
 
 
 TASK = "```python\ndef f(x):\n    return x + 1\n```\n```input\n1\n```"
@@ -92,7 +93,7 @@ def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeyp
     ],
 )
 def test_play_names_the_reward_of_the_run(reward, rate, words):
-    assert words in play.worth(rate, reward=reward)
+    assert words in play.worth(rate, RewardSettings(teacher=reward))
 
 
 def test_play_reads_the_reward_from_the_run(run_folder, capsys, monkeypatch):

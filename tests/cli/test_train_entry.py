@@ -140,9 +140,10 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"num_teachers": 0, "per_device_train_batch_size": 4}, "reward_funcs is empty"),
         ({"num_teachers": 0, "reward_funcs": ["accuracy_reward"]}, "pass train_dataset"),
         ({"num_teachers": 0, "dataset_name": "/no/such.jsonl"}, "dataset_name='/no/such.jsonl' cannot be loaded"),
-        ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward' cannot be imported"),
+        ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward': the module 'nowhere' cannot be imported"),
         ({"reward_funcs": ["os.sep"]}, "'os.sep' is a str, not a function"),
-        ({"sampler": "nowhere:Mine"}, "sampler: 'nowhere:Mine' cannot be imported"),
+        ({"sampler": "nowhere:Mine"}, "sampler: 'nowhere:Mine': the module 'nowhere' cannot be imported"),
+        ({"teacher_reward": "nowhere:mine"}, "teacher_reward='nowhere:mine': the module 'nowhere' cannot be imported"),
         ({"sampler": "os:sep"}, "is neither a class nor a function"),
         ({"sampler_kwargs": {"kind": "sglang"}}, "needs a sampler"),
         ({"evolution_interval": 2, "evolution_kwargs": {"operators": ["svd_subspce"]}}, "svd_subspace"),
@@ -206,7 +207,7 @@ def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path):
     (folder / "checkpoint-2").mkdir(parents=True)
     (folder / "history.jsonl").write_text("")
     assert train.main(recipe(overwrite_output_dir=True, reward_funcs=["nowhere.reward"])) == 2
-    assert "'nowhere.reward' cannot be imported" in capfd.readouterr().err
+    assert "'nowhere.reward': the module 'nowhere' cannot be imported" in capfd.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "history.jsonl"]
 
 

@@ -40,7 +40,9 @@ def test_a_population_that_played(rounds):
     assert "valid tasks, students" in card
 
 
-@pytest.mark.parametrize("reward, words", PAID_TASKS.items())
+@pytest.mark.parametrize(
+    "reward, words", [*PAID_TASKS.items(), ("mine:best", "that the reward function `mine:best` pays for")]
+)
 def test_what_teachers_were_paid_for(reward, words):
     told = model_card(table(), base_model="org/base", settings={"teacher_reward": reward, "task_types": ["sql"]})
     assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told

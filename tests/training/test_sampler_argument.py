@@ -115,9 +115,9 @@ def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trai
 @pytest.mark.parametrize(
     "name, kwargs, said",
     [
-        ("nowhere:Sampler", None, "'nowhere:Sampler' cannot be imported"),
-        ("trl_populora.Sampler", None, "Give 'module:Name'"),
-        ("trl_populora:Nothing", None, "'trl_populora:Nothing' cannot be imported"),
+        ("nowhere:Sampler", None, "the module 'nowhere' cannot be imported"),
+        ("trl_populora.Sampler", None, "must be 'module:Name'"),
+        ("trl_populora:Nothing", None, "'trl_populora' has no 'Nothing'"),
         ("trl_populora.generation:server_sampler", {"url": "x"}, "do not fit .*unexpected keyword argument 'url'"),
     ],
 )

@@ -102,8 +102,7 @@ RAISED = {
     "…=… contradicts …; leave it out (it becomes …).": lambda: config(gradient_accumulation_steps=7),
     "Not supported with a population: …": lambda: config(loss_type="bnpo"),
     "task type … is unknown.": lambda: config(task_types=["code_x"]),
-    "task type …: the module … cannot be imported (…).": lambda: config(task_types=["no_such:Type"]),
-    "reward_funcs: … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
+    "…: the module … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
     "… is not a complete checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
 }
 

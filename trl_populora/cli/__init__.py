@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Never
 
-from ..command import FAILURE, STOPPED, WRONG_CALL, print_error, see_working_folder
+from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
+from ..named import see_working_folder
 from ..quiet import filter_messages
 from ..train import wait_politely
 from . import (

@@ -101,7 +101,7 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
         yield "  The prompts of the dataset are not read; their tokens must be added.", None
     if args.num_teachers and args.round_settings.extra_attempts:
         extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
-        yield f"  at most {extra:,} extra attempts in addition (teacher_reward solvable)", None
+        yield f"  at most {extra:,} extra attempts in addition (teacher_reward {args.teacher_reward})", None
 
 
 def memory_lines(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
+    from ..self_play.rewards import RewardSettings
     from ..self_play.sampling import SampleFunc
     from ..tasks import Run, Task, TaskType
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..run_files.run import open_run
+    from ..self_play.rewards import RewardSettings
     from .opening import load_population, make_executor, make_sampler, make_task_types
 
     if min(options.proposals, options.attempts) < 1:
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     name = options.type or rng.choice(list(types))
     if name not in types:
         raise ValueError(f"--type {name!r} was not in play; choose from {list(types)}")
+    settings = RewardSettings(teacher=opened.setting("teacher_reward", "adversarial"))
     population, tokenizer = load_population(opened)
     sampler = make_sampler(opened, population, tokenizer, temperature=opened.setting("temperature", 1.0) or 1.0)
     with make_executor(opened) as executor:
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         task = propose(types, name, teacher, families=opened.setting("seed_families", None), rng=rng, **tools)
         rate = None if task is None else solve(types[name], task, student, **tools)
     if rate is not None:
-        print(worth(rate, reward=opened.setting("teacher_reward", "adversarial")))
+        print(worth(rate, settings))
     return 0
 
 
@@ -137,14 +140,13 @@ def solve(
     return sum(judged) / len(judged)
 
 
-def worth(rate: float, *, reward: str) -> str:
+def worth(rate: float, settings: RewardSettings) -> str:
     """What the task earns its teacher under the run's `teacher_reward`, which may ask whether others solve it."""
-    from ..self_play.rewards import RewardSettings, teacher_reward
+    from ..self_play.rewards import teacher_reward
 
-    settings = RewardSettings(teacher=reward)
     alone, helped = (teacher_reward(rate, solved_elsewhere=other, settings=settings) for other in (False, True))
     others = "" if helped == alone else f", and {helped:.2f} if anybody else solves it"
-    earned = f"with teacher_reward {reward!r} the teacher earns {alone:.2f} for this task{others}."
+    earned = f"with teacher_reward {settings.teacher!r} the teacher earns {alone:.2f} for this task{others}."
     return f"\nSolve rate {100 * rate:.0f}%: {earned}"
 
 

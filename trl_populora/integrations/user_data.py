@@ -4,14 +4,14 @@ import inspect
 import os
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
-from ..command import see_working_folder
+from ..named import named
 
 
+REWARDS = "'module.function', or the name of a function in trl.rewards"
 FILES = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -51,17 +51,10 @@ def load_rewards(names: Sequence[str]) -> list[Any]:
     Raises:
         ValueError: If there is no such function.
     """
-    see_working_folder()
     functions = []
     for name in names:
         module, _, attribute = name.rpartition(".")
-        try:
-            function = getattr(import_module(module or "trl.rewards"), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"reward_funcs: {name!r} cannot be imported ({error}). Give 'module.function', with the module in the "
-                "working folder or installed, or the name of a function in trl.rewards."
-            ) from None
+        function = named(f"{module or 'trl.rewards'}:{attribute}", label=f"reward_funcs: {name!r}", form=REWARDS)
         if not callable(function):
             raise ValueError(f"reward_funcs: {name!r} is a {type(function).__name__}, not a function.")
         functions.append(function)
@@ -79,15 +72,7 @@ def load_sampler(name: str, kwargs: dict[str, Any] | None = None) -> Any:
     Raises:
         ValueError: If it does not exist, or does not accept these arguments.
     """
-    see_working_folder()
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"sampler: {name!r} cannot be imported ({error}). Give 'module:Name', with the module in the working "
-            "folder or installed."
-        ) from None
+    found = named(name, label=f"sampler: {name!r}")
     if not kwargs:
         return found
     try:

@@ -278,7 +278,7 @@ def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str |
         )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
-    wanted = f" {PAID_TASKS[reward]}" if reward in PAID_TASKS else ""
+    wanted = f" {PAID_TASKS.get(reward, f'that the reward function `{reward}` pays for')}" if reward else ""
     return (
         f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
         f"parsers judge the answers, and no model does. Method: {cite}"

@@ -5,8 +5,12 @@ Pure functions of plain numbers. Parsing, verification and the loss are in other
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from numbers import Real
 
 import numpy as np
+
+from ..named import named
 
 
 VARIANCE_EPSILON = 1e-8
@@ -42,6 +46,38 @@ TEACHER_REWARDS: dict[str, Callable[[float, bool], float]] = {
 """Rewards of a valid task: functions of its solve rate in [0, 1], and of whether another member solved it."""
 
 
+@cache
+def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
+    """
+    The reward of a teacher for a valid task, by its name.
+
+    Args:
+        name (`str`): A key of `TEACHER_REWARDS`, or `"module:function"` of your own: a function of the solve rate in
+            [0, 1] and of whether another member solved the task. It returns a finite number.
+
+    Raises:
+        ValueError: If there is no such function, or it gives no finite number for some solve rate.
+    """
+    if name in TEACHER_REWARDS:
+        return TEACHER_REWARDS[name]
+    label, form = f"teacher_reward={name!r}", f"one of {list(TEACHER_REWARDS)}, or 'module:function' of your own"
+    if ":" not in name:
+        raise ValueError(f"{label} is unknown; choose {form}.")
+    found = named(name, label=label, form=form)
+    if not callable(found):
+        raise ValueError(f"{label} is {found!r}, not a function.")
+    for solve_rate in (0.0, 0.5, 1.0):
+        for elsewhere in (False, True):
+            call = f"{label}, called with ({solve_rate}, {elsewhere}),"
+            try:
+                reward = found(solve_rate, elsewhere)
+            except Exception as error:
+                raise ValueError(f"{call} failed: {type(error).__name__}: {error}") from error
+            if not (isinstance(reward, Real) and np.isfinite(reward)):
+                raise ValueError(f"{call} gave {reward!r}; it must give a finite number.")
+    return found
+
+
 @dataclass(frozen=True)
 class RewardSettings:
     """Rewards of the possible outcomes. The default values are those of Absolute Zero Reasoner.
@@ -52,7 +88,7 @@ class RewardSettings:
         malformed (`float`, *optional*, defaults to `-1.0`): Reward of a student if no answer could be read.
         invalid (`float`, *optional*, defaults to `-1.0`): Reward of a teacher for an invalid proposal.
         teacher (`str`, *optional*, defaults to `"adversarial"`):
-            Reward of a teacher for a valid task: a key of `TEACHER_REWARDS`.
+            Reward of a teacher for a valid task, by name (`reward_of_a_task`).
 
     Raises:
         ValueError: If `teacher` is unknown or a reward is not finite.
@@ -65,12 +101,17 @@ class RewardSettings:
     teacher: str = "adversarial"
 
     def __post_init__(self) -> None:
-        if self.teacher not in TEACHER_REWARDS:
-            raise ValueError(f"Unknown teacher reward {self.teacher!r}; choose one of {list(TEACHER_REWARDS)}.")
+        reward_of_a_task(self.teacher)
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name != "teacher" and not np.isfinite(value):
                 raise ValueError(f"Reward {field.name!r} must be a finite number, got {value}.")
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether a teacher earns something else for a task that its own student did not solve and another did."""
+        reward = reward_of_a_task(self.teacher)
+        return reward(0.0, True) != reward(0.0, False)
 
 
 def student_reward(solved: bool, *, well_formed: bool, settings: RewardSettings = RewardSettings()) -> float:
@@ -96,7 +137,8 @@ def teacher_reward(
             Solve rate of the matched student. `None` for an invalid proposal. NaN for a valid task that was not
             played: its reward is NaN, which means no reward and no part in the baseline.
         solved_elsewhere (`bool`, *optional*, defaults to `False`):
-            Whether an attempt outside the solve rate solved the task. Only `"solvable"` uses it.
+            Whether an attempt outside the solve rate solved the task. Of those in the package, only `"solvable"`
+            uses it.
         settings (`RewardSettings`, *optional*): Value of an invalid proposal and reward of a valid one.
 
     Raises:
@@ -108,7 +150,7 @@ def teacher_reward(
         return float("nan")
     if not 0 <= solve_rate <= 1:
         raise ValueError(f"A solve rate lies in [0, 1], got {solve_rate}.")
-    return float(TEACHER_REWARDS[settings.teacher](solve_rate, solved_elsewhere))
+    return float(reward_of_a_task(settings.teacher)(solve_rate, solved_elsewhere))
 
 
 def role_task_advantages(

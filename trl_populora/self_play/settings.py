@@ -45,16 +45,16 @@ class RoundSettings:
         for name in ("solvable_attempts", "solvable_rounds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
-        if self.solvable_rounds and self.rewards.teacher != "solvable":
+        if self.solvable_rounds and not self.rewards.asks_others:
             raise ValueError(
-                f"solvable_rounds={self.solvable_rounds} with teacher_reward={self.rewards.teacher!r}: only "
-                "'solvable' waits for later rounds. Set teacher_reward to 'solvable', or solvable_rounds to 0."
+                f"solvable_rounds={self.solvable_rounds} with teacher_reward={self.rewards.teacher!r}: this reward "
+                "does not depend on who else solves a task. Set teacher_reward to 'solvable', or solvable_rounds to 0."
             )
 
     @property
     def extra_attempts(self) -> int:
-        """Extra attempts at each unsolved task: 0 unless the teacher's reward is `"solvable"`."""
-        return self.solvable_attempts if self.rewards.teacher == "solvable" else 0
+        """Extra attempts at each unsolved task: 0 unless the teacher's reward depends on who else solves it."""
+        return self.solvable_attempts if self.rewards.asks_others else 0
 
     def seed_for(self, round: int, purpose: str) -> int:
         """Seed of one of the things that are random in a round."""

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from trl_populora.named import named
 from trl_populora.tasks.base import TaskType
 
 
@@ -59,22 +59,7 @@ def task_type_class(name: str) -> type[TaskType]:
             + (f"Did you mean {near[0]!r}? " if near else "")
             + f"Choose from {known}, or name a class of your own as 'module:Class'."
         )
-    module_name, _, class_name = path.partition(":")
-    if not all(part.isidentifier() for part in f"{module_name}.{class_name}".split(".")):
-        raise ValueError(f"task type {name!r} must be an id, or 'module:Class'.")
-    try:
-        found = import_module(module_name)
-        for part in class_name.split("."):
-            found = getattr(found, part)
-    except ImportError as error:
-        raise ValueError(
-            f"task type {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be "
-            "found, or put its folder on PYTHONPATH."
-        ) from None
-    except AttributeError:
-        raise ValueError(
-            f"task type {name!r}: the module {module_name!r} has no {class_name!r} at its top level."
-        ) from None
+    found = named(path, label=f"task type {name!r}", form="an id, or 'module:Class'")
     if not (inspect.isclass(found) and issubclass(found, TaskType)):
         raise ValueError(f"task type {name!r} is {found!r}, not a subclass of trl_populora.tasks.TaskType.")
     missing = [*sorted(found.__abstractmethods__), *(one for one in ("id", "payload") if not hasattr(found, one))]

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..self_play.pairing import PAIRINGS, check_prompts
-from ..self_play.rewards import TEACHER_REWARDS
+from ..self_play.rewards import reward_of_a_task
 
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ MAX_PROMPT_TOKENS = 4096  # of a prompt, where the model would take more and no 
 CHOICES = {
     "prompt_style": ("full", "compact"),
     "prompt_template": ("chat", "base"),
-    "teacher_reward": tuple(TEACHER_REWARDS),
     "advantage": ("group", "role_task"),
     "pairing": (*PAIRINGS, "fixed"),
     "member_prompts": ("shared", "split"),
@@ -51,6 +50,7 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
     for name, allowed in CHOICES.items():
         if getattr(args, name) not in allowed:
             raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
+    reward_of_a_task(args.teacher_reward)
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:

@@ -117,11 +117,11 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         teacher_reward (`str`, *optional*, defaults to `"adversarial"`):
             Reward of a valid task with solve rate s. `"adversarial"`: 1 - s. `"learnability"`: 1 - s if 0 < s < 1,
             else -0.5. `"frontier"`: 4 s (1 - s). `"solvable"`: 1 - s if some member of the population solved the
-            task, else 0.
+            task, else 0. `"module:function"`: your own, of s and of whether some other member solved the task.
         solvable_attempts (`int`, *optional*, defaults to `4`):
-            With `"solvable"`, the number of extra attempts by other students at each valid task that its own student
-            did not solve. Nobody learns from them. A round has at most T*P*G times this number of extra rows. Ignored
-            with other rewards.
+            With `"solvable"`, or another reward that depends on who else solves a task: the number of extra attempts
+            by other students at each valid task that its own student did not solve. Nobody learns from them. A round
+            has at most T*P*G times this number of extra rows. Ignored with other rewards.
         solvable_rounds (`int`, *optional*, defaults to `0`):
             With `"solvable"`, the number of later rounds in which an unsolved task may still be solved, H. Teachers
             learn from their proposals H rounds later. A round has up to H + 1 times as many extra attempts.

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import import_module
 
+from ...named import named
 from .benchmark import Benchmark
 
 
@@ -45,15 +45,7 @@ def benchmark(name: str) -> Benchmark | Callable[..., object]:
             + (f"Did you mean {near[0]!r}? " if near else "")
             + f"Choose from {list(BUILT_IN)}, or name a record of your own as 'module:Name'."
         )
-    try:
-        found = getattr(import_module(module_name), attribute)
-    except ImportError as error:
-        raise ValueError(
-            f"benchmark {name!r}: the module {module_name!r} cannot be imported ({error}). Start where it can be "
-            "found, or put its folder on PYTHONPATH."
-        ) from None
-    except AttributeError:
-        raise ValueError(f"benchmark {name!r}: the module {module_name!r} has no {attribute!r}.") from None
+    found = named(path, label=f"benchmark {name!r}")
     if not (isinstance(found, Benchmark) or callable(found)):
         raise ValueError(
             f"benchmark {name!r} is {found!r}, neither a trl_populora.evaluation.benchmarks.Benchmark nor a function "

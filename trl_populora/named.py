@@ -1,0 +1,42 @@
+"""A user's own objects by name: task types, rewards, samplers and exams, as `module:Name`."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def see_working_folder() -> None:
+    """Lets modules in the working folder be imported, as `python -m` does and a console script does not."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
+def named(path: str, *, label: str, form: str = "'module:Name'") -> Any:
+    """
+    The object that a setting names.
+
+    Args:
+        path (`str`): `module:Name`; the name may have dots. The module is installed or in the working folder.
+        label (`str`): What an error message calls it: the setting and its value.
+        form (`str`, *optional*): What the setting must look like, for error messages.
+
+    Raises:
+        ValueError: If the path has another form, the module cannot be imported, or has no such object.
+    """
+    module_name, _, name = path.partition(":")
+    if not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
+        raise ValueError(f"{label} must be {form}.")
+    see_working_folder()
+    try:
+        found = import_module(module_name)
+    except ImportError as error:
+        raise ValueError(
+            f"{label}: the module {module_name!r} cannot be imported ({error}). Give {form}, with the module in the "
+            "working folder, installed, or on PYTHONPATH."
+        ) from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{label}: the module {module_name!r} has no {name!r}. Give {form}.")
+        found = getattr(found, part)
+    return found
