@@ -77,6 +77,16 @@ def test_a_wrong_call_in_a_process_of_its_own():
     assert done.returncode == 2 and done.stderr.startswith("populora: error: /no/such has no history.jsonl")
 
 
+def test_a_command_that_is_one_process_is_not_started_several_times(monkeypatch, capsys):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit):
+        cli.main(["report", "/no/such"])
+    assert "report is one process: start it without accelerate launch" in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert cli.main(["report", "/no/such"]) == 2 and "no history.jsonl" in capsys.readouterr().err
+
+
 def test_the_operators_of_the_command_are_those_of_evolution():
     from trl_populora.evolution import OPERATORS
 

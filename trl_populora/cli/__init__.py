@@ -5,6 +5,7 @@ not need them. So `--help` and errors in a call are answered at once.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Never
@@ -82,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
         if options.command == "train":
             return train.run(rest)
+        if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+            parser.error(f"{options.command} is one process: start it without accelerate launch or torchrun")
         if rest and not options.recipe_options:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0

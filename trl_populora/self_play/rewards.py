@@ -3,10 +3,12 @@
 Pure functions of plain numbers. Parsing, verification and the loss are in other modules.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from numbers import Real
+from typing import cast
 
 import numpy as np
 
@@ -73,9 +75,9 @@ def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
                 reward = found(solve_rate, elsewhere)
             except Exception as error:
                 raise ValueError(f"{call} failed: {type(error).__name__}: {error}") from error
-            if not (isinstance(reward, Real) and np.isfinite(reward)):
+            if not (isinstance(reward, Real) and math.isfinite(reward)):
                 raise ValueError(f"{call} gave {reward!r}; it must give a finite number.")
-    return found
+    return cast(Callable[[float, bool], float], found)
 
 
 @dataclass(frozen=True)
