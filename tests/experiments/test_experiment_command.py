@@ -14,8 +14,14 @@ def populora(plan, stub, monkeypatch):
     """Runs the command on the small experiment; returns its exit code."""
     plan.read()
 
+    real = jobs.Commands.__call__
+
     def run(*options, **instead):
-        monkeypatch.setattr(jobs.Commands, "__call__", lambda self, job, stage: stub(**instead)(job, stage))
+        def command(self, job, stage):
+            real(self, job, stage)  # writes the recipe of the run
+            return stub(**instead)(job, stage)
+
+        monkeypatch.setattr(jobs.Commands, "__call__", command)
         return main(["experiment", str(plan.file), *options])
 
     return run

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from ..experiments import read_experiment
     from ..experiments.checks import check, read_recipe_of
     from ..experiments.registration import register
+    from ..experiments.reuse import reuse_runs
     from ..reporting.experiment_view import ExperimentView
 
     experiment = read_experiment(options.file)
@@ -47,12 +48,15 @@ def run(options: argparse.Namespace) -> int:
         list_jobs(experiment, checked)
         return 0
     registered = register(experiment, base, options.file, checked.exam_names)
+    exams = list(checked.exam_names.values())
     with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
+        for name, folder in reuse_runs(experiment, base, jobs, exams).items():
+            view.note(f"{name}: the same run is in {folder}; it is used")
         if options.results:
             return write_results(experiment, registered, {}, view)
         if options.launcher != "local" and not options.only:
-            return hand_over(experiment, options, list(checked.exam_names.values()), view)
-        problems = run_here(experiment, base, jobs, list(checked.exam_names.values()), options, view)
+            return hand_over(experiment, options, exams, view)
+        problems = run_here(experiment, base, jobs, exams, options, view)
         if problems is None:
             view.note("Stopped. The same command continues from there.")
             return 130

@@ -77,6 +77,8 @@ class Experiment:
         exam_samples (`int`, *optional*, defaults to `1`), exam_temperature (`float`, *optional*, defaults to `0.0`):
             Answers per question, and their temperature; 0 is greedy decoding.
         exam_data (`str`, *optional*): Folder with the files of benchmarks; the Hub if unset.
+        reuse (`list[str]`, *optional*): Folders (`output`) of other experiments. A finished run there with the same
+            recipe, seed and exams is used instead of a new one.
         jobs (`int`, *optional*, defaults to `1`): Number of runs at the same time.
         slurm (`dict`, *optional*): Parameters of submitit, such as `{timeout_min: 600, gpus_per_node: 1}`.
 
@@ -98,6 +100,7 @@ class Experiment:
     exam_samples: int = 1
     exam_temperature: float = 0.0
     exam_data: str | None = None
+    reuse: list[str] = field(default_factory=list)
     jobs: int = 1
     slurm: dict = field(default_factory=dict)
 
@@ -111,6 +114,8 @@ class Experiment:
             raise ValueError(f"seeds={self.seeds} names {twice} twice: each seed is one run of an arm.")
         if self.jobs < 1:
             raise ValueError(f"jobs={self.jobs} must be at least 1.")
+        if os.path.normpath(self.output) in map(os.path.normpath, self.reuse):
+            raise ValueError(f"reuse={self.reuse} names the experiment's own output; name those of others.")
         if len(set(self.exams)) < len(self.exams):
             raise ValueError(f"exams={self.exams} names an exam twice.")
         if self.exam_samples < 1 or self.exam_temperature < 0:

@@ -14,7 +14,7 @@ from .checks import fingerprints
 from .plan import Experiment
 
 
-FREE = ("jobs", "slurm")
+FREE = ("jobs", "slurm", "reuse")
 """Keys that may change at any time: they decide where and when runs are executed."""
 GROWING = ("arms", "seeds")
 """What may be added to."""

@@ -13,6 +13,7 @@ from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
 from .jobs import Stage, begun, last_words, rounds_done, stage
 from .plan import Experiment, Job, Measure
+from .reuse import reused
 
 
 RESULTS_FORMAT = 1
@@ -100,7 +101,8 @@ def _job(job: Job, exams: list[str], problems: Mapping[str, str]) -> dict[str, A
     state = "done" if now is Stage.DONE else "failed" if job.name in problems else "unfinished"
     log = os.path.join(job.folder, JOB_LOG)
     state = "missing" if state == "unfinished" and not (begun(job) or os.path.isfile(log)) else state
-    why = "" if state == "done" else f"{now.value} is next"
+    source = reused(job)
+    why = (f"the run {source}" if source else "") if state == "done" else f"{now.value} is next"
     if state == "unfinished" and os.path.isfile(log):
         why += f"; its log ends with: {last_words(job)}"
     return {

@@ -1,0 +1,96 @@
+"""Runs of another experiment are used where they are the same, and nowhere else."""
+
+import json
+import shutil
+
+import pytest
+
+from trl_populora.experiments import read_experiment
+from trl_populora.experiments.jobs import Commands, run_jobs
+from trl_populora.experiments.reuse import reuse_runs, reused
+from trl_populora.recipe import read_mapping
+
+
+EXAMS = ["held_out_easy[:2]"]
+
+
+@pytest.fixture
+def old(plan, stub, view):
+    """A finished experiment: arms "one" and "two", seeds 0 and 1."""
+    read = plan.read()
+    write = Commands(read, read_mapping(read.recipe))
+
+    def command(job, stage):
+        write(job, stage)
+        return stub()(job, stage)
+
+    assert run_jobs(read.all_jobs, EXAMS, command, view) == {}
+    return read
+
+
+@pytest.fixture
+def link(plan, old):
+    """Links the runs of a new experiment to those of the old one; returns the jobs that were linked."""
+
+    def link(**changes):
+        new = plan.read(**({"name": "new", "output": str(plan.folder / "new"), "reuse": [old.output]} | changes))
+        return new, reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS)
+
+    return link
+
+
+def test_the_same_runs_are_used(link, old):
+    arms = {"plain": {"teacher_reward": "adversarial"}, "default": {}, "better": {"teacher_reward": "frontier"}}
+    new, found = link(arms=arms, control="better", seeds=[1, 2])
+    assert found == {"default/1": f"{old.output}/one/seed_1", "better/1": f"{old.output}/two/seed_1"}
+    assert [reused(job) for job in new.all_jobs] == [
+        f"{old.output}/two/seed_1", None, f"{old.output}/one/seed_1", None, None, None
+    ]  # fmt: skip
+    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS) == {}  # they are linked already
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": {"max_steps": 5}},
+        {"settings": {"evolution_kwargs": {"elites": 2}}},
+        {"exam_samples": 2, "exam_temperature": 1.0},
+        {"exam_temperature": 0.5},
+        {"seeds": [7]},
+        {"reuse": ["/no/such/folder"]},
+        {"reuse": []},
+    ],
+)
+def test_other_runs_are_not(link, changes):
+    assert link(**changes)[1] == {}
+
+
+def test_unfinished_runs_and_links_are_not(link, old, plan):
+    shutil.rmtree(plan.folder / "out/one/seed_0/evaluation")
+    assert set(link()[1]) == {"two/0", "one/1", "two/1"}
+    third = read_experiment(str(plan.file))
+    record = plan.read(name="third", output=str(plan.folder / "third"), reuse=[third.output])
+    assert reuse_runs(record, read_mapping(record.recipe), record.all_jobs, EXAMS) == {}
+
+
+def test_a_run_that_has_begun_is_its_own(link, plan):
+    (plan.folder / "new/one/seed_0").mkdir(parents=True)
+    assert set(link()[1]) == {"two/0", "one/1", "two/1"}
+
+
+def test_results_name_what_was_reused(link, old, plan, capsys):
+    from trl_populora.cli import main
+
+    new, _ = link()
+    assert main(["experiment", str(plan.file)]) == 0
+    assert capsys.readouterr().out.count("done already") == 4
+    record = json.loads((plan.folder / "new/results.json").read_text())
+    assert [job["why"] for job in record["jobs"]] == [
+        f"the run {old.output}/{arm}/seed_{seed}" for seed in (0, 1) for arm in ("one", "two")
+    ]
+    assert record["complete"] and main(["experiment", str(plan.file)]) == 0
+
+
+def test_its_own_folder_is_refused(plan):
+    with pytest.raises(ValueError, match="names the experiment's own output"):
+        plan.read(reuse=[str(plan.folder / "out")])
