@@ -73,6 +73,19 @@ def test_unfinished_runs_and_links_are_not(link, old, plan):
     assert reuse_runs(record, read_mapping(record.recipe), record.all_jobs, EXAMS) == {}
 
 
+def test_the_average_must_have_been_examined(link, plan):
+    measures = {"both": {"exam": EXAMS[0], "of": "average"}}
+    assert len(link()[1]) == 4  # with one student, it is the student
+    file = plan.folder / "out/one/seed_0/evaluation/evaluation.json"
+    record = json.loads(file.read_text())
+    scores = record["exams"][0]["scores"]
+    for more, found in ({"student_1": scores["base"]}, 3), ({"average": scores["base"]}, 4):
+        scores |= more
+        file.write_text(json.dumps(record))
+        shutil.rmtree(plan.folder / "new")
+        assert len(link(measures=measures)[1]) == found
+
+
 def test_a_run_that_has_begun_is_its_own(link, plan):
     (plan.folder / "new/one/seed_0").mkdir(parents=True)
     assert set(link()[1]) == {"two/0", "one/1", "two/1"}

@@ -69,7 +69,7 @@ class Commands:
             return [sys.executable, "-m", "trl_populora.train", "--config", path]
         command = [sys.executable, "-m", "trl_populora.cli", "evaluate", job.folder, "--exams", *plan.exams]
         command += ["--samples", str(plan.exam_samples), "--temperature", str(plan.exam_temperature)]
-        command += ["--average"] if any(one.of == "average" for one in plan.parsed_measures.values()) else []
+        command += ["--average"] * plan.averages
         return command + (["--data", plan.exam_data] if plan.exam_data else [])
 
 

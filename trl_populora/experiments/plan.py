@@ -143,6 +143,11 @@ class Experiment:
         return {name: from_mapping(Measure, own, setting=f"measures.{name}") for name, own in self.measures.items()}
 
     @property
+    def averages(self) -> bool:
+        """Whether a measure needs the average of the students as an adapter."""
+        return any(one.of == "average" for one in self.parsed_measures.values())
+
+    @property
     def ordered_arms(self) -> list[str]:
         """Names of the arms, the control first."""
         return [self.control, *(arm for arm in self.arms if arm != self.control)]

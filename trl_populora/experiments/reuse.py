@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..recipe import read_mapping
+from ..reporting.probes import BASE
 from ..run_files.files import read_json
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER, JOB_RECIPE
+from ..run_files.run import AVERAGE
 from .jobs import Stage, stage
 from .plan import Experiment, Job
 
@@ -24,7 +26,7 @@ def reuse_runs(
     Links the folders of jobs that have none to finished runs of the experiments in `reuse`.
 
     A run is the same if its recipe is, apart from its name and folder, and its members have taken the same exams with
-    as many answers at the same temperature.
+    as many answers at the same temperature; and so has their average, if a measure needs it.
 
     Args:
         experiment ([`Experiment`]): The plan.
@@ -77,6 +79,12 @@ def _examined_alike(job: Job, experiment: Experiment, exams: Sequence[str]) -> b
     if not exams:
         return True
     record = read_json(os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE), missing="")
+    taken = [exam for exam in record["exams"] if exam["exam"] in exams]
     wanted = (experiment.exam_samples, experiment.exam_temperature)
-    decodings = [exam["decoding"] for exam in record["exams"] if exam["exam"] in exams]
-    return all((one["samples"], one["temperature"]) == wanted for one in decodings)
+    same = all((one["decoding"]["samples"], one["decoding"]["temperature"]) == wanted for one in taken)
+    return same and (not experiment.averages or all(map(_has_average, taken)))
+
+
+def _has_average(exam: Mapping[str, Any]) -> bool:
+    """Whether the average of the students was examined; that of one student is the student."""
+    return AVERAGE in exam["scores"] or sum(name != BASE for name in exam["scores"]) == 1
