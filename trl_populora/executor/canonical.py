@@ -1,13 +1,14 @@
-"""One byte string per plain value: how results travel, and the only thing that is ever compared.
+"""The canonical form of plain values: one byte string for each value. Results are sent and compared in this form only.
 
-Plain means exactly `int`, `bool`, `None`, `float`, `complex`, `str`, `bytes`, `list`, `tuple`, `dict`, `set` and
-`frozenset`; subclasses are refused, so no method of a foreign class is ever called. Equal bytes mean the same value of
-the same types all the way down: `1`, `1.0` and `True` differ, so do `0.0` and `-0.0`; all NaN are one. Dicts and sets
-are sorted by key, numbers and text in their natural order, so insertion order and hash seed do not show.
+Plain types are exactly `int`, `bool`, `None`, `float`, `complex`, `str`, `bytes`, `list`, `tuple`, `dict`, `set` and
+`frozenset`. Subclasses are refused, so no method of a foreign class is called. Equal bytes mean equal values of the
+same types at every level: `1`, `1.0` and `True` differ, and so do `0.0` and `-0.0`. All NaN are equal. Dicts and sets
+are sorted by key, numbers and text in their natural order. So the bytes do not depend on insertion order or the hash
+seed.
 
-`encode` also runs inside the child, next to hostile code: this module imports nothing but `math` and `struct`, and the
-fork server gives it a private copy of the builtins. `decode` trusts nothing: it accepts exactly the bytes that
-`encode` writes.
+`encode` also runs inside the child process, beside hostile code. Therefore this module imports only `math` and
+`struct`, and the fork server gives it a private copy of the builtins. `decode` accepts exactly the bytes that `encode`
+writes.
 """
 
 from math import isnan
@@ -38,7 +39,7 @@ def encode(value: object, max_bytes: int | None = 65536, *, max_depth: int = MAX
 
     Args:
         value (`object`):
-            Any object; nothing of it is called.
+            Any object. None of its methods is called.
         max_bytes (`int`, *optional*, defaults to `65536`):
             Refuse values that need more bytes; `None` for no limit.
         max_depth (`int`, *optional*, defaults to `60`):
@@ -133,7 +134,7 @@ def _check_crowd(keys: dict | set | frozenset) -> None:
 
 
 def _crowded(keys: list | dict | set | frozenset) -> bool:
-    """Whether building a dict of these keys would take quadratic time, an attack on whoever decodes them."""
+    """Whether a dict of these keys would take quadratic time to build, which is an attack on the decoding process."""
     return len(keys) > MAX_COLLISIONS and len(keys) - len(set(map(hash, keys))) > MAX_COLLISIONS
 
 
@@ -147,7 +148,7 @@ def decode(data: bytes) -> object:
 
     Args:
         data (`bytes`):
-            What `encode` returned, or garbage.
+            The result of `encode`, or any other bytes.
 
     Returns:
         `object`: the plain value, equal to the encoded one.

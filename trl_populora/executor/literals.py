@@ -1,8 +1,8 @@
-"""Literal text to plain values and back, safe on any text a model may write.
+"""Converts literal text to plain values and back. It is safe for any text that a model may write.
 
-`ast.literal_eval` evaluates nothing but literals, yet the compiler under it can exhaust its stack on long or deep
-text. So the text is capped, then read once by a linear scanner that lets only the tokens of literals pass, with
-bounded nesting and no chains of operators; only then does `ast.literal_eval` see it. What comes out always has a
+`ast.literal_eval` evaluates literals only, but its compiler can run out of stack on long or deeply nested text. So the
+length of the text is limited first. Then a scanner reads it once: it accepts only the tokens of literals, with limited
+nesting and without chains of operators. Only then is the text given to `ast.literal_eval`. The result always has a
 canonical form.
 """
 
@@ -68,7 +68,7 @@ def parse_named_arguments(text: str, max_bytes: int = 8192) -> tuple[tuple, dict
     Args:
         text (`str`):
             As for `parse_arguments`, then `name=literal` separated by commas: `"1, b='a'"` gives `((1,), {"b": "a"})`.
-            Where nothing but named values stands, semicolons or line breaks separate them too: `"a = 1\\nb = 'a'"`.
+            If all values have names, semicolons or line breaks may separate them, too: `"a = 1\\nb = 'a'"`.
         max_bytes (`int`, *optional*, defaults to `8192`):
             Refuse longer text.
 
@@ -109,7 +109,7 @@ def without_comments(text: str, max_bytes: int = 8192) -> str:
             Refuse longer text.
 
     Returns:
-        `str`: text for `parse_named_arguments`, which has still to tell whether it holds literals.
+        `str`: text for `parse_named_arguments`, which then checks that it holds literals.
 
     Raises:
         `NotLiteral`: if the text is too long, or a string in it is not closed.
@@ -130,7 +130,7 @@ def parse_literal(text: str, max_bytes: int = 65536) -> object:
 
     Args:
         text (`str`):
-            Literal text, with white space around it if you like. A bare `1, 2` is the tuple `(1, 2)`.
+            Literal text; white space around it is ignored. `1, 2` without brackets is the tuple `(1, 2)`.
         max_bytes (`int`, *optional*, defaults to `65536`):
             Refuse longer text.
 
@@ -146,7 +146,7 @@ def parse_literal(text: str, max_bytes: int = 65536) -> object:
 
 def to_literal(value: object) -> str:
     """
-    Write a plain value as literal text, the same text in every process.
+    Write a plain value as literal text. The text is the same in every process.
 
     Args:
         value (`object`):
@@ -154,7 +154,7 @@ def to_literal(value: object) -> str:
 
     Returns:
         `str`: text that `parse_literal` turns back into a value with the same canonical bytes. Sets are written in
-        sorted order, dicts in their own.
+        sorted order, dicts in insertion order.
 
     Raises:
         `NotLiteral`: if there is no such text (nan, inf, a frozenset, some complex numbers) or the value is not plain.
@@ -174,7 +174,9 @@ def to_literal(value: object) -> str:
 
 
 def _cut_at_names(text: str) -> list:
-    """The text before the first `name=` outside brackets and strings, then each name with the text up to the next."""
+    """Cuts text at each `name=` outside brackets and strings: the text before the first name, and each name with its
+    text.
+    """
     parts: list = [""]
     start, depth, position = 0, 0, 0
     may_start = True  # after a comma, a semicolon or a line break
@@ -204,7 +206,7 @@ def _close_part(parts: list, text: str) -> None:
 
 
 def _without_separator(piece: str, *, assignments: bool) -> str:
-    """The text of a value that another name follows, without what stands between the two."""
+    """The text of a value without the separator between it and the next name."""
     bare = piece.rstrip(" \t\r\n")
     if bare.endswith(",") or assignments and bare.endswith(";"):
         return bare[:-1]

@@ -46,7 +46,7 @@ Curve = dict[int, float]
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """A run with at least one round, from its folder.
+    """A run, read from its folder. It has at least one round.
 
     Args:
         folder (`str`): Where it is.
@@ -77,7 +77,9 @@ class PlayedRun:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Settings by dotted name, as JSON, without the seed and places. A run without a record is like no other."""
+        """Settings by dotted name, as JSON, without the seed and paths. A run without a record is never equal to
+        another.
+        """
         if not self.record:
             return {"folder": json.dumps(self.folder)}
         own = flat({key: self.record[key] for key in SETTINGS if key in self.record})
@@ -140,7 +142,7 @@ class Arm:
     runs: tuple[PlayedRun, ...]
 
     def by_seed(self, pick: Callable[[PlayedRun], float | None]) -> dict[int, float]:
-        """Seed -> value, of those that have one; of several runs of a seed their mean."""
+        """Seed -> value, for seeds that have one. Several runs of a seed give their mean."""
         values: dict[int, list[float]] = {}
         for run in self.runs:
             if (value := pick(run)) is not None:
@@ -167,7 +169,7 @@ class Row(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What a run of an arm has learned from, mean over its runs, in the rounds that are compared."""
+    """What a run of an arm learned from in the compared rounds, as a mean over the runs of the arm."""
 
     adapters: float
     rows: float
@@ -199,7 +201,7 @@ class Comparison:
 
     @property
     def last(self) -> int:
-        """Rounds at the end that a curve is averaged over."""
+        """Number of last rounds over which a curve is averaged."""
         return min(LAST, max(1, self.rounds // 2))
 
     @property
@@ -212,7 +214,7 @@ class Comparison:
         return [*curves, *exams]
 
     def curve(self, arm: Arm, measure: str) -> list[Point]:
-        """An arm's mean and interval after every common round in which a seed has a value."""
+        """An arm's mean and interval, for every common round in which at least one seed has a value."""
         rounds = sorted({number for run in arm.runs for number in run.curves.get(measure, ())})
         points = []
         for number in (one for one in rounds if one <= self.rounds):
@@ -248,13 +250,14 @@ class Comparison:
         return Cost(*(fmean(column) for column in zip(*(run_cost(run.history, self.rounds) for run in arm.runs))))
 
     def adapters(self, arm: Arm) -> dict[str, tuple[float, ...]]:
-        """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from, mean over runs."""
+        """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from; means over runs."""
         totals = [compute_totals(_until(run.history, self.rounds)) for run in arm.runs]
         names = dict.fromkeys(name for own in totals for name in own)
         return {name: tuple(map(fmean, zip(*(own[name] for own in totals if name in own)))) for name in names}
 
     def settings(self) -> tuple[dict[str, list[str]], dict[str, str]]:
-        """Settings in which arms differ, with each arm's value, and those that all share. Absent ones are `""`."""
+        """Settings in which arms differ, with the value of each arm, and settings that all arms share. A missing value
+        is `""`."""
         arms = [arm.runs[0].settings for arm in self.arms]
         names = dict.fromkeys(name for own in arms for name in own)
         table = {name: [own.get(name, "") for own in arms] for name in names}
@@ -279,7 +282,7 @@ class Comparison:
         return sentences
 
     def _named(self, numbers: Sequence[int]) -> str:
-        """Arms of which all runs are among these, and single runs of others as `arm/seed`."""
+        """Names for a set of runs: an arm if all its runs are in the set, otherwise each run as `arm/seed`."""
         placed, words = self._placed, []
         for arm in self.arms:
             own = [number for number, (other, _) in enumerate(placed) if other is arm]
@@ -292,7 +295,8 @@ class Comparison:
         return [(arm, run) for arm in self.arms for run in arm.runs]
 
     def _confounded(self, groups: Sequence[Sequence[int]]) -> str:
-        """A warning if groups of runs never share an arm: then the difference between arms may come from it."""
+        """A warning if no arm has runs of two groups. Then the property that makes the groups, and not the settings,
+        may be the cause of a difference between arms."""
         arms = [{self._placed[number][0].name for number in group} for group in groups]
         together = any(one & other for i, one in enumerate(arms) for other in arms[:i])
         return (
@@ -307,8 +311,8 @@ ENDS = ("mean", "weakest", "best")
 
 
 def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
-    """Groups runs into arms: runs with the same settings, except for the seed and paths, are one arm. In the order of
-    the runs."""
+    """Groups runs into arms. Runs with the same settings, except for the seed and paths, are one arm. Arms are in the
+    order of their first runs."""
     groups: dict[str, list[PlayedRun]] = {}
     for run in runs:
         groups.setdefault(json.dumps(run.settings, sort_keys=True), []).append(run)
@@ -334,13 +338,13 @@ def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
 
 
 def tail_mean(curve: Mapping[int, float], rounds: int, last: int) -> float | None:
-    """Mean over the last `last` of the first `rounds` rounds, of those that have a value."""
+    """Mean of the values in the last `last` of the first `rounds` rounds. Rounds without a value are left out."""
     values = [value for number, value in curve.items() if rounds - last < number <= rounds]
     return fmean(values) if values else None
 
 
 def run_cost(history: Sequence[RoundSummary], rounds: int | None = None) -> Cost:
-    """What a run has learned from in its first rounds, or in all."""
+    """What a run learned from in its first rounds, or in all rounds."""
     history = _until(history, rounds)
     totals = compute_totals(history)
     rows, prompts, completions, updates, unlearned = map(sum, zip(*totals.values()))
@@ -349,7 +353,7 @@ def run_cost(history: Sequence[RoundSummary], rounds: int | None = None) -> Cost
 
 
 def flat(record: Any, prefix: str = "") -> dict[str, str]:
-    """Nested mappings as one, with dotted names and values as JSON."""
+    """Nested mappings as one mapping: names are joined by dots, values are JSON."""
     if not isinstance(record, Mapping) or (not record and prefix):
         return {prefix: json.dumps(record)}
     names = ((f"{prefix}.{key}" if prefix else str(key), value) for key, value in record.items())
@@ -357,7 +361,7 @@ def flat(record: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _in_words(name: str) -> str:
-    """What a dotted name of a run's record is called in a sentence."""
+    """The words for a dotted name of a run's record, for sentences."""
     kind, _, rest = name.partition(".")
     if name == "git":
         return "Commit"

@@ -1,6 +1,6 @@
-"""The page that shows runs side by side: arms with bands over their seeds, what they differ by and in, what they cost.
+"""The page that compares runs: curves of arms with bands over seeds, differences, settings and costs.
 
-All numbers are made in `comparison`; how a page looks is decided in `page`.
+`comparison` computes all numbers. `page` decides how they look.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Shown(NamedTuple):
     """How a measure is shown.
 
     Attributes:
-        title (`str`): Its name for people; `{}` stands for what follows a prefix.
-        how (`str`): What it is.
+        title (`str`): Its title on the page. `{}` stands for the part of the name after a prefix.
+        how (`str`): What it measures.
         unit (`str`): Title of its axis.
-        share (`bool`): In percent, from 0 to 1.
-        group (`str`): Group of curves that it stands in.
+        share (`bool`): Whether it is a share between 0 and 1, shown in percent.
+        group (`str`): Group of curves to which it belongs.
     """
 
     title: str
@@ -106,7 +106,7 @@ def comparison_page(folders: Sequence[str]) -> str:
 
 
 def comparison_sections(comparison: Comparison) -> list[Section]:
-    """Everything about a comparison, in the page's order."""
+    """All sections of a comparison, in the order of the page."""
     measures = shown_measures(comparison)
     curves = [name for name in measures if not name.startswith(FINAL)]
     rows = [comparison.row(measure) for measure in measures] if len(comparison.arms) > 1 else []
@@ -134,7 +134,7 @@ def shown(measure: str) -> Shown:
     """How a measure is shown.
 
     Raises:
-        KeyError: If it is not.
+        KeyError: If the page does not show it.
     """
     if measure in SHOWN:
         return SHOWN[measure]
@@ -151,7 +151,7 @@ def shown(measure: str) -> Shown:
 
 
 def shown_measures(comparison: Comparison) -> list[str]:
-    """Measures of the page that the runs have, in its order."""
+    """Measures that the page shows and the runs have, in the order of the page."""
     there = comparison.measures
     types = [name for name in there if name.startswith(TYPES) and "/" not in name.removeprefix(TYPES)]
     found = []
@@ -189,7 +189,7 @@ def arms_table(comparison: Comparison) -> Table:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """What has to be known before any number is read."""
+    """Warnings that a reader must see before the numbers."""
     told = []
     lengths = sorted({run.rounds for run in comparison.runs})
     if len(lengths) > 1:
@@ -219,7 +219,7 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def plot(comparison: Comparison, measure: str) -> Plot:
-    """An arm's mean by round, its band, and its seeds as thin lines."""
+    """A measure over the rounds: the mean and band of each arm, and its seeds as thin lines."""
     about = shown(measure)
     points = {arm.name: comparison.curve(arm, measure) for arm in comparison.arms}
     seeds = {
@@ -258,7 +258,7 @@ def plot(comparison: Comparison, measure: str) -> Plot:
 
 
 def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *, comparisons: int) -> Table:
-    """Every measure of every arm beside the control."""
+    """Every measure of every arm, with its difference to the control."""
     columns = [
         Column("measure"),
         Column("arm"),
@@ -294,7 +294,7 @@ def differences_table(comparison: Comparison, rows: Sequence[Row], name: str, *,
 
 
 def compute_table(comparison: Comparison) -> Table:
-    """What a run of each arm has learned from, whole and per adapter."""
+    """What a run of each arm learned from, in total and per adapter."""
     columns = [
         Column("arm"), Column("of"), Column("adapters", "count"), Column("rows", "count", "learned from"),
         Column("prompt tokens", "count"), Column("completion tokens", "count"),
@@ -311,7 +311,7 @@ def compute_table(comparison: Comparison) -> Table:
 
 
 def adapters_table(comparison: Comparison) -> Table:
-    """What every adapter has learned from."""
+    """What each adapter learned from."""
     kinds = ("rows", "prompt tokens", "completion tokens", "updates", "rows not learned from")
     columns = [Column("arm"), Column("adapter", "code"), *(Column(kind, "count") for kind in kinds)]
     rows = [
@@ -360,7 +360,7 @@ def _settings(comparison: Comparison) -> list[Table | Facts | Text]:
 
 
 def _plain(value: str) -> str:
-    """A value in JSON, text without its quotes; an absent one is a dash."""
+    """A JSON value as text: strings without quotes, a missing value as a dash."""
     if not value:
         return NOTHING
     found = json.loads(value)
@@ -375,7 +375,7 @@ def _about(measure: str) -> Shown:
 
 
 def _says_more(comparison: Comparison, measure: str) -> bool:
-    """Whether the best or the weakest is another than the mean: it is not where there is one student."""
+    """Whether the best or the weakest student differs from the mean. With one student, it does not."""
     mean = f"{measure.rpartition('/')[0]}/mean"
     return any(comparison.value(run, measure) != comparison.value(run, mean) for run in comparison.runs)
 

@@ -1,7 +1,7 @@
-"""HTML pages that need only a browser: parts, their style, and one file with all data.
+"""HTML pages in one file, which need only a browser: their parts, their style and their data.
 
-`reporting.run_page` and others use it for their pages. It does not depend on runs. Text and numbers are plain values.
-They reach the browser escaped, or as compressed JSON that the page's script shows as text.
+`reporting.run_page` and others make their pages with it. It knows nothing about runs. Text and numbers are plain
+values. They are escaped in the HTML, or stored as compressed JSON that the script of the page shows as text.
 """
 
 from .parts import Cell, Column, Facts, Plot, Section, Table, Text, Tile, Tiles, Widget

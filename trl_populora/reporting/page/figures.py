@@ -1,7 +1,7 @@
-"""Figures in the look of the pages: lines over rounds, and matrices. Values that do not exist are gaps.
+"""Figures in the style of the pages: lines over rounds, and matrices. Missing values are gaps.
 
-Colours are names of `page.css`, which has two sets of them, for light and for dark; both are made from those of Okabe
-and Ito, which colour-blind readers tell apart.
+Colours are names in `page.css`. It has a set for the light theme and one for the dark theme. Both are made from the
+colours of Okabe and Ito, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Points = Sequence[tuple[float, float | None]]
 
 
 def look(k: int) -> dict[str, str]:
-    """Colour and dash of the `k`-th line of a figure."""
+    """Colour and dash pattern of the `k`-th line of a figure."""
     return {"color": COLOURS[k % len(COLOURS)], "dash": DASHES[k // len(COLOURS) % len(DASHES)]}
 
 
 def new_figure(*, x: str = "", y: str = "", **layout: Any) -> go.Figure:
-    """A figure without traces, with titles of its axes, and further settings of its layout."""
+    """A figure without traces, with axis titles and other settings of the layout."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -52,17 +52,18 @@ def line_figure(
     marks: Sequence[float] = (),
     width: float = 1.6,
 ) -> go.Figure:
-    """Lines by name.
+    """A figure with named lines.
 
     Args:
-        lines (`Mapping[str, Sequence[tuple]]`): Name -> points (x, value); `None` and NaN are gaps. Of more than
-            `MAX_POINTS` points some are drawn, evenly spread, with the last.
+        lines (`Mapping[str, Sequence[tuple]]`): Name -> points (x, value). `None` and NaN are gaps. If there are
+            more than `MAX_POINTS` points, an evenly spread part of them is drawn, with the last.
         x, y (`str`, *optional*): Titles of the axes.
-        share (`bool`, *optional*): Values are shares, in percent: the axis begins at 0.
-        looks (`Mapping[str, Mapping]`, *optional*): Name -> `line` of plotly, over the usual colour and dash.
-        bands (`Mapping[str, Sequence[tuple]]`, *optional*): Name -> points (x, low, high) of an area behind its line.
-        marks (`Sequence[float]`, *optional*): Places on the x axis with a thin vertical line: replacements.
-        width (`float`, *optional*): Of the lines, in pixels.
+        share (`bool`, *optional*): Whether values are shares, shown in percent on an axis that begins at 0.
+        looks (`Mapping[str, Mapping]`, *optional*): Name -> plotly settings of the line, which replace the usual
+            colour and dash pattern.
+        bands (`Mapping[str, Sequence[tuple]]`, *optional*): Name -> points (x, low, high) of the area behind a line.
+        marks (`Sequence[float]`, *optional*): Positions on the x axis of thin vertical lines, such as replacements.
+        width (`float`, *optional*): Width of the lines, in pixels.
     """
     figure = new_figure(x=x, y=y, hovermode="x unified")
     for k, (name, points) in enumerate(lines.items()):
@@ -101,18 +102,18 @@ def matrix_figure(
     unit: str = "",
     step: str = "round",
 ) -> go.Figure:
-    """A matrix, and where there are several, a slider through them that starts at the last.
+    """A figure of one matrix, or of several with a slider that starts at the last.
 
     Args:
-        frames (`Mapping[str, Sequence]`): Name of the frame, as its round -> values, shape `(rows, columns)`. Of more
-            than `MAX_FRAMES` some are shown, evenly spread, with the last.
-        rows, columns (`Sequence[str]`): Names; the first row is on top.
-        notes (`Mapping[str, Sequence]`, *optional*): Frame -> a text of each value, shown under the pointer.
-        diverging (`float`, *optional*): Colours part at 0, and end at plus and minus this; without it they go from
-            0 to 1.
+        frames (`Mapping[str, Sequence]`): Name of the frame, such as its round -> values, shape `(rows, columns)`. If
+            there are more than `MAX_FRAMES`, an evenly spread part of them is shown, with the last.
+        rows, columns (`Sequence[str]`): Names of rows and columns. The first row is at the top.
+        notes (`Mapping[str, Sequence]`, *optional*): Frame -> a text for each value, shown under the pointer.
+        diverging (`float`, *optional*): The largest absolute value of a colour scale with its middle at 0. If unset,
+            the scale goes from 0 to 1.
         kind (`str`, *optional*): How values are written ([`Column`]).
         unit (`str`, *optional*): Title of the scale.
-        step (`str`, *optional*): What a frame's name is.
+        step (`str`, *optional*): What the names of the frames are, such as `round`.
     """
     import plotly.graph_objects as go
 
@@ -155,7 +156,7 @@ def matrix_figure(
 
 
 def thinned(values: Sequence, most: int = MAX_POINTS) -> list:
-    """At most so many of the values, evenly spread, the first and the last among them."""
+    """At most this many of the values, evenly spread, with the first and the last."""
     if len(values) <= most:
         return list(values)
     return [values[round(k * (len(values) - 1) / (most - 1))] for k in range(most)]

@@ -1,4 +1,4 @@
-"""Values as they are written on a page."""
+"""How values are written on a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_missing(value: Any) -> bool:
 
 
 def written(value: Any, kind: str = "text", digits: int | None = None) -> str:
-    """A value in words, as a column of this kind has it ([`Column`])."""
+    """A value as text, in the format of a kind of column ([`Column`])."""
     if is_missing(value):
         return NOTHING
     if kind == "share":
@@ -36,14 +36,15 @@ def written(value: Any, kind: str = "text", digits: int | None = None) -> str:
 
 
 def sort_key(value: Any) -> str:
-    """What the page's script sorts a cell by; empty for a missing value."""
+    """The key by which the script of the page sorts a cell; empty for a missing value."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = next((one for one in reversed(value) if not is_missing(one)), None)
     return "" if is_missing(value) else repr(float(value)) if isinstance(value, (int, float)) else str(value)
 
 
 def polyline(values: Sequence[float | None]) -> str:
-    """Points of an SVG polyline through the values that exist, in a box of `CURVE`; empty for fewer than two."""
+    """Points of an SVG polyline through the values that are not missing, in a box of size `CURVE`. Empty for fewer
+    than two values."""
     points = [(k, float(value)) for k, value in enumerate(values) if value is not None and math.isfinite(value)]
     if len(points) < 2:
         return ""
@@ -55,7 +56,7 @@ def polyline(values: Sequence[float | None]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold of a value: NaN and infinities are null, tuples are lists, other things their text."""
+    """A value that JSON can hold: NaN and infinities become null, tuples become lists, other objects become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

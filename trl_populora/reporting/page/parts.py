@@ -1,4 +1,4 @@
-"""What a page is made of. A part names the template that shows it; all values are plain, and text is never HTML."""
+"""The parts of a page. Each part names its template. All values are plain, and text is never HTML."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure, drawn when it comes into view.
+    """A figure. The browser draws it when it is scrolled into view.
 
     Attributes:
         name (`str`): Its name, one of its kind on the page.
-        figure (`plotly.graph_objects.Figure`): Colours may be the page's own, as in `"var(--c0)"` (`page.css`): they
-            follow the light or dark theme. The template is the page's. Plotly reads some tags in texts: names only,
-            nothing that a model wrote.
+        figure (`plotly.graph_objects.Figure`): Colours may be names of the page such as `"var(--c0)"` (`page.css`),
+            which follow the light or dark theme. The plotly template is set by the page. Plotly interprets some tags
+            in texts. So texts must be names, and never the output of a model.
         title (`str`): What it shows.
         how (`str`): How to read it, in a sentence or two.
         height (`int`): In CSS pixels.
-        wide (`bool`): Takes the whole width of the page; otherwise half of it, where there is room for two.
+        wide (`bool`): Whether it takes the whole width of the page. Otherwise it takes half, if there is room for two.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Column:
         title (`str`): Its heading.
         kind (`str`): How values are written: `"text"`, `"number"`, `"signed"`, `"count"`, `"share"` (in percent),
             `"curve"` (a sequence of numbers, as a small line) or `"code"`. `None` and NaN are a dash, and sort last.
-        hint (`str`): What it means, shown under the pointer.
+        hint (`str`): Its meaning, shown under the pointer.
         digits (`int`): Digits after the point, of `"number"`, `"signed"` and `"share"`.
     """
 
@@ -55,15 +55,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of a table that looks otherwise than its column says.
+    """A value in a table with a format of its own.
 
     Attributes:
-        value (`Any`): What it is sorted by.
-        text (`str`, *optional*): What is written instead of it.
+        value (`Any`): The value by which it is sorted.
+        text (`str`, *optional*): The text that is shown instead of the value.
         hint (`str`): Shown under the pointer.
-        shade (`float`, *optional*): From 0 to 1: how much of the ground is coloured.
+        shade (`float`, *optional*): Share of the background that is coloured, from 0 to 1.
         colour (`str`): A colour, shown as a small square before the text, as `"var(--c0)"`.
-        bold (`bool`): Stands out.
+        bold (`bool`): Whether it is in bold type.
     """
 
     value: Any
@@ -76,14 +76,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, sorted by a click on a heading. It scrolls inside its own box.
+    """A table. A click on a heading sorts it. It scrolls inside its own box.
 
     Attributes:
         name (`str`): Its name, one of its kind on the page.
-        columns (`Sequence[Column]`): The first is a heading of its row.
+        columns (`Sequence[Column]`): Columns. Cells of the first are headings of their rows.
         rows (`Sequence[Sequence]`): Values or [`Cell`]s, one for each column.
         title, how (`str`): What it shows, and how to read it.
-        keys (`Sequence[str]`): A key for each row, which a click on it hands to the page's widgets; none if empty.
+        keys (`Sequence[str]`): A key for each row. A click on the row sends its key to the widgets of the page. No
+            keys if empty.
         wide (`bool`): Takes the whole width of the page.
     """
 
@@ -99,12 +100,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values side by side. `closed` hides them behind their title until it is clicked.
+    """Names and values side by side.
 
     Attributes:
         values (`Mapping[str, Any]`): Name -> text or number.
         title (`str`): What they are.
-        closed (`bool`): Whether they wait to be opened.
+        closed (`bool`): Whether only the title is visible until it is clicked.
         wide (`bool`): Takes the whole width of the page.
     """
 
@@ -117,7 +118,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that counts, in large: `value` in words, under its `title`, over a `note` in small."""
+    """An important number in large type: `title` above it, `value` as text, a small `note` below it."""
 
     title: str
     value: str
@@ -139,7 +140,7 @@ class Text:
 
     Attributes:
         paragraphs (`Sequence[str]`): Plain text.
-        tone (`str`): `""`, `"note"` for a remark in a box, or `"alarm"` for what asks for action.
+        tone (`str`): `""`, `"note"` for a remark in a box, or `"alarm"` for a problem that needs action.
     """
 
     paragraphs: Sequence[str]
@@ -150,12 +151,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Widget:
-    """A part with a template of its own, which a function of `page.js` brings to life.
+    """A part with its own template. A function in `page.js` makes it interactive.
 
     Attributes:
         name (`str`): `WIDGETS[name]` in `page.js`.
-        template (`str`): Template, which sees `part`.
-        values (`Mapping[str, Any]`): What the template shows, as `part.values`.
+        template (`str`): Template. It gets the variable `part`.
+        values (`Mapping[str, Any]`): Values for the template, as `part.values`.
         title, how (`str`): What it shows, and how to read it.
     """
 
@@ -169,11 +170,12 @@ class Widget:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page under a heading, and a link to it at the top.
+    """A section of the page, with a heading, and a link to it at the top.
 
     Attributes:
         id (`str`): Its anchor. title (`str`): Its heading. parts (`Sequence`): What it shows, in order.
-        lead (`str`): A sentence under the heading. narrow (`bool`): Three parts side by side and not two.
+        lead (`str`): A sentence under the heading. narrow (`bool`): Whether three parts, and not two, are side by
+            side.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""`render_page`: sections and data to one file of HTML, which asks the network for nothing.
+"""`render_page` writes sections and data into one HTML file that needs no network.
 
-Figures and data are JSON, compressed and in base64, so that no text of theirs can end a script or start one. The
-policy in the page's head lets the browser run two scripts, known by their hashes, and open no connection.
+Figures and data are compressed JSON in base64, so no text in them can end or start a script. A content security policy
+in the head of the page allows two scripts, identified by their hashes, and no connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 def need_plotly() -> None:
-    """Raises `ValueError`, with the fix, where plotly or Jinja2 is not installed."""
+    """Raises a `ValueError` that says what to do if plotly or Jinja2 is not installed."""
     for module in ("plotly", "jinja2"):
         require(module, user="the page")
 
@@ -43,12 +43,12 @@ def render_page(
 
     Args:
         title (`str`): Heading of the page.
-        sections (`Sequence[Section]`): What it shows, in order; one without parts is left out.
+        sections (`Sequence[Section]`): Its sections, in order. Sections without parts are left out.
         subtitle (`str`, *optional*): A line under the heading.
-        figures (`Mapping[str, Figure]`, *optional*): Further figures by name, for the script's widgets.
-        data (`Mapping[str, Any]`, *optional*): Name -> data that JSON can hold, for the script's widgets, which ask
-            for it by `load(name)`. `"figures"` is the page's own. Values may be packed already ([`pack`]).
-        reload_seconds (`float`, *optional*): The browser loads the page again after so many seconds.
+        figures (`Mapping[str, Figure]`, *optional*): More figures by name, for the widgets.
+        data (`Mapping[str, Any]`, *optional*): Name -> data that JSON can hold, for the widgets, which read it by
+            `load(name)`. The name `"figures"` is reserved. Values may be packed already ([`pack`]).
+        reload_seconds (`float`, *optional*): If set, the browser reloads the page after this number of seconds.
 
     Raises:
         ValueError: If two figures share a name, or plotly or Jinja2 is not installed.
@@ -82,12 +82,12 @@ class Packed(str):
 
 
 def pack(data: Any) -> Packed:
-    """Data as compressed JSON; what JSON does not know, as NaN, is null."""
+    """Data as compressed JSON. Values that JSON does not have, such as NaN, become null."""
     return pack_text(json.dumps(plain(data), allow_nan=False, separators=(",", ":"), ensure_ascii=False))
 
 
 def pack_text(text: str, *, level: int = 6) -> Packed:
-    """Text, compressed and in base64: JSON that is made already, or a script."""
+    """Text, compressed and in base64, such as finished JSON or a script."""
     content = text.encode("utf-8", errors="replace")
     packed = Packed(base64.b64encode(gzip.compress(content, level, mtime=0)).decode())
     packed.digest = _digest(text)
@@ -107,7 +107,7 @@ def _plotly() -> Packed:
 
 
 def _figures(parts: Iterable[Any]) -> dict[str, Any]:
-    """Name -> figure as JSON, without a template: the look is the page's."""
+    """Name -> figure as JSON, without a template, because the page sets the style."""
     figures: dict[str, Any] = {}
     for part in parts:
         if isinstance(part, Plot):

@@ -1,8 +1,9 @@
-"""Named families of seed programs, from one-liners to small algorithms and classes, roughly in order of difficulty.
+"""Named families of seed programs, from one-line programs to small algorithms and classes, roughly ordered by
+difficulty.
 
-A family is a function from a random generator to a program, an endless supply of argument tuples, and one line that
-says what the program computes. Programs of one family differ in form as well as in constants. Not here: turning a
-sample into a task (`seeds.py`).
+A family is a function. It gets a random generator and returns a program, an endless iterator of argument tuples, and
+one line that says what the program computes. Programs of a family differ in form and in constants. `seeds.py` makes
+tasks from these samples.
 """
 
 from __future__ import annotations

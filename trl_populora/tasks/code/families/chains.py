@@ -1,10 +1,10 @@
 """Chains: programs that change one state by short statements, one after the other. Their depth sets the difficulty.
 
-The state is a list of digits, a short string or a small dict. Every statement is easy; what is hard is to carry the
-state through many of them. Families of one kind differ in depth; `..._blocks` holds a branch or a loop as well, and
-`..._held_out` statements that no other family has, for measuring generalisation.
+The state is a list of digits, a short string or a small dict. Each statement is easy. The difficulty is to follow the
+state through many statements. Families of one kind differ in depth. Programs of `..._blocks` also have a branch or a
+loop. Those of `..._held_out` have statements that are in no other family, to measure generalisation.
 
-Chains are a world of their own, to watch self-play in: no run draws from them unless it names them.
+Chains are a small world for experiments with self-play. A run uses them only if it names them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Kind:
     Args:
         name (`str`): Start of the names of its families.
         draw (`Callable[[random.Random], Any]`): Draws a first state.
-        statements (`tuple[Statement, ...]`), held_out (`tuple[Statement, ...]`): What changes it; the second are in
-            the family of that name alone.
+        statements (`tuple[Statement, ...]`), held_out (`tuple[Statement, ...]`): Statements that change it. Those in
+            `held_out` are used only in the family of that name.
         tests (`tuple[Statement, ...]`): Conditions of a branch.
-        sizes (`tuple[int, int]`): Smallest and largest length of a state on the way: a state that is used up would
-            make the rest of the chain trivial.
+        sizes (`tuple[int, int]`): Smallest and largest length of a state between two statements. An empty
+            state would make the rest of the chain trivial.
     """
 
     name: str
@@ -151,15 +151,15 @@ DEPTHS = {"short": (1, 2), "middle": (3, 6), "long": (7, 12), "blocks": (2, 8), 
 
 def depth(program: str) -> int | None:
     """
-    Statements of `f` that a chain goes through: assignments and calls, those in a loop over `range(k)` k times, those
-    of a branch whether or not it is taken.
+    The depth of a chain: the number of statements of `f` that are assignments or calls. Those in a loop over
+    `range(k)` count k times. Those of a branch count whether or not it is taken.
 
     Args:
-        program (`str`): Any text; it is parsed, not run.
+        program (`str`): Any text. It is parsed and not run.
 
     Returns:
-        `int` or `None`: 0 for a function that only returns; `None` if the text defines no function `f`, or it holds
-        anything but assignments, calls, branches, such loops and a return at the end.
+        `int` or `None`: 0 for a function that only returns. `None` if the text defines no function `f`, or if `f` has
+        anything else than assignments, calls, branches, such loops and a return at the end.
     """
     tree = parse(program)
     function = None if isinstance(tree, Refusal) else entry(tree)
@@ -192,7 +192,9 @@ def _times(node: ast.expr) -> int | None:
 
 
 def run_statement(text: str, state: Any) -> Any:
-    """The state after one statement of a chain of this module, in this process: never text from outside."""
+    """Runs one statement in this process and returns the new state. Only for statements of this module, never for
+    other text.
+    """
     scope = {"x": copy(state)}
     exec(_compiled(text), scope)  # a statement of this package
     return scope["x"]
@@ -204,7 +206,7 @@ def _compiled(text: str) -> Any:
 
 
 def fill(rng: random.Random, statement: Statement) -> Statement:
-    """A statement with its placeholders replaced, the same way in its text and remark."""
+    """A statement with its placeholders replaced, with the same values in its text and its remark."""
     first, second = rng.sample(LETTERS, 2)
     values = str.maketrans({"D": str(rng.randint(1, 9)), "A": first, "B": second})
     text, remark = statement
@@ -212,11 +214,11 @@ def fill(rng: random.Random, statement: Statement) -> Statement:
 
 
 def chain(rng: random.Random, kind: Kind, depth: int, *, blocks: bool = False, held_out: bool = False) -> Sample:
-    """A program of this depth.
+    """Draws a program of a given depth.
 
     Args:
-        rng (`random.Random`): Chooses.
-        kind ([`Kind`]): What the state is.
+        rng (`random.Random`): Random generator.
+        kind ([`Kind`]): Kind of the state.
         depth (`int`): Statements, as [`depth`] counts them.
         blocks (`bool`, *optional*, defaults to `False`): With one branch or loop, if the depth is at least 2.
         held_out (`bool`, *optional*, defaults to `False`): Every second statement, at least one, is a held-out one.
@@ -247,7 +249,7 @@ def chain(rng: random.Random, kind: Kind, depth: int, *, blocks: bool = False, h
 
 
 def _block(rng: random.Random, kind: Kind, room: int) -> tuple[int, str, str]:
-    """How often the body runs, the line above it, and that line in words."""
+    """The number of times the body runs, the line above the body, and that line in words."""
     if room > 1 and rng.random() < 0.5:
         times = rng.randint(2, min(3, room))
         return times, f"for _ in range({times}):", f"{times} times:"

@@ -1,4 +1,4 @@
-"""Programs that define a small class and play a few moves with it."""
+"""Programs that define a small class and call some of its methods."""
 
 from __future__ import annotations
 

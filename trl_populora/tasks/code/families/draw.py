@@ -1,4 +1,4 @@
-"""Small random values, and how families write their programs."""
+"""Small random values, and functions with which families write their programs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WORDS = tuple(
 
 
 def forever(draw: Callable[[], tuple]) -> Iterator[tuple]:
-    """An endless supply of argument tuples, drawn only when asked for."""
+    """An endless iterator of argument tuples. Each is drawn when it is needed."""
     return iter(draw, None)
 
 
 def define(parameters: str, *lines: str) -> str:
-    """Source of `f`. Lines are relative to its body."""
+    """Source code of `f`. The lines are those of its body."""
     return f"def f({parameters}):\n" + indent("\n".join(lines), "    ")
 
 
@@ -36,11 +36,11 @@ def block(text: str) -> str:
 
 
 def choose(rng: random.Random, forms: str) -> tuple[str, str]:
-    """One of several texts and the remark that belongs to it.
+    """One of several texts, and its remark.
 
     Args:
-        rng (`random.Random`): Chooses.
-        forms (`str`): Texts one below the other, in an indented block. The comment at the end of each is its remark.
+        rng (`random.Random`): Random generator.
+        forms (`str`): Indented block of texts, one below the other. The comment at the end of each text is its remark.
     """
     *parts, _ = re.split("(?:  |^)# (.*)\n?", block(forms), flags=re.MULTILINE)
     text, remark = rng.choice(list(zip(parts[::2], parts[1::2])))
@@ -51,10 +51,11 @@ def one_of(rng: random.Random, parameters: str, forms: str, draw: Callable[[], t
     """One of several programs that take the same arguments.
 
     Args:
-        rng (`random.Random`): Chooses.
+        rng (`random.Random`): Random generator.
         parameters (`str`): Parameters of `f`.
-        forms (`str`): Programs and their messages, as [`choose`] reads them. One without `def f(` is the body of `f`.
-        draw (`Callable[[], tuple]`): Draws arguments.
+        forms (`str`): Programs and their messages, in the format of [`choose`]. A program without `def f(` is the body
+            of `f`.
+        draw (`Callable[[], tuple]`): Function that draws arguments.
     """
     program, message = choose(rng, forms)
     return program if "def f(" in program else define(parameters, program), forever(draw), message

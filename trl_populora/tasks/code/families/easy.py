@@ -1,6 +1,6 @@
 """Programs of one to four lines over small ints, short lists and short strings.
 
-A model of a million parameters must be able to learn these, so they share a few short names and forms.
+They use only a few short names and forms, so that a model of a million parameters can learn them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs over ints, floats and fractions of them: loops, helpers and recursion."""
+"""Programs over ints, floats and fractions: loops, helper functions and recursion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Programs over lists and tuples: running state, windows, pairs, two pointers, searching and sorting by hand."""
+"""Programs over lists and tuples: running values, windows, pairs, two pointers, and searching and sorting without the
+standard library."""
 
 from __future__ import annotations
 
