@@ -145,6 +145,21 @@ def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys,
     assert "Time of a round" not in text and text.endswith("Not ready to train.\n")
 
 
+def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys):
+    path = write_recipe(tmp_path, tiny_model, use_cpu=False, bf16=True)[1]
+    command = ["doctor", path, "--no-sandbox"]
+    assert cli.main(command) == 2
+    assert "is for a GPU, and PyTorch sees none here" in capsys.readouterr().err
+    assert cli.main([*command, "--gpu", "8"]) == 0
+    text = capsys.readouterr().out
+    assert " of 8 GB on such a GPU" in text and "Time" not in text and "free and" not in text
+    assert cli.main([*command, "--gpu", "0.001", "--processes", "1"]) == 1
+    assert "GB do not fit into 0.001 with a tenth left" in capsys.readouterr().out
+    for wrong in ["doctor", "--gpu", "8"], [*command, "--gpu", "0"]:
+        assert cli.main(wrong) == 2
+    assert "--gpu 0 needs a recipe and a positive number of GB" in capsys.readouterr().err
+
+
 def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, capsys):
     path = write_recipe(tmp_path, "no/such-model")[1]
     assert cli.main(["doctor", path, "--no-sandbox"]) == 1

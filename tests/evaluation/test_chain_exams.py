@@ -16,7 +16,13 @@ from trl_populora.tasks import make_task_types
 from trl_populora.tasks.code.families.chains import KINDS, depth
 
 
-@pytest.fixture(scope="module", params=[(chains, "5f6b9fb0a954"), (chains_held_out, "537d99dc56ca")])
+@pytest.fixture(
+    scope="module",
+    params=[
+        (chains, "5f6b9fb0a954"),
+        pytest.param((chains_held_out, "537d99dc56ca"), marks=pytest.mark.slow),
+    ],
+)
 def exam_and_version(request):
     make, version = request.param
     return make(), version

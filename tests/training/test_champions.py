@@ -86,6 +86,7 @@ def test_guests_are_the_champions_of_the_time(champions):
     assert [c.step for c in trainer.source.hall.of("student")] == [1, 2, 3, 4, 5]  # nobody is replaced at the end
 
 
+@pytest.mark.slow
 def test_resume_is_exact_with_a_hall_of_fame(make_trainer):
     settings = SETTINGS | dict(
         save_strategy="steps",

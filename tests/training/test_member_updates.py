@@ -83,7 +83,7 @@ def slow(**settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss_type": "dapo", "gradient_checkpointing": True},
+        slow(loss_type="dapo", gradient_checkpointing=True),
         slow(loss_type="dapo", optim="sgd"),
         slow(loss_type="grpo", optim="sgd", beta=0.2),
         {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},

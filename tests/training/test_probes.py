@@ -110,7 +110,12 @@ def engine(folder):
             dict(max_steps=4, num_iterations=2, beta=0.05, evolution_kwargs={"mutate_temperature": True}),
             marks=pytest.mark.slow,
         ),
-        dict(max_steps=2, shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3, top_k=9),
+        pytest.param(
+            dict(
+                max_steps=2, shared_member=True, num_teachers=1, num_students=1, per_device_train_batch_size=3, top_k=9
+            ),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["champions", "iterations", "single agent"],
 )

@@ -38,7 +38,10 @@ def terminated():
 
 @pytest.mark.parametrize(
     "extra, end",
-    [({}, 2), ({"num_iterations": 2, "evolution_interval": 1, "save_strategy": "steps", "save_steps": 4}, 2)],
+    [
+        pytest.param({}, 2, marks=pytest.mark.slow),
+        ({"num_iterations": 2, "evolution_interval": 1, "save_strategy": "steps", "save_steps": 4}, 2),
+    ],
     ids=["plain", "in the middle of a round"],
 )
 def test_a_stopped_run_goes_on_as_if_it_had_not(make_trainer, tmp_path, terminated, caplog, extra, end):

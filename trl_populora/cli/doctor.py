@@ -42,12 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-measure", action="store_true", help="load no model: estimate memory and disk, but not the time"
     )
+    parser.add_argument(
+        "--gpu", type=float, metavar="GB", help="estimate for a GPU of this size, which need not be in this machine"
+    )
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="processes of the run (default: 1)")
 
 
 def run(options: argparse.Namespace, rest: list[str]) -> int:
     if options.recipe is None and rest:
         raise ValueError(f"{rest[0]} is a setting of a recipe: name the recipe first, `populora doctor RECIPE`.")
+    if options.gpu is not None and (options.recipe is None or not options.gpu > 0):
+        raise ValueError(f"--gpu {options.gpu:g} needs a recipe and a positive number of GB.")
     if options.processes < 1:
         raise ValueError(f"--processes {options.processes} must be at least 1.")
     from .needs import needs

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ..command import populora
 from . import doctor
 from .doctor import Finding
 
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
 
 LIBRARIES = 0.7e9
 """Resident bytes of a process that has imported what a run needs, without a model."""
+SMALLER = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r (docs/scaling.md)."
 
 
 def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     """What the run of a recipe will need."""
-    from ..recipe import parse
-
-    run, args = parse(["--config", options.recipe, *rest])
+    run, args = read(options, rest)
     if args.rows_per_round % (args.per_device_train_batch_size * options.processes):
         raise ValueError(
             f"--processes {options.processes}: {args.rows_per_round} rows per round cannot be divided into passes of "
@@ -60,13 +60,28 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
     yield from rows_and_tokens(args, plan)
     if shapes is not None:
-        yield from memory_lines(args, shapes, plan, options.processes)
+        yield from memory_lines(args, shapes, plan, options.processes, gpu=options.gpu)
         yield from disk_lines(args, disk(shapes, args, plan))
     yield from accounts(args)
     if not options.no_sandbox:
         yield from doctor.sandbox()
-    if tokenizer is not None and not options.no_measure:
+    if tokenizer is not None and not options.no_measure and options.gpu is None:
         yield from time_lines(run, args, tokenizer, plan, options.processes)
+
+
+def read(options: argparse.Namespace, rest: list[str]) -> tuple[RunArguments, PopulationSelfPlayConfig]:
+    """The settings of the recipe. For a GPU that is not here, they are read as if the CPU did its work."""
+    from ..recipe import parse
+
+    try:
+        return parse(["--config", options.recipe, *rest, *(["--use_cpu", "true"] if options.gpu else [])])
+    except ValueError as error:
+        if "bf16/gpu" in str(error):  # what transformers says
+            raise ValueError(
+                f"{options.recipe} is for a GPU, and PyTorch sees none here. `{populora()} doctor {options.recipe} "
+                "--gpu 24` estimates what the run needs on a GPU of 24 GB."
+            ) from None
+        raise
 
 
 def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) -> Callable[[Text], int]:
@@ -105,19 +120,24 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
 
 
 def memory_lines(
-    args: PopulationSelfPlayConfig, shapes: Shapes, plan: dict[str, Phase], processes: int
+    args: PopulationSelfPlayConfig, shapes: Shapes, plan: dict[str, Phase], processes: int, *, gpu: float | None
 ) -> Iterator[Finding]:
-    """Parts and peaks, and what there is."""
+    """Parts and peaks, and what there is: here, or on a GPU of so many GB."""
     import torch
 
     from ..training.forecast import memory
 
-    on_gpu = torch.cuda.is_available() and not args.use_cpu
+    on_gpu = gpu is not None or (torch.cuda.is_available() and not args.use_cpu)
     parts = memory(shapes, args, plan, processes=processes, gpu=on_gpu)
     yield f"Memory of a process, GB ({shapes.parameters:,} parameters of the base):", None
     peak = max(parts["learning"], parts["sampling"])
     for name, count in parts.items():
         yield f"  {name:<24} {count / 1e9:>8.2f}" + (" in all" if name in ("learning", "sampling") else ""), None
+    if gpu is not None:
+        fits = peak <= 0.9e9 * gpu
+        told = f"{peak / 1e9:.1f} GB do not fit into {gpu:g} with a tenth left for what is not counted. {SMALLER}"
+        yield f"  {peak / 1e9:.2f} of {gpu:g} GB on such a GPU", None if fits else told
+        return
     if on_gpu:
         free, total = torch.cuda.mem_get_info()
         place = torch.cuda.get_device_name()
@@ -128,17 +148,16 @@ def memory_lines(
         place = f"this machine, where {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"
     yield (
         f"  {peak / 1e9:.2f} of {free / 1e9:.1f} GB free and {total / 1e9:.1f} GB in all on {place}",
-        _short(peak, free, total, args),
+        _short(peak, free, total),
     )
 
 
-def _short(peak: float, free: float, total: float, args: PopulationSelfPlayConfig) -> str | None:
+def _short(peak: float, free: float, total: float) -> str | None:
     if peak <= free:
         return None
-    advice = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r (docs/scaling.md)."
     if peak <= total:
-        return f"{peak / 1e9:.1f} GB are needed and {free / 1e9:.1f} are free: end other programs. {advice}"
-    return f"{peak / 1e9:.1f} GB do not fit into {total / 1e9:.1f}. {advice}"
+        return f"{peak / 1e9:.1f} GB are needed and {free / 1e9:.1f} are free: end other programs. {SMALLER}"
+    return f"{peak / 1e9:.1f} GB do not fit into {total / 1e9:.1f}. {SMALLER}"
 
 
 def _host_memory() -> tuple[int, int]:

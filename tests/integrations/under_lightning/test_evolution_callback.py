@@ -122,14 +122,18 @@ def saving(folder, **settings):
     return ModelCheckpoint(folder, filename="{step}", save_top_k=-1, **settings)
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.sized
 @pytest.mark.parametrize(
     ("when", "steps", "unit"),
     [
-        ({"every_n_epochs": 1, "save_on_train_epoch_end": False}, (3, 6), "epochs"),
+        slow({"every_n_epochs": 1, "save_on_train_epoch_end": False}, (3, 6), "epochs"),
         ({"every_n_train_steps": 1}, (1, 2, 4, 5), "epochs"),
-        ({"every_n_epochs": 1, "save_on_train_epoch_end": True}, (3, 6), "epochs"),
-        ({"monitor": "val_loss", "save_on_train_epoch_end": False}, (1, 3, 4, 8), "validations"),
+        slow({"every_n_epochs": 1, "save_on_train_epoch_end": True}, (3, 6), "epochs"),
+        slow({"monitor": "val_loss", "save_on_train_epoch_end": False}, (1, 3, 4, 8), "validations"),
     ],
     ids=["after validation", "inside epochs", "after epochs", "after every batch"],
 )
