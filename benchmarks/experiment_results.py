@@ -19,9 +19,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from trl_populora.experiments.questions import with_questions
 from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
 from trl_populora.reporting.probes import BASE
+from trl_populora.run_files.layout import PLAN_FILE, RESULTS_FILE
+from trl_populora.run_files.run import AVERAGE
 
 
 RESULTS = Path("benchmarks/results/experiments")
@@ -39,7 +42,8 @@ BLOCK = 10
 
 def record_of(folder: Path) -> dict[str, Any]:
     """What is committed of an experiment: its plan, every value of every seed, all pairs of arms, curves and costs."""
-    told = json.loads((folder / "results.json").read_text())
+    told = json.loads((folder / RESULTS_FILE).read_text())
+    exam_names = json.loads((folder / PLAN_FILE).read_text())["exam_names"]
     runs: dict[str, list[PlayedRun]] = {arm: [] for arm in told["arms"]}
     for job in told["jobs"]:
         if job["state"] == "done":
@@ -50,7 +54,9 @@ def record_of(folder: Path) -> dict[str, Any]:
         "jobs": {job["job"]: {"state": job["state"], "rounds": job["rounds"]} for job in told["jobs"]},
         "hardware": next((run.record.get("hardware") for own in runs.values() for run in own), None),
         "means": {name: {arm: _interval(own) for arm, own in arms.items()} for name, arms in told["values"].items()},
-        "pairs": {name: _pairs(arms, list(told["arms"])) for name, arms in told["values"].items()},
+        "pairs": {
+            name: _pairs(arms, runs, told["measures"][name], exam_names) for name, arms in told["values"].items()
+        },
         "groups": {arm: _groups(own) for arm, own in runs.items() if own},
         "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in CURVES},
     }
@@ -60,13 +66,22 @@ def _interval(by_seed: Mapping[str, float]) -> list[float | None] | None:
     return [_round(one) for one in interval(list(by_seed.values()))] if by_seed else None
 
 
-def _pairs(values: Mapping[str, Mapping[str, float]], arms: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`"A - B"` -> the paired difference of two arms."""
+def _pairs(
+    values: Mapping[str, Mapping[str, float]],
+    runs: Mapping[str, Sequence[PlayedRun]],
+    measure: Mapping[str, Any],
+    exam_names: Mapping[str, str],
+) -> dict[str, dict[str, Any]]:
+    """`"A - B"` -> the paired difference of two arms; of an exam also its interval with other questions."""
     found = {}
-    for one, other in combinations(reversed(arms), 2):
+    for one, other in combinations(reversed(list(runs)), 2):
         if values[one] and values[other]:
             own = difference(*({int(seed): value for seed, value in values[arm].items()} for arm in (one, other)))
-            found[f"{one} - {other}"] = {name: _round(value) for name, value in own._asdict().items()}
+            told = {name: _round(value) for name, value in own._asdict().items()}
+            if (exam := measure.get("exam")) is not None:
+                reach = with_questions(runs[one], runs[other], exam_names[exam], of=measure.get("of", "mean"))
+                told["with_questions"] = reach and [_round(reach.low), _round(reach.high)]
+            found[f"{one} - {other}"] = told
     return found
 
 
@@ -77,7 +92,7 @@ def _groups(runs: Sequence[PlayedRun]) -> dict[str, dict[str, list[float]]]:
         for exam in run.evaluation["exams"]:
             own = exam["scores"]
             for group in exam.get("groups", ()):
-                students = [one["groups"][group] for player, one in own.items() if player != BASE]
+                students = [one["groups"][group] for player, one in own.items() if player not in (BASE, AVERAGE)]
                 row = table.setdefault(group, {BASE: [], "students": []})
                 row[BASE].append(_round(own[BASE]["groups"][group]))
                 row["students"].append(_round(fmean(students)))
@@ -115,12 +130,15 @@ def tables(record: Mapping[str, Any]) -> str:
     for name, means in record["means"].items():
         lines.append(f"| {name} | " + " | ".join(_told(means[arm]) for arm in arms) + " |")
     if any(record["pairs"].values()):
-        lines += ["", "| difference | measure | mean | 95% interval | seeds |", "|---|---|---|---|---|"]
+        lines += ["", "| difference | measure | mean | 95%, other seeds | 95%, other seeds and questions | seeds |"]
+        lines.append("|---|---|---|---|---|---|")
     for pair in dict.fromkeys(pair for own in record["pairs"].values() for pair in own):
         for name, own in record["pairs"].items():
             if (found := own.get(pair)) is not None:
                 reach = "-" if found["low"] is None else f"{found['low']:+.3f} to {found['high']:+.3f}"
-                lines.append(f"| {pair} | {name} | {found['difference']:+.3f} | {reach} | {found['seeds']} |")
+                wide = found.get("with_questions")
+                more = "-" if wide is None else f"{wide[0]:+.3f} to {wide[1]:+.3f}"
+                lines.append(f"| {pair} | {name} | {found['difference']:+.3f} | {reach} | {more} | {found['seeds']} |")
     groups = list(next(iter(record["groups"].values()), {}))
     if groups:
         lines += ["", "| exam, share solved | " + " | ".join(groups) + " |", "|---|" + "---|" * len(groups)]

@@ -25,16 +25,17 @@ def named(path: str, *, label: str, form: str = "'module:Name'") -> Any:
         ValueError: If the path has another form, the module cannot be imported, or has no such object.
     """
     module_name, _, name = path.partition(":")
-    if not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
+    if not (module_name.strip(".") and all(part.isidentifier() for part in name.split("."))):
         raise ValueError(f"{label} must be {form}.")
     see_working_folder()
     try:
         found = import_module(module_name)
-    except ImportError as error:
+    except Exception as error:  # whatever the user's file raises
+        what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ValueError(
-            f"{label}: the module {module_name!r} cannot be imported ({error}). Give {form}, with the module in the "
+            f"{label}: the module {module_name!r} cannot be imported ({what}). Give {form}, with the module in the "
             "working folder, installed, or on PYTHONPATH."
-        ) from None
+        ) from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise ValueError(f"{label}: the module {module_name!r} has no {name!r}. Give {form}.")

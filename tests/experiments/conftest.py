@@ -81,6 +81,7 @@ def left_by_training(job) -> dict[str, str]:
 def left_by_exams(job) -> dict[str, str]:
     scores = {"student_0": {"accuracy": 0.25 + 0.25 * (job.arm == "two") * (1 + job.seed)}, "base": {"accuracy": 0.0}}
     exam = {"exam": "held_out_easy[:2]", "scores": scores, "summaries": {}}
+    exam["version"] = "1"
     exam["decoding"] = {"samples": 1, "temperature": 0.0}
     return {"evaluation/evaluation.json": json.dumps({"exams": [exam]})}
 

@@ -88,9 +88,11 @@ def test_the_table_says_what_the_record_says(finished):
         view.tables(record)
     text = told.getvalue()
     assert "two/1: failed: training ended with exit code 1: broken" in text
-    assert "An arm has one seed (solved of two, exam of two)." in text
+    assert "An arm has one seed, 0: the difference is that of this seed (solved of two, exam of two)." in " ".join(
+        text.split()
+    )
     row = next(line.split() for line in text.splitlines() if line.startswith("exam") and "two" in line)
-    assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-"]
+    assert row == ["exam", "two", "1", "of", "2", "0.5", "+0.25", "-", "-", "-"]
 
 
 def test_progress_tells_the_time_left():

@@ -11,7 +11,7 @@ from trl_populora.experiments.reuse import reuse_runs, reused
 from trl_populora.recipe import read_mapping
 
 
-EXAMS = ["held_out_easy[:2]"]
+EXAMS = {"held_out_easy[:2]": "1"}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def old(plan, stub, view):
         write(job, stage)
         return stub()(job, stage)
 
-    assert run_jobs(read.all_jobs, EXAMS, command, view) == {}
+    assert run_jobs(read.all_jobs, list(EXAMS), command, view) == {}
     return read
 
 
@@ -74,16 +74,56 @@ def test_unfinished_runs_and_links_are_not(link, old, plan):
 
 
 def test_the_average_must_have_been_examined(link, plan):
-    measures = {"both": {"exam": EXAMS[0], "of": "average"}}
-    assert len(link()[1]) == 4  # with one student, it is the student
+    measures = {"both": {"exam": "held_out_easy[:2]", "of": "average"}}
+    assert len(link(measures=measures)[1]) == 4  # with one student, it is the student
+
+
+def test_all_students_and_their_average_must_have_been_examined(plan, stub, view):
+    two = {"settings": {"num_students": 2, "per_device_train_batch_size": 10}, "seeds": [0], "arms": {"one": {}}}
+    read = plan.read(**two)
+    write = Commands(read, read_mapping(read.recipe))
+
+    def command(job, stage):
+        write(job, stage)
+        return stub()(job, stage)
+
+    run_jobs(read.all_jobs, list(EXAMS), command, view)
     file = plan.folder / "out/one/seed_0/evaluation/evaluation.json"
     record = json.loads(file.read_text())
     scores = record["exams"][0]["scores"]
-    for more, found in ({"student_1": scores["base"]}, 3), ({"average": scores["base"]}, 4):
+    measures = {"both": {"exam": "held_out_easy[:2]", "of": "average"}}
+    for more, of, found in (
+        ({}, "mean", 0),
+        ({"student_1": {}}, "mean", 1),
+        ({}, "average", 0),
+        ({"average": {}}, "average", 1),
+    ):
         scores |= more
         file.write_text(json.dumps(record))
-        shutil.rmtree(plan.folder / "new")
-        assert len(link(measures=measures)[1]) == found
+        shutil.rmtree(plan.folder / "new", ignore_errors=True)
+        measures["both"]["of"] = of
+        new = plan.read(**two, name="new", output=str(plan.folder / "new"), reuse=[read.output], measures=measures)
+        assert len(reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS)) == found
+    record["exams"][0]["version"] = "2"  # other questions under the same name
+    file.write_text(json.dumps(record))
+    shutil.rmtree(plan.folder / "new")
+    assert reuse_runs(new, read_mapping(new.recipe), new.all_jobs, EXAMS) == {}
+
+
+def test_a_deleted_run_is_made_again_and_one_that_goes_on_is_left_alone(link, plan, view, capsys):
+    new, _ = link()
+    (plan.folder / "out/one/seed_0/population.json").unlink()
+    problems = run_jobs(new.all_jobs, list(EXAMS), lambda job, stage: pytest.fail("nothing may be started"), view)
+    assert list(problems) == ["one/0"] and "not finished any more; remove the link" in problems["one/0"]
+    shutil.rmtree(plan.folder / "out/one/seed_0")
+    assert link()[1] == {} and not (plan.folder / "new/one/seed_0").is_symlink()
+
+
+def test_a_link_works_from_an_output_that_is_a_link_itself(link, plan):
+    (plan.folder / "scratch/deep").mkdir(parents=True)
+    (plan.folder / "new").symlink_to("scratch/deep")
+    new, found = link()
+    assert len(found) == 4 and (plan.folder / "new/one/seed_0/population.json").is_file()
 
 
 def test_a_run_that_has_begun_is_its_own(link, plan):

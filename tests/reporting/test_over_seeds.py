@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from trl_populora.reporting.over_seeds import LEVEL, difference, hedges_g, interval
+from trl_populora.reporting.over_seeds import LEVEL, difference, hedges_g, interval, over_questions
 
 
 def seeds(values) -> dict[int, float]:
@@ -82,6 +82,40 @@ def test_what_cannot_be_known_is_not_claimed():
     assert flat.low is None and "seeds do not differ" in flat.why
     two = difference({0: 1.0, 1: 2.0}, {0: 0.0, 1: 0.5})
     assert two.low is not None and two.effect is None and "two seeds" in two.why
+
+
+def crossed(rng, seeds: int, questions: int, *, by_seed: float, by_question: float, rest: float) -> np.ndarray:
+    """Differences with a true mean of 0.1, drawn with these standard deviations."""
+    drawn = rng.normal(size=(seeds, 1)) * by_seed + rng.normal(size=questions) * by_question
+    return 0.1 + drawn + rng.normal(size=(seeds, questions)) * rest
+
+
+@pytest.mark.parametrize("by_seed, by_question", [(0.01, 0.0), (0.0, 0.2), (0.02, 0.1)])
+def test_intervals_over_seeds_and_questions_cover_the_truth(by_seed, by_question):
+    rng = np.random.default_rng(0)
+    found = [
+        over_questions(crossed(rng, 5, 60, by_seed=by_seed, by_question=by_question, rest=0.1)) for _ in range(400)
+    ]
+    assert 0.93 <= np.mean([one.low <= 0.1 <= one.high for one in found]) <= 0.995
+
+
+def test_an_interval_over_questions_too_is_never_surer_than_students():
+    table = crossed(np.random.default_rng(1), 5, 60, by_seed=0.05, by_question=0.0, rest=1e-6)
+    found, oracle = over_questions(table), stats.ttest_1samp(table.mean(axis=1), 0.0)
+    assert (found.low, found.high) == pytest.approx(tuple(oracle.confidence_interval(LEVEL)), rel=1e-3)
+    assert found.p == pytest.approx(oracle.pvalue, rel=1e-2)
+    turned = over_questions(table.T)
+    assert (turned.low, turned.high, turned.p) == pytest.approx(tuple(found))
+
+
+@pytest.mark.parametrize("table", [np.ones((1, 5)), np.ones((5, 1)), np.ones((3, 4)), np.ones((0, 0))])
+def test_no_interval_over_questions_where_nothing_is_known(table):
+    assert over_questions(table) is None
+
+
+def test_one_common_seed_is_compared_with_itself():
+    found = difference({0: 1.0}, {0: 0.25, 1: 50.0})
+    assert (found.difference, found.low, found.paired) == (0.75, None, True) and "one seed, 0" in found.why
 
 
 def test_clear_shares_the_chance_of_an_error_among_comparisons():

@@ -36,6 +36,26 @@ def sample() -> RoundRecord:
     )
 
 
+def paid_by_others(solve_rate, solved_elsewhere):
+    return 1 - solve_rate if solve_rate or solved_elsewhere else -0.5
+
+
+@pytest.mark.parametrize("teacher, unpaid", [("solvable", 0.0), (f"{__name__}:paid_by_others", -0.5)])
+def test_a_task_that_others_solve_later_is_paid_then(teacher, unpaid):
+    late = LateRewards(1, RewardSettings(teacher=teacher))
+    proposals = [
+        Proposal("teacher_0", "code_o", "a", 0, task=DOUBLE, reward=unpaid, solve_rate=0.0),
+        Proposal("teacher_0", "code_o", "b", 0, task=SEED, reward=0.5, solve_rate=0.5),
+    ]
+    rows = [Row("teacher_0", "teacher", "code_o", [], Completion("text", [1], [2]), one.reward) for one in proposals]
+    late.exchange(0, rows, proposals, {"teacher_0": 0})
+    assert [task.id for task in late.unsolved] == [DOUBLE.id]
+    late.note({DOUBLE.id, SEED.id})
+    assert late.unsolved == []
+    learned, settled = late.exchange(1, rows, proposals, {"teacher_0": 0})
+    assert [row.reward for row in learned] == [1.0, 0.5] == [one.reward for one in settled]
+
+
 def test_waiting_proposals_survive_json():
     record, rewards = sample(), RewardSettings(teacher="solvable")
     late = LateRewards(2, rewards)

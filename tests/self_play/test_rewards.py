@@ -42,7 +42,7 @@ def test_only_solvable_asks_whether_somebody_else_solved_it(name):
         assert (alone, helped) == ((0.0, 1.0) if name == "solvable" and rate == 0 else (alone, alone))
 
 
-def half_or_more(solve_rate, solved_elsewhere):
+def some_solved(solve_rate, solved_elsewhere):
     return 1 - solve_rate if solve_rate >= 0.25 else 0.0
 
 
@@ -54,17 +54,21 @@ def too_far(solve_rate, solved_elsewhere):
     return 1 / solve_rate
 
 
+def pole(solve_rate, solved_elsewhere):
+    return 1 / (solve_rate - 0.375)
+
+
 def no_number(solve_rate, solved_elsewhere):
     return None
 
 
 def test_a_reward_of_ones_own():
-    settings = RewardSettings(teacher=f"{__name__}:half_or_more")
+    settings = RewardSettings(teacher=f"{__name__}:some_solved")
     rewards = [teacher_reward(rate, settings=settings) for rate in (0.0, 0.25, 1.0, None)]
     assert rewards == [0.0, 0.75, 0.0, -1.0] and not settings.asks_others
 
 
-@pytest.mark.parametrize(("name", "attempts"), [("half_pay", 4), ("half_or_more", 0)])
+@pytest.mark.parametrize(("name", "attempts"), [("half_pay", 4), ("some_solved", 0)])
 def test_others_attempt_a_task_if_the_reward_depends_on_them(name, attempts):
     assert RoundSettings(rewards=RewardSettings(teacher=f"{__name__}:{name}")).extra_attempts == attempts
 
@@ -75,7 +79,8 @@ def test_others_attempt_a_task_if_the_reward_depends_on_them(name, attempts):
         ("kind", "teacher_reward='kind' is unknown; choose one of .*'frontier'.* or 'module:function' of your own"),
         ("no_such_module:reward", "the module 'no_such_module' cannot be imported"),
         ("math:pi", "math:pi' is 3.14.*, not a function"),
-        (f"{__name__}:too_far", r"called with \(0.0, False\), failed: ZeroDivisionError"),
+        (f"{__name__}:too_far", r"called with \(0, False\), failed: ZeroDivisionError"),
+        (f"{__name__}:pole", r"called with \(0.375, False\), failed: ZeroDivisionError"),
         (f"{__name__}:no_number", "gave None; it must give a finite number"),
         ("math:isnan", "failed: TypeError: .*one argument"),
     ],

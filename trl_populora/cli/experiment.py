@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     registered = register(experiment, base, options.file, checked.exam_names)
     exams = list(checked.exam_names.values())
     with ExperimentView({job.name: checked.sizes[job.arm].rounds for job in jobs}) as view:
-        for name, folder in reuse_runs(experiment, base, jobs, exams).items():
+        for name, folder in reuse_runs(experiment, base, jobs, checked.exam_versions).items():
             view.note(f"{name}: the same run is in {folder}; it is used")
         if options.results:
             return write_results(experiment, registered, {}, view)

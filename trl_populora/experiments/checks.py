@@ -14,6 +14,7 @@ from .plan import Experiment, file_hash
 
 
 if TYPE_CHECKING:
+    from ..evaluation import Exam
     from ..training import PopulationSelfPlayConfig
 
 PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights")
@@ -24,10 +25,12 @@ OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards
 
 
 class Checked(NamedTuple):
-    """Size of a run of each arm, and each exam's name in the records, by its name in the experiment."""
+    """Size of a run of each arm; each exam's name in the records, by its name in the experiment; and its version, by
+    its name in the records."""
 
     sizes: dict[str, RunSize]
     exam_names: dict[str, str]
+    exam_versions: dict[str, str]
 
 
 class RunSize(NamedTuple):
@@ -64,18 +67,19 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     Raises:
         ValueError: For anything that a run would refuse later. The message names the arm or the measure.
     """
-    sizes, names = {}, {}
+    sizes, exams = {}, []
     for arm in experiment.ordered_arms:
         try:
             args = parse_settings(experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}")))
             if args.push_to_hub:
                 raise ValueError("push_to_hub: true would push all runs to one repository. Set it to false.")
             _check_metrics(experiment, args)
-            names = _exam_names(experiment, args)
+            exams = _exams(experiment, args)
         except ValueError as error:
             raise ValueError(f"arm {arm!r}: {error}") from None
         sizes[arm] = run_size(args)
-    return Checked(sizes, names)
+    names = dict(zip(experiment.exams, (exam.name for exam in exams), strict=True))
+    return Checked(sizes, names, {exam.name: exam.version for exam in exams})
 
 
 def parse_settings(recipe: Mapping[str, Any]) -> PopulationSelfPlayConfig:
@@ -169,15 +173,14 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> No
         raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}; {hint}")
 
 
-def _exam_names(experiment: Experiment, args: PopulationSelfPlayConfig) -> dict[str, str]:
+def _exams(experiment: Experiment, args: PopulationSelfPlayConfig) -> list[Exam]:
     from ..evaluation import make_exams
 
     types = _task_types(args) if args.num_teachers else {}
     try:
-        exams = make_exams(experiment.exams, types, data=experiment.exam_data)
+        return make_exams(experiment.exams, types, data=experiment.exam_data)
     except ValueError as error:
         raise ValueError(f"exams: {error}") from None
-    return dict(zip(experiment.exams, (exam.name for exam in exams), strict=True))
 
 
 def _task_types(args: PopulationSelfPlayConfig) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from ..run_files.layout import (
 from .plan import Experiment, Job
 
 
-GRACE = 10.0
-"""Seconds that processes have to end after a request."""
+GRACE = 600.0
+"""Seconds that processes have to end after a request: a run ends its round first, and saves."""
 POLL = 0.2
 """Seconds between looks at the processes."""
 
@@ -151,6 +151,13 @@ def run_jobs(
                     waiting.remove(job)
                     view.note(f"{job.name}: done already")
                     continue
+                if os.path.islink(job.folder):  # of another experiment, which is not to be changed
+                    waiting.remove(job)
+                    problems[job.name] = (
+                        f"the run that {job.folder} links to is not finished any more; remove the link"
+                    )
+                    view.note(f"{job.name}: {problems[job.name]}")
+                    continue
                 log = open_log(os.path.join(job.folder, JOB_LOG))
                 if log is None:  # a process of an earlier call, or another call, is at it
                     if not wait:
@@ -188,6 +195,8 @@ def run_jobs(
             if running or waiting:
                 time.sleep(POLL)
     finally:
+        if any(one.stage is Stage.TRAIN and one.process.poll() is None for one in running):
+            view.note("Waiting for the runs to end their rounds and to save. Ctrl-C ends them at once.")
         _stop(running)
     view.progress(done, [])
     return problems
@@ -195,6 +204,8 @@ def run_jobs(
 
 def failure(ended: Stage, code: int, job: Job) -> str:
     """Why a job is not done, in one line: how its process ended, and the last line of its log."""
+    if code == 0 and ended is Stage.TRAIN:
+        return f"training was stopped before its last round; the same command continues it: {last_words(job)}"
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"{ended.value} ended with {how}: {last_words(job)}"
 
@@ -255,7 +266,7 @@ def _start(
 
 
 def _stop(running: Sequence[_Running]) -> None:
-    """Ends all running processes and their children."""
+    """Ends all running processes and their children. An interrupt ends them at once."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
         for one in running:
             if one.process.poll() is None:
@@ -266,5 +277,7 @@ def _stop(running: Sequence[_Running]) -> None:
                 one.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 continue
+            except KeyboardInterrupt:
+                break
     for one in running:
         one.log.close()

@@ -13,6 +13,7 @@ from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
 from .jobs import Stage, begun, last_words, rounds_done, stage
 from .plan import Experiment, Job, Measure
+from .questions import with_questions
 from .reuse import reused
 
 
@@ -58,7 +59,11 @@ def results(
         found = [one for name, row in rows.items() for one in _differences(name, row, played)]
     comparisons = sum(one["p"] is not None for one in found)
     for one in found:
-        one["clear"] = one["p"] is not None and one["p"] <= (1 - LEVEL) / comparisons
+        measure, pair = measures[one["measure"]], (arms[one["arm"]], arms[experiment.control])
+        reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
+        one["with_questions"] = reach and reach._asdict()
+        p = reach.p if reach else one["p"]
+        one["clear"] = p is not None and p <= (1 - LEVEL) / comparisons
     told = ("registered", "file", "sha256", "recipe_sha256", "git", "changes")
     plan = experiment.to_json()
     record = {

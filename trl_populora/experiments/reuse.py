@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..recipe import read_mapping
-from ..reporting.probes import BASE
 from ..run_files.files import read_json
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER, JOB_RECIPE
 from ..run_files.run import AVERAGE
@@ -20,19 +20,20 @@ NAMES = ("run_name", "output_dir")
 
 
 def reuse_runs(
-    experiment: Experiment, base: Mapping[str, Any], jobs: Sequence[Job], exams: Sequence[str]
+    experiment: Experiment, base: Mapping[str, Any], jobs: Sequence[Job], exam_versions: Mapping[str, str]
 ) -> dict[str, str]:
     """
     Links the folders of jobs that have none to finished runs of the experiments in `reuse`.
 
-    A run is the same if its recipe is, apart from its name and folder, and its members have taken the same exams with
-    as many answers at the same temperature; and so has their average, if a measure needs it.
+    A run is the same if its recipe is, apart from its name and folder, and all its students have taken the same exams
+    with as many answers at the same temperature; and so has their average, if a measure needs it. Data, reward
+    functions and models are compared by their names only.
 
     Args:
         experiment ([`Experiment`]): The plan.
         base (`Mapping`): The recipe that all arms share.
         jobs (`Sequence[Job]`): Jobs to look for.
-        exams (`Sequence[str]`): Names of the exams in records.
+        exam_versions (`Mapping[str, str]`): Name of each exam in records -> version of its questions.
 
     Returns:
         `dict[str, str]`: Name of each linked job -> folder of its run.
@@ -40,15 +41,23 @@ def reuse_runs(
     found = {}
     others = [job for output in experiment.reuse for job in _jobs(output)]
     for job in jobs:
+        if os.path.islink(job.folder) and not os.path.exists(job.folder):  # its run was deleted
+            os.remove(job.folder)
         if os.path.lexists(job.folder):
             continue
         wanted = _identity(experiment.run_recipe(base, job))
         for other in others:
             recipe = os.path.join(other.folder, JOB_RECIPE)
             same = os.path.isfile(recipe) and _identity(read_mapping(recipe)) == wanted
-            if same and stage(other, exams) is Stage.DONE and _examined_alike(other, experiment, exams):
-                os.makedirs(os.path.dirname(job.folder), exist_ok=True)
-                os.symlink(os.path.relpath(other.folder, os.path.dirname(job.folder)), job.folder)
+            if (
+                same
+                and stage(other, list(exam_versions)) is Stage.DONE
+                and _examined_alike(other, wanted, experiment, exam_versions)
+            ):
+                folder = os.path.dirname(job.folder)
+                os.makedirs(folder, exist_ok=True)
+                with suppress(FileExistsError):  # by another call, just now
+                    os.symlink(os.path.relpath(os.path.realpath(other.folder), os.path.realpath(folder)), job.folder)
                 found[job.name] = other.folder
                 break
     return found
@@ -75,16 +84,21 @@ def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if name not in NAMES}
 
 
-def _examined_alike(job: Job, experiment: Experiment, exams: Sequence[str]) -> bool:
-    if not exams:
+def _examined_alike(
+    job: Job, recipe: Mapping[str, Any], experiment: Experiment, exam_versions: Mapping[str, str]
+) -> bool:
+    """Whether all students of a run, and their average if it is needed, have taken the exams as they are taken here."""
+    if not exam_versions:
         return True
     record = read_json(os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE), missing="")
-    taken = [exam for exam in record["exams"] if exam["exam"] in exams]
     wanted = (experiment.exam_samples, experiment.exam_temperature)
-    same = all((one["decoding"]["samples"], one["decoding"]["temperature"]) == wanted for one in taken)
-    return same and (not experiment.averages or all(map(_has_average, taken)))
-
-
-def _has_average(exam: Mapping[str, Any]) -> bool:
-    """Whether the average of the students was examined; that of one student is the student."""
-    return AVERAGE in exam["scores"] or sum(name != BASE for name in exam["scores"]) == 1
+    students = recipe.get("num_students", 4)
+    for exam in record["exams"]:
+        if exam["exam"] in exam_versions:
+            own = (exam["decoding"]["samples"], exam["decoding"]["temperature"])
+            solvers = [name for name in exam["scores"] if name.startswith(("student", "agent"))]
+            averaged = AVERAGE in exam["scores"] or students == 1 or not experiment.averages
+            version = exam["version"] == exam_versions[exam["exam"]]
+            if own != wanted or not version or len(solvers) != students or not averaged:
+                return False
+    return True

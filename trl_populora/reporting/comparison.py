@@ -384,5 +384,6 @@ def _accuracies(exam: Mapping[str, Any]) -> dict[str, float]:
     others = {kind: scores.pop(kind, None) for kind in (AVERAGE, BASE)}
     solvers = [share for player, share in scores.items() if not player.startswith("teacher")]
     if not told and len(solvers) == 1:
-        told, others[AVERAGE] = dict.fromkeys(ENDS, solvers[0]), solvers[0]
+        told = dict.fromkeys(ENDS, solvers[0])
+        others[AVERAGE] = solvers[0] if others[AVERAGE] is None else others[AVERAGE]
     return {kind: share for kind, share in (told | others).items() if share is not None}

@@ -7,7 +7,7 @@ from typing import Any
 
 from .comparison import Comparison
 from .comparison_page import comparison_sections
-from .experiment_view import results_remarks, with_interval
+from .experiment_view import ends, results_remarks, with_interval
 from .page import Cell, Column, Facts, Section, Table, Text, render_page
 from .page.figures import look
 from .page.formats import NOTHING
@@ -40,7 +40,8 @@ def answers_table(record: Mapping[str, Any]) -> Table:
     columns = [
         Column("measure"), Column("arm"), Column("seeds", hint="with a value, of all"),
         Column("mean", "number", hint="over seeds, and its interval"),
-        Column("minus control", "signed", hint="difference of means, and its 95% interval"),
+        Column("minus control", "signed", hint="difference of means, and its 95% interval over seeds"),
+        Column("other questions", hint="of an exam: its 95% interval for other seeds and other questions"),
         Column("effect (g)", "signed", hint="Hedges' g: the difference in standard deviations"),
         Column("clear", hint=f"whether the interval excludes 0 for all {record['comparisons']} comparisons together"),
         Column("remark"),
@@ -60,6 +61,7 @@ def answers_table(record: Mapping[str, Any]) -> Table:
                     f"{known} of {len(record['seeds'])}",
                     Cell(mean["mean"], _mean(mean)) if mean else None,
                     Cell(0.0, "control") if control else Cell(one["difference"], with_interval(one)) if one else None,
+                    NOTHING if one is None else ends(one["with_questions"]),
                     one and one["effect"],
                     NOTHING if one is None or one["p"] is None else Cell("yes", bold=True) if one["clear"] else "no",
                     one["why"] if one else "" if control or mean else "no value",

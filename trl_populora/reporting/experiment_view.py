@@ -91,7 +91,8 @@ class ExperimentView:
 
 def results_table(record: Mapping[str, Any], *, plain: bool = False) -> Table:
     """Every measure of every arm: mean over seeds, difference to the control with its interval, effect size."""
-    table = new_table("measure", "arm", "seeds", "mean", "minus control (95% interval)", "g", "clear", plain=plain)
+    headings = ("measure", "arm", "seeds", "mean", "minus control (95% interval)", "other questions", "g", "clear")
+    table = new_table(*headings, plain=plain)
     table.columns[1].justify = "left"
     found = {(one["measure"], one["arm"]): one for one in record["differences"]}
     for measure, values in record["values"].items():
@@ -104,6 +105,7 @@ def results_table(record: Mapping[str, Any], *, plain: bool = False) -> Table:
                 f"{len(known)} of {len(record['seeds'])}",
                 f"{sum(known) / len(known):.4g}" if known else NOTHING,
                 "control" if arm == record["control"] else with_interval(one),
+                NOTHING if one is None else ends(one["with_questions"]),
                 NOTHING if one is None or one["effect"] is None else f"{one['effect']:+.2f}",
                 NOTHING if one is None or one["p"] is None else ("yes" if one["clear"] else "no"),
             )
@@ -119,6 +121,11 @@ def results_remarks(record: Mapping[str, Any]) -> list[str]:
             f"{record['comparisons']} comparisons have an interval. Clear: it excludes 0 after correction for the "
             f"number of comparisons (Bonferroni)."
         )
+    if any(one["with_questions"] for one in record["differences"]):
+        lines.append(
+            "All runs answer the same questions. The first interval is for other seeds, the second for other seeds "
+            "and other questions; clear goes by the second."
+        )
     whys = {}
     for one in record["differences"]:
         if one["why"]:
@@ -133,5 +140,9 @@ def with_interval(one: Mapping[str, Any] | None) -> str:
     """A difference of `results.json`, with its interval if it has one."""
     if one is None:
         return NOTHING
-    ends = "" if one["low"] is None else f" [{one['low']:+.3g}, {one['high']:+.3g}]"
-    return f"{one['difference']:+.3g}{ends}"
+    return f"{one['difference']:+.3g}" + ("" if one["low"] is None else f" {ends(one)}")
+
+
+def ends(one: Mapping[str, Any] | None) -> str:
+    """The ends of an interval, if there is one."""
+    return NOTHING if one is None else f"[{one['low']:+.3g}, {one['high']:+.3g}]"

@@ -1,6 +1,7 @@
 """What numbers of several seeds are worth: a mean with its interval, a difference of two arms, an effect size.
 
 The unit of chance is the seed. Intervals are Student's, at `LEVEL`, our choice: few seeds leave little to resample.
+Where runs are compared by an exam, its questions are a second unit of chance ([`over_questions`]).
 """
 
 from __future__ import annotations
@@ -52,6 +53,14 @@ class Difference(NamedTuple):
         return self.p is not None and self.p <= (1 - LEVEL) / comparisons
 
 
+class Reach(NamedTuple):
+    """An interval at `LEVEL` around a difference, and the p-value of the same test."""
+
+    low: float
+    high: float
+    p: float
+
+
 def interval(values: Sequence[float]) -> Interval:
     """Mean of at least one value, one of each seed, with Student's interval."""
     mean = math.fsum(values) / len(values)
@@ -63,13 +72,17 @@ def interval(values: Sequence[float]) -> Interval:
 
 def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Difference:
     """
-    Two arms, seed by seed where they can be paired: where every seed of one is also in the other, and two or more are
-    in both. Else the difference of the means with Welch's interval.
+    Two arms, seed by seed where they can be paired: where every seed of one is also in the other. Else the difference
+    of the means with Welch's interval.
 
     Args:
         arm, control (`Mapping[int, float]`): Seed -> value; at least one each.
     """
     common = sorted(arm.keys() & control.keys())
+    if len(common) == 1 == min(len(arm), len(control)):
+        (seed,) = common
+        why = f"an arm has one seed, {seed}: the difference is that of this seed"
+        return Difference(arm[seed] - control[seed], None, None, None, None, True, 1, 1, why)
     if len(common) >= 2 and len(common) == min(len(arm), len(control)):
         found = _paired(np.array([arm[seed] - control[seed] for seed in common]))
         if len(arm) == len(control):
@@ -77,6 +90,34 @@ def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Differ
         over = f"only over seeds {', '.join(map(str, common))}, which both have"
         return found._replace(why="; ".join(filter(None, (found.why, over))))
     return _unpaired(np.array(list(arm.values())), np.array(list(control.values())))
+
+
+def over_questions(differences: np.ndarray) -> Reach | None:
+    """
+    The interval of a difference in an exam if other seeds were run, and other questions were asked.
+
+    Seeds and questions are crossed random effects, because all runs answer the same questions. The variance of the
+    mean is (M_seeds + M_questions - M_rest) / (S Q), by the mean squares of the two-way table, and at least as large
+    as by seeds or by questions alone. Degrees of freedom are Satterthwaite's.
+
+    Args:
+        differences (`np.ndarray` of shape `(S, Q)`): Arm minus control, for each seed and question.
+
+    Returns:
+        [`Reach`], or `None` for fewer than two seeds or questions, or if all differences are equal.
+    """
+    if min(differences.shape) < 2 or _flat(differences):
+        return None
+    S, Q = differences.shape
+    mean, seeds, questions = differences.mean(), differences.mean(axis=1), differences.mean(axis=0)
+    rest = differences - seeds[:, None] - questions + mean
+    by_seeds, by_questions = seeds.var(ddof=1) / S, questions.var(ddof=1) / Q
+    by_rest = (rest**2).sum() / ((S - 1) * (Q - 1)) / (S * Q)
+    variance = max(by_seeds + by_questions - by_rest, by_seeds, by_questions)
+    parts = ((by_seeds, S - 1), (by_questions, Q - 1), (by_rest, (S - 1) * (Q - 1)))
+    degrees = variance**2 / sum(part**2 / count for part, count in parts)
+    error = math.sqrt(variance)
+    return Reach(*_around(float(mean), error, degrees))
 
 
 def hedges_g(difference: float, deviation: float, degrees: int) -> float | None:

@@ -46,11 +46,6 @@ class Waiting:
     rows: tuple[Row, ...]
     proposals: tuple[Proposal, ...]
 
-    @property
-    def unsolved(self) -> list[Task]:
-        """Tasks that nobody has solved yet."""
-        return [one.task for one in self.proposals if one.task is not None and _is_open(one)]
-
 
 class LateRewards:
     """Teachers' rows of the last rounds. Teachers learn from them `rounds` rounds after they were written.
@@ -63,11 +58,17 @@ class LateRewards:
     def __init__(self, rounds: int, rewards: RewardSettings) -> None:
         self.rounds, self.rewards = rounds, rewards
         self._waiting: list[Waiting] = []
+        self._unpaid = teacher_reward(0.0, settings=rewards)
+
+    def _is_open(self, proposal: Proposal) -> bool:
+        """Whether nobody has solved its task so far."""
+        return proposal.solve_rate == 0 and proposal.reward == self._unpaid
 
     @property
     def unsolved(self) -> list[Task]:
         """Tasks of earlier rounds that nobody has solved yet, oldest first, without duplicates."""
-        return list({task.id: task for waiting in self._waiting for task in waiting.unsolved}.values())
+        waiting = (one for waiting in self._waiting for one in waiting.proposals)
+        return list({one.task.id: one.task for one in waiting if one.task is not None and self._is_open(one)}.values())
 
     def note(self, solved: Collection[str]) -> None:
         """Updates the rewards of tasks that were solved since, given by id."""
@@ -76,7 +77,7 @@ class LateRewards:
             replace(
                 waiting,
                 proposals=tuple(
-                    replace(one, reward=paid) if one.task and one.task.id in solved and _is_open(one) else one
+                    replace(one, reward=paid) if one.task and one.task.id in solved and self._is_open(one) else one
                     for one in waiting.proposals
                 ),
             )
@@ -141,10 +142,6 @@ class LateRewards:
             for one in state
             if one["round"] > newest - self.rounds
         ]
-
-
-def _is_open(proposal: Proposal) -> bool:
-    return proposal.solve_rate == 0 and proposal.reward == 0
 
 
 def _flat(proposal: Proposal) -> dict[str, Any]:

@@ -47,6 +47,9 @@ TEACHER_REWARDS: dict[str, Callable[[float, bool], float]] = {
 }
 """Rewards of a valid task: functions of its solve rate in [0, 1], and of whether another member solved it."""
 
+SOLVE_RATES = sorted({solved / attempts for attempts in range(1, 33) for solved in range(attempts + 1)})
+"""Solve rates of up to 32 attempts, for which a function of the user's own is checked before a run."""
+
 
 @cache
 def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
@@ -58,7 +61,7 @@ def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
             [0, 1] and of whether another member solved the task. It returns a finite number.
 
     Raises:
-        ValueError: If there is no such function, or it gives no finite number for some solve rate.
+        ValueError: If there is no such function.
     """
     if name in TEACHER_REWARDS:
         return TEACHER_REWARDS[name]
@@ -68,16 +71,24 @@ def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
     found = named(name, label=label, form=form)
     if not callable(found):
         raise ValueError(f"{label} is {found!r}, not a function.")
-    for solve_rate in (0.0, 0.5, 1.0):
-        for elsewhere in (False, True):
-            call = f"{label}, called with ({solve_rate}, {elsewhere}),"
-            try:
-                reward = found(solve_rate, elsewhere)
-            except Exception as error:
-                raise ValueError(f"{call} failed: {type(error).__name__}: {error}") from error
-            if not (isinstance(reward, Real) and math.isfinite(reward)):
-                raise ValueError(f"{call} gave {reward!r}; it must give a finite number.")
     return cast(Callable[[float, bool], float], found)
+
+
+def checked_call(name: str, solve_rate: float, solved_elsewhere: bool) -> float:
+    """The reward of a task by the function of a name.
+
+    Raises:
+        ValueError: If the function fails, or gives no finite number.
+    """
+    call = f"teacher_reward={name!r}, called with ({solve_rate:g}, {solved_elsewhere}),"
+    function = reward_of_a_task(name)
+    try:
+        reward = function(solve_rate, solved_elsewhere)
+    except Exception as error:
+        raise ValueError(f"{call} failed: {type(error).__name__}: {error}") from error
+    if not (isinstance(reward, Real) and math.isfinite(reward)):
+        raise ValueError(f"{call} gave {reward!r}; it must give a finite number.")
+    return float(reward)
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,9 @@ class RewardSettings:
     teacher: str = "adversarial"
 
     def __post_init__(self) -> None:
+        for solve_rate in SOLVE_RATES if self.teacher not in TEACHER_REWARDS else ():
+            for elsewhere in (False, True):
+                checked_call(self.teacher, solve_rate, elsewhere)
         reward_of_a_task(self.teacher)
         for field in fields(self):
             value = getattr(self, field.name)
@@ -112,8 +126,7 @@ class RewardSettings:
     @property
     def asks_others(self) -> bool:
         """Whether a teacher earns something else for a task that its own student did not solve and another did."""
-        reward = reward_of_a_task(self.teacher)
-        return reward(0.0, True) != reward(0.0, False)
+        return checked_call(self.teacher, 0.0, True) != checked_call(self.teacher, 0.0, False)
 
 
 def student_reward(solved: bool, *, well_formed: bool, settings: RewardSettings = RewardSettings()) -> float:
@@ -152,7 +165,7 @@ def teacher_reward(
         return float("nan")
     if not 0 <= solve_rate <= 1:
         raise ValueError(f"A solve rate lies in [0, 1], got {solve_rate}.")
-    return float(reward_of_a_task(settings.teacher)(solve_rate, solved_elsewhere))
+    return checked_call(settings.teacher, solve_rate, solved_elsewhere)
 
 
 def role_task_advantages(

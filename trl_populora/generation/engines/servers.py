@@ -78,10 +78,7 @@ class ServersEngine(Engine):
                 if self.live:
                     logger.warning("%s. It is left out, and %s get its rows.", error, self.where)
             if not self.live:
-                raise EngineError(
-                    f"No {self.kind.name} server is left: {'; '.join(self._losses)}. Start them again, and resume the "
-                    "run from its last checkpoint."
-                ) from error
+                raise self._nobody() from error
 
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
         """Versions that a server does not have, because it was restarted."""
@@ -132,7 +129,15 @@ class ServersEngine(Engine):
 
     def _next(self) -> ServerEngine:
         with self._lock:
+            if not self.live:  # the others were lost meanwhile
+                raise self._nobody()
             return self.live[next(self._turn) % len(self.live)]
+
+    def _nobody(self) -> EngineError:
+        return EngineError(
+            f"No {self.kind.name} server is left: {'; '.join(self._losses)}. Start them again, and resume the "
+            "run from its last checkpoint."
+        )
 
     def _on_each(self, work: Callable[[ServerEngine], Any]) -> dict[ServerEngine, Any]:
         """Results of all servers at once, without those that are lost by it."""

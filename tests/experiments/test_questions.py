@@ -1,0 +1,69 @@
+"""Which answers go into a difference between arms, and its interval over seeds and questions."""
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from trl_populora.experiments.questions import right_by_question, with_questions
+from trl_populora.reporting.comparison import PlayedRun
+from trl_populora.reporting.over_seeds import over_questions
+
+
+EXAM = "quiz[:3]"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`run(seed, verdicts)`: a run whose players gave these answers: player -> question -> verdicts."""
+
+    def make(seed, verdicts, name="run"):
+        folder = tmp_path / f"{name}_{seed}"
+        (folder / "evaluation").mkdir(parents=True)
+        rows = [
+            {"exam": EXAM, "player": player, "question": question, "verdict": verdict}
+            for player, own in verdicts.items()
+            for question, given in own.items()
+            for verdict in given
+        ]
+        rows += [{"exam": "other", "player": "student_0", "question": "a", "verdict": "solved"}]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "evaluation" / "all.parquet")
+        exams = [{"exam": EXAM, "scores": dict.fromkeys(verdicts, {})}]
+        return PlayedRun(str(folder), {"settings": {"seed": seed}}, [], evaluation={"exams": exams})
+
+    return make
+
+
+ANSWERS = {
+    "student_0": {"a": ["solved", "wrong"], "b": ["solved", "spared"], "c": ["spared", "spared"]},
+    "student_1": {"a": ["refused", "wrong"], "b": ["wrong", "wrong"], "c": ["spared", "spared"]},
+    "average": {"a": ["solved", "solved"], "b": ["solved", "wrong"], "c": ["wrong", "wrong"]},
+    "teacher_0": {"a": ["solved", "solved"]},
+    "base": {"a": ["solved", "solved"]},
+}
+
+
+def test_students_alone_count_without_spared_answers(run):
+    own = run(0, ANSWERS)
+    assert right_by_question(own, EXAM, of="mean") == {"a": 0.25, "b": pytest.approx(1 / 3)}
+    assert right_by_question(own, EXAM, of="average") == {"a": 1.0, "b": 0.5, "c": 0.0}
+    assert right_by_question(own, "no exam", of="mean") == {}
+
+
+def test_one_student_is_its_average(run):
+    own = run(0, {"agent_0": {"a": ["solved", "wrong"]}, "base": {"a": ["solved", "solved"]}})
+    assert right_by_question(own, EXAM, of="average") == right_by_question(own, EXAM, of="mean") == {"a": 0.5}
+
+
+def single(run, name, seed, a, b, c):
+    return run(seed, {"student_0": {"a": a, "b": b, "c": c}, "base": {"a": ["wrong"]}}, name)
+
+
+def test_common_seeds_and_questions_are_compared(run):
+    yes, no = ["solved", "solved"], ["wrong", "wrong"]
+    arm = [single(run, "arm", 0, yes, yes, no), single(run, "arm", 1, yes, ["solved", "wrong"], yes)]
+    arm += [single(run, "arm", 7, no, no, no)]
+    control = [single(run, "control", 1, no, no, ["spared", "spared"]), single(run, "control", 0, yes, no, no)]
+    found = with_questions(arm, control, EXAM, of="mean")
+    assert found == over_questions(pyarrow.array([0.0, 1.0, 1.0, 0.5]).to_numpy().reshape(2, 2))
+    assert with_questions(arm, control, EXAM, of="best") is None
+    assert with_questions(arm, [], EXAM, of="mean") is None and with_questions(arm, arm[:1], EXAM, of="mean") is None

@@ -1,0 +1,61 @@
+"""Differences between arms in an exam, with its questions as a second unit of chance beside the seeds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from statistics import fmean
+
+import numpy as np
+
+from ..reporting.comparison import PlayedRun
+from ..reporting.over_seeds import Reach, over_questions
+from ..reporting.probes import BASE
+from ..run_files.layout import EVALUATION_FOLDER, TABLE_SUFFIX
+from ..run_files.run import AVERAGE
+
+
+def with_questions(arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam: str, *, of: str) -> Reach | None:
+    """
+    The interval of the difference of two arms in an exam, for other seeds and other questions ([`over_questions`]).
+
+    Args:
+        arm, control (`Sequence[PlayedRun]`): Runs. Those of seeds that both arms have are compared.
+        exam (`str`): Name of the exam in the records.
+        of (`str`): `"mean"` of the students, or their `"average"` as one adapter. The best and the
+            weakest are chosen by their answers, so that no interval over questions is right for them.
+
+    Returns:
+        [`Reach`], or `None` if there are fewer than two common seeds or questions, or for another `of`.
+    """
+    if of not in ("mean", AVERAGE):
+        return None
+    ours, theirs = ({run.seed: run for run in runs} for runs in (arm, control))
+    pairs = [
+        (right_by_question(ours[seed], exam, of=of), right_by_question(theirs[seed], exam, of=of))
+        for seed in sorted(ours.keys() & theirs.keys())
+    ]
+    asked = set.intersection(*(set(one) for pair in pairs for one in pair)) if pairs else set()
+    questions = sorted(asked)
+    return over_questions(
+        np.array([[one[question] - other[question] for question in questions] for one, other in pairs], ndmin=2)
+    )
+
+
+def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]:
+    """Question -> share of right answers in a run's exam, without spared answers. A single student is its average."""
+    import pyarrow.parquet
+
+    scores = next((one["scores"] for one in run.evaluation.get("exams", ()) if one["exam"] == exam), {})
+    players = {name for name in scores if not name.startswith("teacher")} - {BASE, AVERAGE}
+    if of == AVERAGE and len(players) > 1:
+        players = {AVERAGE}
+    folder = os.path.join(run.folder, EVALUATION_FOLDER)
+    names = os.listdir(folder) if os.path.isdir(folder) else ()
+    found: dict[str, list[bool]] = {}
+    for name in (one for one in names if one.endswith(TABLE_SUFFIX)):
+        columns = ["exam", "player", "question", "verdict"]
+        for row in pyarrow.parquet.read_table(os.path.join(folder, name), columns=columns).to_pylist():
+            if row["exam"] == exam and row["player"] in players and row["verdict"] != "spared":
+                found.setdefault(row["question"], []).append(row["verdict"] == "solved")
+    return {question: fmean(own) for question, own in found.items()}
