@@ -180,3 +180,24 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert load_file(f"{folder}/student_0/adapter_model.safetensors")
     assert cli.main(["warmup", "--model", tiny_model, *options[:-1], "0"]) == 2
     assert "--rank 0 must be at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_base_is_packed_again_unless_it_is_so_on_disk(tiny_model, tmp_path, monkeypatch, on_disk):
+    import shutil
+
+    from transformers import AutoModelForCausalLM
+
+    packing = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    shutil.copytree(tiny_model, tmp_path / "base")
+    if on_disk:
+        file = tmp_path / "base" / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": packing}))
+    given = []
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda path, **how: given.append(how))
+    monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: True)
+    opening.load_base(str(tmp_path / "base"), quantization=packing)
+    assert given[0]["device_map"] == "cpu" and given[0].get("quantization_config") == (None if on_disk else packing)
+    monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)
+    with pytest.raises(ValueError, match="the run's base in 4 or 8 bits needs bitsandbytes, which is not installed"):
+        opening.load_base(str(tmp_path / "base"), quantization=packing)

@@ -145,7 +145,7 @@ def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys,
     assert "Time of a round" not in text and text.endswith("Not ready to train.\n")
 
 
-def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys):
+def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, monkeypatch):
     path = write_recipe(tmp_path, tiny_model, use_cpu=False, bf16=True)[1]
     command = ["doctor", path, "--no-sandbox"]
     assert cli.main(command) == 2
@@ -155,6 +155,9 @@ def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys):
     assert " of 8 GB on such a GPU" in text and "Time" not in text and "free and" not in text
     assert cli.main([*command, "--gpu", "0.001", "--processes", "1"]) == 1
     assert "GB do not fit into 0.001 with a tenth left" in capsys.readouterr().out
+    monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)
+    assert cli.main([*command, "--gpu", "8", "--use_vllm", "true"]) == 1
+    assert "PROBLEM: use_vllm=true needs vLLM: pip install" in capsys.readouterr().out
     for wrong in ["doctor", "--gpu", "8"], [*command, "--gpu", "0"]:
         assert cli.main(wrong) == 2
     assert "--gpu 0 needs a recipe and a positive number of GB" in capsys.readouterr().err

@@ -43,8 +43,9 @@ def load_base(
         quantization (`dict`, *optional*): A `quantization_config` of transformers.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    from ..extras import require
     from ..integrations.base_models import resolve_base
     from ..quiet import hide_loading_bars
 
@@ -52,7 +53,13 @@ def load_base(
     path = resolve_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
-    how = {"quantization_config": quantization, "device_map": device} if quantization else {}
+    how: dict[str, Any] = {}
+    if quantization:
+        if str(quantization.get("quant_method", "")).endswith("bitsandbytes"):
+            require("bitsandbytes", user="the run's base in 4 or 8 bits")
+        how["device_map"] = device
+        if getattr(AutoConfig.from_pretrained(path), "quantization_config", None) is None:  # else it is so on disk
+            how["quantization_config"] = quantization
     model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
     if not quantization:
         model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature

@@ -87,7 +87,7 @@ def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _examined_alike(
     job: Job, recipe: Mapping[str, Any], experiment: Experiment, exam_versions: Mapping[str, str]
 ) -> bool:
-    """Whether all students of a run, and their average if it is needed, have taken the exams as they are taken here."""
+    """Whether all students of a run, and their average if it is needed, have taken the exams in the same way."""
     if not exam_versions:
         return True
     record = read_json(os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE), missing="")
