@@ -14,11 +14,9 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
-
-from trl_populora.experiments.questions import right_by_question
+from trl_populora.experiments.questions import with_questions
 from trl_populora.reporting.comparison import PlayedRun, read_run
-from trl_populora.reporting.over_seeds import difference, over_questions
+from trl_populora.reporting.over_seeds import difference
 
 
 def main() -> None:
@@ -56,12 +54,8 @@ def compared(arm: dict[int, PlayedRun], other: dict[int, PlayedRun], exam: str) 
     if len(seeds) < 2:
         return None
     scores = [{seed: runs[seed].exams[exam][of] for seed in seeds} for runs, of in ((arm, "average"), (other, "mean"))]
-    by_question = [
-        (right_by_question(arm[seed], exam, of="average"), right_by_question(other[seed], exam, of="mean"))
-        for seed in seeds
-    ]
-    questions = sorted(set.intersection(*(set(one) for pair in by_question for one in pair)))
-    reach = over_questions(np.array([[one[name] - two[name] for name in questions] for one, two in by_question]))
+    ours, theirs = ([runs[seed] for seed in seeds] for runs in (arm, other))
+    reach = with_questions(ours, theirs, exam, of="average", control_of="mean")
     found = difference(*scores)
     return {
         "seeds": seeds,

@@ -157,7 +157,7 @@ def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, mo
     assert "GB do not fit into 0.001 with a tenth left" in capsys.readouterr().out
     monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)
     assert cli.main([*command, "--gpu", "8", "--use_vllm", "true"]) == 1
-    assert "PROBLEM: use_vllm=true needs vLLM: pip install" in capsys.readouterr().out
+    assert "PROBLEM: use_vllm=true needs vllm, which is not installed: pip install" in capsys.readouterr().out
     for wrong in ["doctor", "--gpu", "8"], [*command, "--gpu", "0"]:
         assert cli.main(wrong) == 2
     assert "--gpu 0 needs a recipe and a positive number of GB" in capsys.readouterr().err

@@ -183,15 +183,14 @@ def disk_lines(args: PopulationSelfPlayConfig, needed: Mapping[str, float]) -> I
 
 def accounts(args: PopulationSelfPlayConfig) -> Iterator[Finding]:
     """Trackers, the engine, and the login where the run is pushed."""
-    from ..extras import EXTRAS, is_installed
+    from ..extras import require
     from ..training.trackers import missing_trackers
 
-    if args.use_vllm and args.vllm_mode != "server" and not is_installed("vllm"):
-        extra = EXTRAS["vllm"][1]
-        yield (
-            "Engine: vLLM, which is not installed",
-            f"use_vllm=true needs vLLM: pip install 'trl-populora[{extra}]', or add --use_vllm false",
-        )
+    try:
+        if args.use_vllm and args.vllm_mode != "server":
+            require("vllm", user="use_vllm=true")
+    except ValueError as error:
+        yield "Engine: vLLM, which is not installed", f"{error} Or add --use_vllm false"
 
     yield f"Trackers: {', '.join(args.report_to) or 'none'}", None
     for name in missing_trackers(args.report_to):

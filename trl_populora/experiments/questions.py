@@ -15,7 +15,9 @@ from ..run_files.layout import EVALUATION_FOLDER, TABLE_SUFFIX
 from ..run_files.run import AVERAGE
 
 
-def with_questions(arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam: str, *, of: str) -> Reach | None:
+def with_questions(
+    arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam: str, *, of: str, control_of: str | None = None
+) -> Reach | None:
     """
     The interval of the difference of two arms in an exam, for other seeds and other questions ([`over_questions`]).
 
@@ -24,6 +26,7 @@ def with_questions(arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam:
         exam (`str`): Name of the exam in the records.
         of (`str`): `"mean"` of the students, or their `"average"` as one adapter. The best and the
             weakest are chosen by their answers, so that no interval over questions is right for them.
+        control_of (`str`, *optional*): The same for the control; as `of` if unset.
 
     Returns:
         [`Reach`], or `None` if there are fewer than two common seeds or questions, or for another `of`.
@@ -32,7 +35,7 @@ def with_questions(arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam:
         return None
     ours, theirs = ({run.seed: run for run in runs} for runs in (arm, control))
     pairs = [
-        (right_by_question(ours[seed], exam, of=of), right_by_question(theirs[seed], exam, of=of))
+        (right_by_question(ours[seed], exam, of=of), right_by_question(theirs[seed], exam, of=control_of or of))
         for seed in sorted(ours.keys() & theirs.keys())
     ]
     asked = set.intersection(*(set(one) for pair in pairs for one in pair)) if pairs else set()

@@ -67,7 +67,7 @@ def reused(job: Job) -> str | None:
     """The folder of the run that a job reuses; `None` for a run of its own."""
     if not os.path.islink(job.folder):
         return None
-    return os.path.normpath(os.path.join(os.path.dirname(job.folder), os.readlink(job.folder)))
+    return os.path.realpath(job.folder)
 
 
 def _jobs(output: str) -> Iterator[Job]:
