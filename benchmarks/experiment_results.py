@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from trl_populora.experiments.questions import with_questions
+from trl_populora.experiments.questions import right_by_question, with_questions
 from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
 from trl_populora.reporting.probes import BASE
@@ -57,6 +57,7 @@ def record_of(folder: Path) -> dict[str, Any]:
         "pairs": {
             name: _pairs(arms, runs, told["measures"][name], exam_names) for name, arms in told["values"].items()
         },
+        "answers": _answers(runs, told["measures"], exam_names),
         "groups": {arm: _groups(own) for arm, own in runs.items() if own},
         "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in CURVES},
     }
@@ -83,6 +84,25 @@ def _pairs(
                 told["with_questions"] = reach and [_round(reach.low), _round(reach.high)]
             found[f"{one} - {other}"] = told
     return found
+
+
+def _answers(
+    runs: Mapping[str, Sequence[PlayedRun]], measures: Mapping[str, Any], exam_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """`"exam, of"` -> arm -> seed -> share of right answers to each question, as a line of numbers, by the questions' ids
+    in order. With them, arms that are run later, or elsewhere, can be compared with these question by question."""
+    found = {}
+    for exam, of in dict.fromkeys((one["exam"], one.get("of", "mean")) for one in measures.values() if "exam" in one):
+        if of in ("mean", AVERAGE):
+            found[f"{exam}, {of}"] = {
+                arm: {str(run.seed): _line(right_by_question(run, exam_names[exam], of=of)) for run in own}
+                for arm, own in runs.items()
+            }
+    return found
+
+
+def _line(shares: Mapping[str, float]) -> str:
+    return " ".join(f"{shares[question]:.4g}" for question in sorted(shares))
 
 
 def _groups(runs: Sequence[PlayedRun]) -> dict[str, dict[str, list[float]]]:

@@ -48,8 +48,8 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     """Run what a recipe says; returns the exit code."""
     try:
         checkpoint = prepare_output(args)
+        exams = final_exams(run, args)
         view, trainer = build(run, args)
-        exams = final_exams(run, args, trainer)
         trainer.check_checkpoint(checkpoint)
         if checkpoint is None:
             clear_output(args)
@@ -124,7 +124,6 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     """The terminal view and the trainer, ready to train."""
     from transformers import PrinterCallback, ProgressCallback
 
-    from .evaluation.exams import check_grader
     from .integrations.base_models import resolve_base
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
@@ -142,8 +141,6 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
     if run.warm_start_steps:
         require("lightning", user=f"warm_start_steps={run.warm_start_steps}")
-    for name in run.final_exams or []:
-        check_grader(name)
     rewards = load_rewards(run.reward_funcs or [])
     check_packages(args, rewards)
     sampler = load_sampler(run.sampler, as_mapping(run.sampler_kwargs)) if run.sampler else None
@@ -216,8 +213,10 @@ def warm_up(
             parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
 
 
-def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> list[Exam]:
+def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]:
     """What members are asked once training has ended; made before, so that a mistake costs no run.
+
+    Their tasks are reserved: the run does not learn from them.
 
     Raises:
         ValueError: If an exam is unknown or has no data, or there are several processes.
@@ -225,17 +224,19 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig, trainer: Popu
     if not run.final_exams:
         return []
     from .evaluation import make_exams
+    from .training.self_play_source import types_in_play
 
-    if trainer.accelerator.num_processes > 1:
+    if args.world_size > 1:
         raise ValueError(
             "final_exams work only with a single process. Leave them out, and use `populora evaluate` after the run."
         )
+    types = types_in_play(args, None) if args.num_teachers else {}
     try:
-        return make_exams(
-            run.final_exams, trainer.source.task_types, data=args.probes.data, limit=run.final_exams_limit
-        )
+        exams = make_exams(run.final_exams, types, data=args.probes.data, limit=run.final_exams_limit)
     except ValueError as error:
         raise ValueError(f"final_exams: {error}") from None
+    args.reserved_exams = list(dict.fromkeys((*(args.reserved_exams or ()), *run.final_exams)))
+    return exams
 
 
 def told_when_stopped(folder: str) -> str:

@@ -340,6 +340,7 @@ def test_a_run_ends_with_exams(tmp_path, tiny_model, capsys, data):
     run = tmp_path / "run"
     record = read(run / "evaluation")
     assert [exam["exam"] for exam in record["exams"]] == ["held_out[:2]", "letters[:2]"]
+    assert json.loads((run / "run.json").read_text())["settings"]["reserved_exams"] == ["held_out", LETTERS]
     assert list(record["exams"][0]["scores"]) == ["student_0", "base"]
     assert "letters[:2]" in capsys.readouterr().out
     head = yaml.safe_load((run / "README.md").read_text().split("---")[1])

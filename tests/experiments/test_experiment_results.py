@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from tests.experiments.test_questions import ANSWERS, EXAM, run  # noqa: F401 (a fixture)
 from tests.experiments.test_results import finished  # noqa: F401 (a fixture)
 
 
@@ -36,6 +37,16 @@ def test_curves_are_means_of_blocks_over_seeds(record, monkeypatch):
     first, last = SCRIPT["curve"](runs, "x")
     assert first[:2] == [10, 5.5] and last[:2] == [20, 15.5]
     assert first[2] == pytest.approx(5.5 - stats.t.ppf(0.975, 1), abs=1e-3)
+
+
+def test_answers_are_kept_question_by_question(run):  # noqa: F811
+    measures = {"solve": {"metric": "solve_rate"}, "one": {"exam": "quiz", "of": "average"}}
+    measures |= {"all": {"exam": "quiz", "of": "mean"}, "most": {"exam": "quiz", "of": "best"}}
+    found = SCRIPT["_answers"]({"arm": [run(3, ANSWERS)], "none": []}, measures, {"quiz": EXAM})
+    assert found == {
+        "quiz, average": {"arm": {"3": "1 0.5 0"}, "none": {}},
+        "quiz, mean": {"arm": {"3": "0.25 0.3333"}, "none": {}},
+    }
 
 
 def test_tables_name_what_is_missing(record):

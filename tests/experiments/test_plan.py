@@ -22,10 +22,16 @@ def test_a_run_gets_recipe_settings_arm_and_seed(plan):
         "model_name_or_path": "m",
         "max_steps": 9,
         "lora_r": 2,
+        "reserved_exams": ["held_out_easy[:2]"],
         "seed": 1,
         "output_dir": job.folder,
         "resume_from_checkpoint": "auto",
     }
+
+
+def test_runs_do_not_learn_from_the_exams_of_the_experiment(plan):
+    found = plan.read(exams=["held_out_easy[:2]", "a:b"], settings={"reserved_exams": ["c:d", "a:b"]})
+    assert found.run_recipe({}, found.all_jobs[0])["reserved_exams"] == ["c:d", "a:b", "held_out_easy[:2]"]
 
 
 def test_mappings_are_changed_key_by_key():

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.training.conftest import Altered
-from trl_populora.evaluation import held_out_tasks, reserved_keys
+from trl_populora.evaluation import exam_keys, held_out_tasks, reserved_keys
+from trl_populora.evaluation.held_out import task_exam
 from trl_populora.tasks import make_task_types
 
 
@@ -34,6 +35,35 @@ def test_buffers_start_without_the_tasks_of_exams(reserved, make_trainer, tmp_pa
         assert len(tasks) == 8 and tasks[:5] == plain.buffer.tasks(name)[3:]
     unprobed = make_trainer(probe_kwargs=probes).source
     assert keys <= keys_in(unprobed.buffer)
+
+
+def my_exam():
+    """An exam of a user's: easy tasks, as those that the run starts with."""
+    types = make_task_types(["code_o"])
+    return task_exam("mine", types["code_o"].seeds(3, seed=1, families=["add"]), types)
+
+
+def test_tasks_of_reserved_exams_stay_out(make_trainer, tmp_path):
+    settings = {"task_types": ["code_o", "code_i"], "seed_families": ["add"]}
+    mine = f"{my_exam.__module__}:my_exam"
+    source = make_trainer(reserved_exams=[mine, "gsm8k"], **settings).source  # a benchmark's data are not even read
+    keys = exam_keys([mine], source.task_types)
+    assert len(keys) == 6  # 3 programs with inputs, each a task of both types
+    assert keys <= source.buffer.reserved and not keys & keys_in(source.buffer)
+    assert not keys & make_trainer(**settings).source.buffer.reserved
+    assert exam_keys([mine], make_task_types(["sql"])) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gsm", "reserved_exams: exam 'gsm' is unknown"),
+        ("tasks:nowhere.jsonl", "reserved_exams: the tasks in nowhere"),
+    ],
+)
+def test_a_wrong_reserved_exam_is_told_at_construction(make_trainer, name, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(reserved_exams=[name])
 
 
 def test_families_whose_tasks_are_all_reserved(make_trainer, monkeypatch):

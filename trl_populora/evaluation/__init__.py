@@ -1,13 +1,14 @@
 """Evaluation: exams that never change, graders, and scores of members. Nothing here trains a member."""
 
 from .exam import Exam, Question
-from .exams import make_exam, make_exams
+from .exams import exam_keys, make_exam, make_exams
 from .held_out import held_out_exam, held_out_tasks, reserved_keys, task_keys
 
 
 __all__ = [
     "Exam",
     "Question",
+    "exam_keys",
     "held_out_exam",
     "held_out_tasks",
     "make_exam",

@@ -53,6 +53,8 @@ class Exam:
             on request.
         source (`Mapping[str, str]`, *optional*): Origin of the questions: file and its SHA-256, or Hub id and
             revision.
+        of_tasks (`bool`, *optional*, defaults to `False`): Whether the questions are tasks, with [`Task.to_json`] as
+            references. Then a run can keep them out of what it learns from.
 
     Raises:
         ValueError: If there is no question, or two share an id.
@@ -65,6 +67,7 @@ class Exam:
     samples: int = 1
     temperature: float = 0.0
     source: Mapping[str, str] = field(default_factory=dict)
+    of_tasks: bool = False
 
     def __post_init__(self) -> None:
         ids = [question.id for question in self.questions]

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from ..tasks import TaskType
 from .benchmarks import BUILT_IN, Benchmark, benchmark
 from .exam import Exam
-from .held_out import LEVELS, frozen_exam, held_out_exam
+from .held_out import LEVELS, frozen_exam, held_out_exam, task_keys
 
 
 def make_exams(
@@ -42,6 +43,16 @@ def make_exams(
     return exams
 
 
+def exam_keys(names: Sequence[str], types: Mapping[str, TaskType]) -> set[str]:
+    """Keys of the tasks in the exams of these names. Benchmarks have no tasks, and their data are not read.
+
+    Raises:
+        ValueError: As [`make_exams`] does.
+    """
+    exams = [make_exam(name, types) for name in names if not isinstance(_made_by(name), Benchmark)]
+    return {key for exam in exams for key in task_keys(exam, types)}
+
+
 def needs_task_types(name: str) -> bool:
     """Whether the exam of this name is made of tasks."""
     return _split(name)[0] in LEVELS or name.startswith("tasks:")
@@ -65,8 +76,7 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         if not types:
             raise ValueError(f"exam {name!r} needs task types, and there are none: name some, or choose a benchmark.")
         exam = held_out_exam(types, whole) if whole in LEVELS else frozen_exam(whole.removeprefix("tasks:"), types)
-    elif ":" in whole or whole in BUILT_IN:
-        found = benchmark(whole)
+    elif (found := _made_by(name)) is not None:
         exam = found.exam(data) if isinstance(found, Benchmark) else found()
         if not isinstance(exam, Exam):
             raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
@@ -79,6 +89,12 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
             "'[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(count)
+
+
+def _made_by(name: str) -> Any:
+    """The benchmark or the function behind an exam's name; `None` for exams of tasks and unknown names."""
+    whole, _ = _split(name)
+    return benchmark(whole) if not needs_task_types(name) and (":" in whole or whole in BUILT_IN) else None
 
 
 def _split(name: str) -> tuple[str, int | None]:

@@ -57,10 +57,14 @@ def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
 
 
 def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of the tasks of an exam, for these types."""
-    records = [json.loads(question.reference) for question in exam.questions]
-    tasks = [types[record["type"]].read_task(record) for record in records]
-    return {types[task.type].key(task.payload) for task in tasks}
+    """Keys that the tasks of an exam have for these types, as in [`reserved_keys`], if its questions are tasks.
+
+    Tasks of a type that is not among them are left out.
+    """
+    records = [json.loads(question.reference) for question in exam.questions] if exam.of_tasks else []
+    tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
+    alike = {name: [one for one in types.values() if one.payload is own.payload] for name, own in types.items()}
+    return {one.key(task.payload) for task in tasks for one in alike[task.type]}
 
 
 def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
@@ -155,7 +159,7 @@ def task_exam(name: str, tasks: Iterable[Task], types: Mapping[str, TaskType]) -
     questions = tuple(
         Question(task.id, types[task.type].solve_prompt(task), json.dumps(task.to_json()), task.type) for task in tasks
     )
-    return Exam(name, questions, partial(_task_grader, types=dict(types)))
+    return Exam(name, questions, partial(_task_grader, types=dict(types)), of_tasks=True)
 
 
 def _task_grader(run: Run | None, *, types: Mapping[str, TaskType]) -> Grader:

@@ -179,6 +179,8 @@ class Experiment:
     def run_recipe(self, base: Mapping[str, Any], job: Job) -> dict[str, Any]:
         """The complete recipe of one run, as in the file from which it is started."""
         recipe = {name: value for name, value in self.arm_recipe(base, job.arm).items() if name not in OWN}
+        if reserved := list(dict.fromkeys((*(recipe.get("reserved_exams") or ()), *self.exams))):
+            recipe["reserved_exams"] = reserved
         given = {"seed": job.seed, "output_dir": job.folder, "resume_from_checkpoint": "auto"}
         return {"run_name": f"{self.name}-{job.arm}-{job.seed}", **recipe, **given}
 

@@ -32,6 +32,7 @@ PAID_TASKS = {
 OF_SELF_PLAY = {
     *("prompts_per_teacher", "task_types", "task_kwargs", "prompt_style", "prompt_template", "num_references"),
     *("seed_tasks", "seed_families", "buffer_capacity", "balance_rows", "max_unsolved_tries", "max_prompt_tokens"),
+    "reserved_exams",
     *("answer_share", "teacher_reward", "solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing"),
     *("pairing_floor", "hall_of_fame_probability", "hall_of_fame_size", "executor_kwargs", "teacher_learning_rate"),
 }

@@ -88,6 +88,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             task.
         seed_families (`list[str]`, *optional*):
             Families (kinds) of seed tasks to use; all if unset.
+        reserved_exams (`list[str]`, *optional*):
+            Names of exams whose tasks the run may not learn from, such as `["package.module:my_exam"]`. Held-out tasks
+            and those of the run's own exams never are.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
             Tasks that the buffer keeps per type. When it is full, the newest stay.
         balance_rows (`bool`, *optional*, defaults to `False`):
@@ -234,6 +237,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     num_references: int = 6
     seed_tasks: int = 256
     seed_families: list[str] | None = None
+    reserved_exams: list[str] | None = None
     buffer_capacity: int = 16384
     balance_rows: bool = False
     max_unsolved_tries: int = 32

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..evaluation import make_exams, task_keys
+from ..evaluation import exam_keys
 from ..tasks import TaskType
 
 
@@ -48,9 +48,12 @@ class ProbeSettings:
 
 
 def asked_keys(args: PopulationSelfPlayConfig, types: Mapping[str, TaskType]) -> set[str]:
-    """Keys of tasks in the exams `tasks:PATH` of the probes. The run may not learn from these tasks."""
-    names = [name for name in args.probes.exams or () if args.is_probed and name.startswith("tasks:")]
-    try:
-        return {key for exam in make_exams(names, types) for key in task_keys(exam, types)}
-    except ValueError as error:
-        raise ValueError(f"probe_kwargs.exams: {error}") from None
+    """Keys of tasks in the exams of the probes, and in `reserved_exams`. The run may not learn from these tasks."""
+    asked = {"probe_kwargs.exams": args.is_probed and args.probes.exams, "reserved_exams": args.reserved_exams}
+    found: set[str] = set()
+    for setting, names in asked.items():
+        try:
+            found |= exam_keys(names or (), types)
+        except ValueError as error:
+            raise ValueError(f"{setting}: {error}") from None
+    return found
