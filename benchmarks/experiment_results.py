@@ -89,8 +89,10 @@ def _pairs(
 def _answers(
     runs: Mapping[str, Sequence[PlayedRun]], measures: Mapping[str, Any], exam_names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """`"exam, of"` -> arm -> seed -> share of right answers to each question, as a line of numbers, by the questions' ids
-    in order. With them, arms that are run later, or elsewhere, can be compared with these question by question."""
+    """`"exam, of"` -> arm -> seed -> share of right answers to each question, a line of numbers by questions' ids.
+
+    With them, arms that are run later, or elsewhere, can be compared with these question by question.
+    """
     found = {}
     for exam, of in dict.fromkeys((one["exam"], one.get("of", "mean")) for one in measures.values() if "exam" in one):
         if of in ("mean", AVERAGE):
