@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -20,6 +21,16 @@ from tests.drawn_examples import load_profile
 
 
 load_profile()
+ROOT = Path(__file__).parent
+
+
+LONGEST = ("training", "integrations", "hub", "drop_in", "reporting", "self_play")
+"""Folders whose files begin first, so that no process ends long after the others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], len(order)))
 
 
 def pytest_collection_finish() -> None:

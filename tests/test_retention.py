@@ -43,6 +43,7 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
 
 
+@pytest.mark.slow
 def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     output = tmp_path / "retention"

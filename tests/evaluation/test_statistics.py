@@ -139,6 +139,7 @@ def test_false_stars_are_rare_among_many_equal_members():
     assert stars / runs <= 0.1  # 0.05, but for chance
 
 
+@pytest.mark.slow
 def test_false_stars_are_rare_where_few_questions_differ():
     """30 questions, as in AIME, of which about six differ: an interval alone excludes 0 in three of a hundred."""
     rng, stars, runs, comparisons = np.random.default_rng(5), 0, 300, 10

@@ -104,6 +104,7 @@ def test_the_commands_are_the_ordinary_ones(plan):
             "run_name": "small-two-1",
             "lora_r": 4,
             "teacher_reward": "frontier",
+            "reserved_exams": ["held_out_easy[:2]"],
             "seed": 1,
             "output_dir": job.folder,
             "resume_from_checkpoint": "auto",

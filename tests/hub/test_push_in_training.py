@@ -92,6 +92,7 @@ def test_what_cannot_be_pushed_to_is_known_before_training(client, hub, tmp_path
     assert not Path(tmp_path, "demo", "history.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_does_not_keep_a_run_from_starting(client, hub, tmp_path):
     hub.failures = [("POST", "/api/repos/create")]
     code, _, err = client(scripts.train, PUSHED | {"max_steps": 1, "hub_strategy": "end"}, str(tmp_path))

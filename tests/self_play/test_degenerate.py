@@ -110,7 +110,15 @@ def test_under_the_papers_reward_impossible_tasks_earn_the_most(executor):
     assert play(executor, case)[0].proposals[0].reward == 0.0
 
 
-@pytest.mark.parametrize(("outputs", "expected"), [(2, 0.50), (5, 0.73), (10, 0.62), (20, 0.41)])
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (2, 0.50),
+        (5, 0.73),
+        pytest.param(10, 0.62, marks=pytest.mark.slow),
+        pytest.param(20, 0.41, marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_guess_earns(executor, outputs, expected):
     """What `solvable` does not catch. Nobody can follow the task, everybody guesses one of m outputs.
 

@@ -234,7 +234,9 @@ def test_correlations_are_those_of_the_tasks(task_sd, prompt_sd):
 
 
 @pytest.mark.parametrize("task_sd", [0.0, 1.4])
-@pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
+)
 def test_skills_that_differ_are_no_correlation(task_sd, spread):
     """Truth: correlations given the pair, mean over pairs; prior and early rounds leave some hundredths."""
     rng = np.random.default_rng(2)

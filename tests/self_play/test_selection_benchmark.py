@@ -17,6 +17,7 @@ def selection(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_intervals_cover_and_the_better_are_found(selection):
     """Bounds are some four standard errors from what thousands of simulations give (docs/evolution.md)."""
     hits = selection["measure"](selection["SCENARIOS"]["harder 1.0"], 30, 0)

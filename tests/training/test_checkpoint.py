@@ -197,7 +197,11 @@ def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch
 
 @pytest.mark.parametrize(
     ("before", "after", "prompts"),
-    [pytest.param((2, 2), (3, 2), 2, marks=pytest.mark.slow), ((2, 3), (2, 2), 3), ((1, 2), (2, 4), 2)],
+    [
+        pytest.param((2, 2), (3, 2), 2, marks=pytest.mark.slow),
+        ((2, 3), (2, 2), 3),
+        pytest.param((1, 2), (2, 4), 2, marks=pytest.mark.slow),
+    ],
 )
 def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, before, after, prompts):
     def sized(teachers, students, **settings):

@@ -54,7 +54,7 @@ def test_an_update_with_its_head_holds_what_is_counted():
     assert live.peak == pytest.approx(kept + lm_head(shapes, ids.numel(), 2, gpu=False), rel=0.05)
 
 
-@pytest.mark.parametrize("checkpointing, layers", [(True, 6), (False, 3)])
+@pytest.mark.parametrize("checkpointing, layers", [pytest.param(True, 6, marks=pytest.mark.slow), (False, 3)])
 def test_an_update_without_its_head_holds_what_is_counted(config, checkpointing, layers):
     sizes = {**SIZES, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": layers, "vocab_size": 300}
     told = LlamaConfig(num_attention_heads=8, num_key_value_heads=2, dtype="bfloat16", **sizes)

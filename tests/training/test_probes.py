@@ -226,6 +226,7 @@ def test_a_user_evaluates_a_run_that_is_not_probed(make_trainer):
     assert not any("held_out" in name for log in trainer.state.log_history[:-1] for name in log)
 
 
+@pytest.mark.slow
 def test_it_waits_for_what_is_logged_of_training(make_trainer):
     """An evaluation between two logs does not cut the first one short."""
 
@@ -271,6 +272,7 @@ def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):
     assert again.probes.state_dict()["seconds"] > again.probes.last["seconds"]
 
 
+@pytest.mark.slow
 def test_a_run_begun_again_keeps_nothing_of_the_old_one(make_trainer):
     trainer = make_trainer(**ONE_TYPE)
     trainer.train()
@@ -279,6 +281,7 @@ def test_a_run_begun_again_keeps_nothing_of_the_old_one(make_trainer):
     assert [one["step"] for one in lines(again.args.output_dir)] == [0, 2]
 
 
+@pytest.mark.slow
 def test_probes_may_begin_at_a_resume(make_trainer):
     trainer = make_trainer(save_strategy="steps", save_steps=2, task_types=["code_o"])
     trainer.train()

@@ -116,6 +116,7 @@ def weights(trainer) -> dict[str, list[torch.Tensor]]:
 
 
 @needs_bitsandbytes
+@pytest.mark.slow
 def test_a_run_with_evolution_and_its_continuation(tmp_path, base):
     changes = dict(max_steps=3, save_strategy="steps", save_steps=1, evolution_interval=2, gradient_checkpointing=True)
     trainer = trained(tmp_path, base, **changes)

@@ -44,7 +44,7 @@ def files(folder):
     [
         pytest.param({}, marks=pytest.mark.slow),  # the next has all of it
         {"num_iterations": 2, "evolution_interval": 1, "beta": 0.05},
-        {"teacher_reward": "solvable", "solvable_rounds": 1},
+        pytest.param({"teacher_reward": "solvable", "solvable_rounds": 1}, marks=pytest.mark.slow),
     ],
     ids=["plain", "iterations", "late rewards"],
 )

@@ -82,6 +82,7 @@ def test_members_learn_from_rows_of_a_source_of_ones_own(make):
     assert all(member.reward > 0 and member.tokens > 0 for summary in history for member in summary.members)
 
 
+@pytest.mark.slow
 def test_it_resumes_exactly(make):
     settings = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=1)
     whole = make(Sums(), **settings)

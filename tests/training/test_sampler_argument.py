@@ -32,6 +32,7 @@ def documented(tmp_path, monkeypatch):
     sys.modules.pop("my_documented_sampler", None)
 
 
+@pytest.mark.slow
 def test_the_documented_sampler_trains(documented, make_trainer):
     trainer = make_trainer(sampler=documented)
     trainer.train()

@@ -51,15 +51,9 @@ BALANCED = {"balance_rows": True, "advantage": "role_task"}
 PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param({}, marks=pytest.mark.slow),
-        pytest.param(BALANCED, marks=pytest.mark.slow),
-        pytest.param(PROBED, marks=pytest.mark.slow),
-        BALANCED | PROBED,
-    ],
-    ids=["plain", "balanced", "probed", "all of it"],
+    "more", [{}, BALANCED, PROBED, BALANCED | PROBED], ids=["plain", "balanced", "probed", "all of it"]
 )
 def test_two_processes_equal_one(tmp_path, more):
     alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", json.dumps(more))
