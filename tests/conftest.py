@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -24,13 +25,29 @@ load_profile()
 ROOT = Path(__file__).parent
 
 
-LONGEST = ("training", "integrations", "hub", "drop_in", "reporting", "self_play")
+LONGEST = ("hub", "training", "integrations", "drop_in", "reporting", "self_play")
 """Folders whose files begin first, so that no process ends long after the others."""
+TOGETHER = ("hub",)
+"""Folders whose files share a run, and so a process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folder = nodeid.removeprefix("tests/").split("/")[0]
+            return folder if folder in TOGETHER else super()._split_scope(nodeid)
+
+    return ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:
