@@ -13,6 +13,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from website.commands import commands_page
+from website.families import families_page
 from website.notebooks import notebook_page
 from website.settings import settings_page
 
@@ -20,7 +21,11 @@ from website.settings import settings_page
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = "source/"
 """Pages of repository files are at this address, followed by their path."""
-GENERATED = {"reference/settings.md": settings_page, "reference/commands.md": commands_page}
+GENERATED = {
+    "reference/settings.md": settings_page,
+    "reference/commands.md": commands_page,
+    "reference/families.md": families_page,
+}
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )([^)\s#]+)((?:#[^)\s]*)?)", re.MULTILINE)
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"(?<!\]\()(?<![\w`\[/.>])docs/([\w/]+\.md)(?![\w`\]#])")

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from trl_populora.recipe import RunArguments
+from trl_populora.tasks import make_task_types
 from trl_populora.training import PopulationSelfPlayConfig
 from trl_populora.training.nested import NESTED
 from website.commands import command_parsers, commands_page
+from website.families import families_page
 from website.notebooks import code_cells, notebook_page
 from website.settings import owners, settings_page
 
@@ -22,7 +24,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s#:]+)(?:#([^)\s]*))?\)")
 FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
-GENERATED = {"docs/reference/settings.md", "docs/reference/commands.md"}
+GENERATED = {f"docs/reference/{name}.md" for name in ("settings", "commands", "families")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -76,6 +78,17 @@ def test_every_command_is_listed_with_its_options():
         if name != "train":  # whose options are the settings
             options = [option for action in parser._actions for option in action.option_strings]
             assert [one for one in options if one not in ("-h", "--help") and f"`{one}`" not in section] == []
+
+
+def test_every_family_of_seed_tasks_is_listed_with_an_example():
+    page = families_page()
+    for name, kind in make_task_types(["code_o", "sql"]).items():
+        section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        usual = kind.default_families or kind.families
+        assert re.findall(r"^### (.*)", section, re.MULTILINE) == [
+            f"`{family}`" + ("" if family in usual else " *") for family in kind.families
+        ]
+    assert "The families of [code_o](#code_o)." in page and "f([6, 4, 7, 8]) = 25" in page
 
 
 def test_a_notebook_becomes_text_and_code():

@@ -87,7 +87,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Verified seed tasks (generated examples) per type in the buffer at the start. 0 starts from one trivial
             task.
         seed_families (`list[str]`, *optional*):
-            Families (kinds) of seed tasks to use; all if unset.
+            Families (kinds) of seed tasks to use. If unset, those that each type uses by default. The documentation
+            has a list of all, with examples.
         reserved_exams (`list[str]`, *optional*):
             Names of exams whose tasks the run may not learn from, such as `["package.module:my_exam"]`. Held-out tasks
             and those of the run's own exams never are.
