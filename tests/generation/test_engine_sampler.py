@@ -1,6 +1,7 @@
 """What the sampler decides, with an engine that PEFT plays; the real engine is in tests/vllm_engine."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -307,6 +308,19 @@ def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
         make(population_of(1, 1, seed=1))
     with pytest.raises(LivenessError, match="--logprobs-mode processed_logprobs"):
         make(faults={"raw": True})
+
+
+def test_two_tokens_of_equal_probability_are_no_missing_filter(make, monkeypatch):
+    token = EngineDouble._token
+
+    def tied(self, logits, row, noise, sampling):
+        pick, reported = token(self, logits, row, noise, sampling)
+        if sampling.get("top_k") == 1:
+            reported = dict.fromkeys((pick, pick ^ 1), math.log(0.5)) | {2: -math.inf}
+        return pick, reported
+
+    monkeypatch.setattr(EngineDouble, "_token", tied)
+    make().sync()
 
 
 def test_members_draw_at_their_own_temperature(make):
