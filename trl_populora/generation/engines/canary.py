@@ -40,8 +40,8 @@ TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
 STEP_TOKENS = 64  # of the prompt that two versions of a member answer
-# Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with 1.4,
-# one of eight answers was equal; with 8 or more, none (docs/vllm.md).
+# Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
+# 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
 STEP_ROUNDINGS = 30
 
 
@@ -188,8 +188,8 @@ class Canary:
             if roundings >= STEP_ROUNDINGS:
                 raise LivenessError(
                     f"{self.engine.where} does not sample {version.member!r} from its current weights: it answers bit "
-                    f"for bit as with those before, although about {roundings:.2g} roundings of each token should differ "
-                    f"(files {before.path} and {version.path}). The answer looks like older weights."
+                    f"for bit as with those before, although about {roundings:.2g} roundings of each token should "
+                    f"differ (files {before.path} and {version.path}). The answer looks like older weights."
                 )
 
     def _check_repeats(self, version: AdapterVersion) -> None:
