@@ -1,14 +1,11 @@
-"""Does a vLLM engine answer differently after one optimizer step, and do log-probabilities tell the step?
+"""Does a vLLM engine answer differently after one optimizer step, or a part of it?
 
-    python benchmarks/small_steps.py [--dtype bfloat16] [--learning-rate 1e-5] [--rows 16]
+    python benchmarks/small_steps.py [--dtype bfloat16] [--learning-rate 1e-5]
 
 In an environment with vLLM (`make test-vllm`), with SmolLM2-135M and one member of rank 16. The member learns for some
-steps from completions with random advantages, as long as Adam's steps need to get their usual size. Then:
-
-- parts of the last step are loaded, and a copy of the weights before it. For each, eight prompts show how often the
-  engine's answer equals that of the weights before, bit for bit, as the canary asks.
-- the difference of the engine's log-probabilities (after minus before the step) is regressed on the trainer's. The
-  slope is 1 for an engine that took the step and 0 for one that did not, give or take its standard error.
+steps from completions with random advantages, until Adam's steps have their usual size. Then parts of the last step
+are loaded, and a copy of the weights before it. For each, eight prompts show how often the engine's answer equals
+that of the weights before, bit for bit, as the canary asks (docs/vllm.md, Small steps).
 """
 
 import argparse
@@ -24,22 +21,19 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_populora.generation.engines import EngineRow, EngineSampler, VLLMEngine
-from trl_populora.generation.engines.adapters import read_factors
-from trl_populora.generation.engines.canary import added
+from trl_populora.generation.engines import EngineSampler, VLLMEngine
 from trl_populora.integrations.base_models import SMOLLM2, resolve_base
 from trl_populora.population import Population
 from trl_populora.population.factors import to_tensors
 
 
-MEMBER, PROMPTS, STEPS, TOKENS = "student_0", 8, 6, 12
+MEMBER, PROMPTS, STEPS = "student_0", 8, 6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"], help="of the engine")
     parser.add_argument("--learning-rate", type=float, default=1e-5)
-    parser.add_argument("--rows", type=int, default=16, help="of the regression; 0 leaves it out")
     args = parser.parse_args()
     folder, dtype = resolve_base(SMOLLM2), getattr(torch, args.dtype)
     model, tokenizer = (
@@ -59,8 +53,6 @@ def main() -> None:
         reference = versions.pop("before")
         for name, version in versions.items():
             compare(sampler, name, reference, version)
-        if args.rows:
-            regress(sampler, reference, versions["1 of the step"], args.rows)
     finally:
         sampler.close()
 
@@ -110,40 +102,6 @@ def compare(sampler: EngineSampler, name: str, before, after) -> None:
         f"{name:20} {canary._roundings(before, after):8.2g} roundings per token expected to differ, "
         f"{equal} of {PROMPTS} answers equal, {seconds:.2f} s of CPU time per pair of answers",
         flush=True,
-    )
-
-
-@torch.no_grad()
-def regress(sampler: EngineSampler, before, after, rows: int) -> None:
-    canary, population = sampler.canary, sampler.population
-    prompts = [canary._new_prompt(seed)[:TOKENS] for seed in range(rows)]
-    ask = canary.sampling | {"max_tokens": TOKENS, "logprobs": 20}
-    old, new = (
-        sampler.engine.generate([EngineRow(ids, version, seed, 1.0) for seed, ids in enumerate(prompts)], ask)
-        for version in (before, after)
-    )
-    ids = torch.tensor([[*prompt, *answer.ids[:-1]] for prompt, answer in zip(prompts, new, strict=True)])
-    logprobs = []
-    for version in (before, after):
-        with population.routing.base(), added(population.model, read_factors(version, population.factors(MEMBER))):
-            logits = population.base_model(input_ids=ids, logits_to_keep=TOKENS, use_cache=False).logits
-        logprobs.append(torch.log_softmax(logits, -1))
-    own, said, place = [], [], []
-    for row, (a, b) in enumerate(zip(old, new, strict=True)):
-        for position in range(TOKENS):
-            if a.ids[:position] != b.ids[:position]:
-                break  # from here on, other contexts
-            for token in a.likeliest[position].keys() & b.likeliest[position].keys():
-                own.append((logprobs[1] - logprobs[0])[row, position, token].item())
-                said.append(b.likeliest[position][token] - a.likeliest[position][token])
-                place.append(row * TOKENS + position)
-    x, y = torch.tensor(own), torch.tensor(said)
-    slope = (x @ y) / (x @ x)
-    by_place = torch.zeros(rows * TOKENS).index_add(0, torch.tensor(place), (y - slope * x) * x)
-    print(
-        f"{len(own)} log-probabilities, root mean square of after minus before: "
-        f"trainer {x.square().mean().sqrt():.1e}, engine {y.square().mean().sqrt():.1e} nats. "
-        f"Slope {slope:.2g}, standard error {by_place.norm() / (x @ x):.2g} (positions as clusters)"
     )
 
 
