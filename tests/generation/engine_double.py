@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import defaultdict
 from contextlib import nullcontext
 
 import torch
@@ -33,7 +34,7 @@ def read(folder):
 
 
 class EngineDouble(Engine):
-    """Answers rows one after another.
+    """Answers the rows of one adapter together.
 
     Attributes that make it go wrong:
         stale (`bool`): New versions of a known member are answered with the old weights.
@@ -42,6 +43,7 @@ class EngineDouble(Engine):
         raw (`bool`): Reports log-probabilities before temperature and filters.
         rounding (`tuple[float, float]`): Nats by which reported log-probabilities are off, of the base and of members.
         forgetful (`bool`): Once it has slept, it is deaf.
+        unsteady (`bool`): The last bits of its answers change from call to call.
     """
 
     where, block_size, max_model_length, everywhere = "the double", 16, 256, True
@@ -52,6 +54,7 @@ class EngineDouble(Engine):
         self.loaded, self.history, self.calls, self.asleep = {}, [], [], False
         self.lost = []
         right = {"stale": False, "swapped": {}, "deaf": False, "raw": False, "rounding": (0, 0), "forgetful": False}
+        right["unsteady"] = False
         vars(self).update(right | faults)
 
     def start(self, spec):
@@ -75,8 +78,7 @@ class EngineDouble(Engine):
         older = [name for name, old in self.loaded.items() if old.member == version.member]
         self.loaded[version.name] = version
         self.history.append(version)
-        if not (self.stale and older):
-            self.adapters[version.member] = read(version.path)
+        self.adapters[version.name] = self.adapters[older[-1]] if self.stale and older else read(version.path)
 
     def unload(self, version):
         del self.loaded[version.name]
@@ -86,31 +88,50 @@ class EngineDouble(Engine):
         assert not self.asleep
         check_unmixed(rows)
         self.calls.append(list(rows))
-        return [self._answer(row, sampling) for row in rows]
+        answers, groups = {}, defaultdict(list)
+        for place, row in enumerate(rows):
+            groups[row.adapter, len(row.prompt_ids)].append(place)
+        for (adapter, _), places in groups.items():
+            with self._weights(adapter):
+                answers |= zip(places, self._answers([rows[place] for place in places], sampling), strict=True)
+        return [answers[place] for place in range(len(rows))]
 
     def close(self):
         self.loaded = {}
 
-    def _answer(self, row, sampling):
-        context = nullcontext()
-        if row.adapter is not None and not self.deaf:
-            assert row.adapter.name in self.loaded
-            context = added(self.base, self.adapters[self.swapped.get(row.adapter.member, row.adapter.member)])
-        noise = torch.Generator().manual_seed(row.seed)
-        ids, likeliest = [], []
-        with context:
-            for _ in range(sampling["max_tokens"]):
-                logits = self.base(input_ids=torch.tensor([list(row.prompt_ids) + ids])).logits[0, -1]
-                policy = torch.log_softmax(logits / (row.temperature or 1.0), dim=-1)
-                if sampling.get("top_k", -1) > 0:
-                    kept = policy.topk(sampling["top_k"]).values[-1]
-                    policy = torch.log_softmax(policy.masked_fill(policy < kept, -torch.inf), dim=-1)
-                pick = torch.multinomial(policy.exp(), 1, generator=noise) if row.temperature else policy.argmax()
-                told = torch.log_softmax(logits, dim=-1) if self.raw else policy
-                ids.append(int(pick))
-                tokens = {int(pick), *told.topk(sampling["logprobs"]).indices.tolist()}
-                off = self.rounding[row.adapter is not None]
-                likeliest.append({token: told[token].item() + off * (-1) ** token for token in tokens})
-                if int(pick) in sampling.get("stop_token_ids", ()):
-                    break
+    def _weights(self, adapter):
+        if adapter is None or self.deaf:
+            return nullcontext()
+        assert adapter.name in self.loaded
+        other = self.swapped.get(adapter.member, adapter.member)
+        name = adapter.name if other == adapter.member else [v.name for v in self.history if v.member == other][-1]
+        return added(self.base, self.adapters[name])
+
+    def _answers(self, rows, sampling):
+        noises = [torch.Generator().manual_seed(row.seed) for row in rows]
+        ids, likeliest = [[] for _ in rows], [[] for _ in rows]
+        for _ in range(sampling["max_tokens"]):
+            tokens = torch.tensor([[*row.prompt_ids, *drawn] for row, drawn in zip(rows, ids, strict=True)])
+            logits = self.base(input_ids=tokens).logits[:, -1]
+            for i, row in enumerate(rows):
+                pick, reported = self._token(logits[i], row, noises[i], sampling)
+                ids[i].append(pick)
+                likeliest[i].append(reported)
+        return [self._until_stop(*both, sampling) for both in zip(ids, likeliest, strict=True)]
+
+    def _token(self, logits, row, noise, sampling):
+        policy = torch.log_softmax(logits / (row.temperature or 1.0), dim=-1)
+        if sampling.get("top_k", -1) > 0:
+            kept = policy.topk(sampling["top_k"]).values[-1]
+            policy = torch.log_softmax(policy.masked_fill(policy < kept, -torch.inf), dim=-1)
+        pick = int(torch.multinomial(policy.exp(), 1, generator=noise) if row.temperature else policy.argmax())
+        told = torch.log_softmax(logits, dim=-1) if self.raw else policy
+        tokens = {pick, *told.topk(sampling["logprobs"]).indices.tolist()}
+        off = self.rounding[row.adapter is not None] + self.unsteady * 1e-6 * (len(self.calls) % 5)
+        return pick, {token: told[token].item() + off * (-1) ** token for token in tokens}
+
+    def _until_stop(self, ids, likeliest, sampling):
+        ends = [place for place, token in enumerate(ids) if token in sampling.get("stop_token_ids", ())]
+        if ends:
+            ids, likeliest = ids[: ends[0] + 1], likeliest[: ends[0] + 1]
         return Drawn(ids, [row[token] for row, token in zip(likeliest, ids, strict=True)], likeliest)

@@ -1,6 +1,7 @@
 """What the sampler decides, with an engine that PEFT plays; the real engine is in tests/vllm_engine."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -203,7 +204,7 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
 
 def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(make):
     """Between tolerance and limit the member's weights of the sync before are nearer than its own."""
-    sampler, by = make(faults={"rounding": (1e-3, 1e-3)}), 1e-5
+    sampler, by = make(faults={"rounding": (9.9e-4, 9.9e-4), "unsteady": True}), 1e-5
     sampler.sync()
     sampler.engine.stale = True
     with pytest.raises(LivenessError, match="does not sample 'student_1'") as caught:
@@ -213,6 +214,66 @@ def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(m
             by *= 1.5
     error = float(str(caught.value).split("trainer's by ")[1].split()[0])
     assert 2e-3 < error < sampler.canary.limit("student_1") == pytest.approx(8e-3, rel=0.01)
+
+
+def test_a_step_far_below_the_tolerance_that_the_engine_never_took_is_seen(make):
+    sampler = make()
+    sampler.sync()
+    shift(sampler.population, "student_1", 1e-6)
+    sampler.sync()
+    sampler.engine.stale = True
+    shift(sampler.population, "student_1", 1e-6)
+    with pytest.raises(LivenessError, match="does not sample 'student_1' .* bit for bit as with those before"):
+        sampler.sync()
+
+
+def test_steps_are_asked_alone_and_by_a_prompt_that_is_in_no_cache(make):
+    sampler = make()
+    sampler.sync()
+    asked = len(sampler.engine.calls)
+    for name in ("student_0", "student_1"):
+        shift(sampler.population, name, 1e-6)
+    sampler.sync()
+    mixed, *alone = sampler.engine.calls[asked:]
+    assert len(mixed) == 4 and [len(rows) for rows in alone] == [1] * 4
+    (old,), (new,), (old_too,), (new_too,) = alone
+    assert [row.adapter.member for row in (old, new, old_too, new_too)] == ["student_0"] * 2 + ["student_1"] * 2
+    assert old.adapter.id < new.adapter.id and old._replace(adapter=None) == new._replace(adapter=None)
+    assert old.prompt_ids != old_too.prompt_ids and len(old.prompt_ids) == 64
+
+
+def test_versions_that_answer_alike_are_no_error(make):
+    """Other factors of the same product, and a step that is too small to change a rounding."""
+    population = population_of(1, 1, noise=0.0)
+    sampler = make(population)
+    sampler.sync()
+    with torch.no_grad():
+        population.parameters("student_0")[0].add_(0.1)  # A, while B is 0
+    sampler.sync()
+    sampler.engine.stale = True
+    shift(population, "student_0", 1e-12)
+    sampler.sync()
+    assert len(sampler.engine.loaded) == 2
+
+
+def test_a_version_that_a_restarted_server_lost_is_not_asked(make):
+    sampler = make()
+    sampler.sync()
+    sampler.engine.stale, sampler.engine.lost = True, [sampler._serving["student_1"].name]
+    shift(sampler.population, "student_1", 1e-6)
+    sampler.sync()
+    assert all(len(rows) == 4 for rows in sampler.engine.calls[-2:])
+
+
+def test_an_engine_that_does_not_repeat_itself_is_told(make, caplog):
+    """Then nothing shows a small step, and nothing is wrong with a step that was taken."""
+    make()
+    assert not caplog.messages
+    sampler = make(faults={"unsteady": True})
+    assert "does not repeat its answers bit for bit" in caplog.text and "more than 0.002 nats" in caplog.text
+    sampler.sync()
+    shift(sampler.population, "student_1", 1e-6)
+    sampler.sync()
 
 
 def test_an_engine_sleeps_once_a_round_and_is_checked_when_it_wakes(make):
@@ -249,6 +310,19 @@ def test_another_base_and_raw_log_probabilities_are_refused_at_the_start(make):
         make(faults={"raw": True})
 
 
+def test_two_tokens_of_equal_probability_are_no_missing_filter(make, monkeypatch):
+    token = EngineDouble._token
+
+    def tied(self, logits, row, noise, sampling):
+        pick, reported = token(self, logits, row, noise, sampling)
+        if sampling.get("top_k") == 1:
+            reported = dict.fromkeys((pick, pick ^ 1), math.log(0.5)) | {2: -math.inf}
+        return pick, reported
+
+    monkeypatch.setattr(EngineDouble, "_token", tied)
+    make().sync()
+
+
 def test_members_draw_at_their_own_temperature(make):
     sampler = make(temperature=0.8)
     sampler.population.routing.set_temperature("teacher_1", 0.5)
@@ -263,7 +337,7 @@ def test_a_restarted_server_gets_its_adapters_back(make):
     sampler.sync()
     expected = sampler(PROMPTS, NAMES, seed=0)
     sampler.engine.loaded.pop(sampler._serving["teacher_0"].name)
-    del sampler.engine.adapters["teacher_0"]
+    del sampler.engine.adapters[sampler._serving["teacher_0"].name]
     sampler.engine.lost = [sampler._serving["teacher_0"].name]
     generate, failures = sampler.engine.generate, iter([ServerLost("gone")])
 

@@ -133,18 +133,37 @@ def test_swapped_files_are_caught(sampler, monkeypatch):
             sampler(PROMPTS[:1], ["student_0"], seed=0)
 
 
-def test_a_reused_id_is_caught(sampler, monkeypatch):
-    """vLLM goes on with the old weights, without a word."""
-    sampler.sync()
-    request, old = sampler.engine._request, sampler._serving["teacher_2"]
-    engine = sampler.engine.llm.llm_engine
-    with recovering(sampler), monkeypatch.context() as patch:
+@contextlib.contextmanager
+def old_weights_under_a_new_name(sampler, member, monkeypatch):
+    """A member's next version gets the id of the one before. vLLM goes on with the old weights, without a word."""
+    request, old, engine = sampler.engine._request, sampler._serving[member], sampler.engine.llm.llm_engine
+    with monkeypatch.context() as patch:
         patch.setattr(
-            sampler.engine, "_request", lambda v: request(v._replace(id=old.id) if v.member == old.member else v)
+            sampler.engine, "_request", lambda v: request(v._replace(id=old.id) if v.member == member else v)
         )
         patch.setattr(engine, "add_lora", lambda request: True)
+        yield
+
+
+def test_a_reused_id_is_caught(sampler, monkeypatch):
+    sampler.sync()
+    with recovering(sampler), old_weights_under_a_new_name(sampler, "teacher_2", monkeypatch):
         change(sampler.population, "teacher_2", seed=21)
         with pytest.raises(LivenessError, match="'teacher_2' .* nobody's current weights: older ones"):
+            sampler.sync()
+
+
+def test_a_reused_id_is_caught_after_a_step_far_below_the_tolerance(sampler, monkeypatch):
+    sampler.sync()
+    B = sampler.population.parameters("teacher_2")[1]
+    with torch.no_grad():
+        B.add_(1e-5)
+    sampler.sync()  # taken, and nothing is wrong
+    assert all(seen.error < 1e-4 for seen in sampler.liveness.values()), sampler.liveness
+    with recovering(sampler), old_weights_under_a_new_name(sampler, "teacher_2", monkeypatch):
+        with torch.no_grad():
+            B.add_(1e-5)
+        with pytest.raises(LivenessError, match="'teacher_2' .* bit for bit as with those before"):
             sampler.sync()
 
 
@@ -165,6 +184,34 @@ def test_a_stale_prefix_is_caught(sampler, monkeypatch):
             patch.setattr(sampler.files, "write", overwrite)
             with pytest.raises(LivenessError, match="'teacher_1' .* a cached prefix"):
                 sampler.sync()
+
+
+def test_in_bfloat16_a_small_step_that_the_engine_never_took_is_seen(engine_model, tokenizer, monkeypatch):
+    """The step is a hundredth of the tolerance. `test_a_reused_id_is_caught` explains what goes wrong."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    population = population_on(engine_model, teachers=1, students=1)
+    sampler = EngineSampler(
+        population,
+        tokenizer,
+        engine=VLLMEngine(max_model_len=256, max_num_seqs=8, **LLM_KWARGS),
+        dtype=torch.bfloat16,
+        max_completion_length=16,
+    )
+
+    def step():
+        with torch.no_grad():
+            for B in population.parameters("student_0")[1::2]:
+                B.mul_(1.004)  # about a unit in the last place
+        sampler.sync()
+
+    try:
+        sampler.sync()
+        step()
+        stale = old_weights_under_a_new_name(sampler, "student_0", monkeypatch)
+        with stale, pytest.raises(LivenessError, match="'student_0' .* bit for bit as with those before"):
+            step()
+    finally:
+        sampler.close()
 
 
 def test_smollm2_in_a_process_of_its_own(monkeypatch):

@@ -9,6 +9,10 @@ versions, and longer than a block of the prefix cache. So a reused block of othe
 At the start, B = 0, so all members give the same answers as the base, and this check cannot distinguish them.
 Therefore a second check runs once at the start. It uses random adapters with a large effect, called probes, and shows
 that the engine keeps adapters and versions apart.
+
+The change of a member by one optimizer step can be smaller than the rounding of the comparison. Therefore a third
+check asks the engine for the same row with the new version of a member and with the one before. Other weights round
+differently, so the two answers must not be the same bit for bit.
 """
 
 import logging
@@ -35,6 +39,10 @@ LIKELIEST = 5
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
 PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
+STEP_TOKENS = 64  # of the prompt that two versions of a member answer
+# Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
+# 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
+STEP_ROUNDINGS = 30
 
 
 class Liveness(NamedTuple):
@@ -113,8 +121,9 @@ class Canary:
             if error > self.tolerance(version.member):
                 doubtful.append(version)
         if doubtful:
-            with self._longer_prompt():
+            with self._prompt(self.longer_ids):
                 self._ask_again(versions, doubtful, outdated)
+        self._check_steps(versions, outdated)
         return seen
 
     def _ask_again(
@@ -153,12 +162,67 @@ class Canary:
         }, drawn
 
     @contextmanager
-    def _longer_prompt(self) -> Iterator[None]:
-        short, self.prompt_ids = self.prompt_ids, self.longer_ids
+    def _prompt(self, ids: list[int]) -> Iterator[None]:
+        usual, self.prompt_ids = self.prompt_ids, ids
         try:
             yield
         finally:
-            self.prompt_ids = short
+            self.prompt_ids = usual
+
+    def _check_steps(self, versions: Sequence[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
+        """Checks that the engine does not answer with a member's new version as with the one before, bit for bit.
+
+        Every row is alone in its batch, because the shape of a batch changes rounding. The prompt is new, so that
+        nothing of it is in a prefix cache. Equal answers are allowed if the change is too small to be seen.
+        """
+        now = {version.member: version for version in versions}
+        lost = self.engine.missing(outdated)  # a restarted server has only the new ones
+        for before in outdated:
+            if before in lost:
+                continue
+            version = now[before.member]
+            with self._prompt(self._new_prompt(version.id)):
+                if self._draw([before], max_tokens=1) != self._draw([version], max_tokens=1):
+                    continue
+            roundings = self._roundings(before, version)
+            if roundings >= STEP_ROUNDINGS:
+                raise LivenessError(
+                    f"{self.engine.where} does not sample {version.member!r} from its current weights: it answers bit "
+                    f"for bit as with those before, although about {roundings:.2g} roundings of each token should "
+                    f"differ (files {before.path} and {version.path}). The answer looks like older weights."
+                )
+
+    def _check_repeats(self, version: AdapterVersion) -> None:
+        """Warns of an engine that does not repeat itself, because `_check_steps` shows nothing there."""
+        with self._prompt(self.prompt_ids[:8]):  # less than a block, so the first answer leaves nothing in a cache
+            if self._draw([version], max_tokens=1) != self._draw([version], max_tokens=1):
+                logger.warning(
+                    "%s does not repeat its answers bit for bit. If it goes on with old weights, this is noticed only "
+                    "when the log-probabilities have changed by more than %.2g nats.",
+                    *(self.engine.where, self.tolerance(None)),
+                )
+
+    def _new_prompt(self, seed: int) -> list[int]:
+        length = min(STEP_TOKENS, self.engine.max_model_length - 1)
+        picks = torch.randint(len(self.longer_ids), (length,), generator=torch.Generator().manual_seed(seed))
+        return [self.longer_ids[pick] for pick in picks.tolist()]
+
+    def _roundings(self, before: AdapterVersion, now: AdapterVersion) -> float:
+        """Estimate of how many roundings of one token in the adapted layers differ between two versions.
+
+        A relative change of an output by the resolution of the dtype changes its rounding. The relative change of all
+        outputs of a layer is taken as that of its weight, in the Frobenius norm.
+        """
+        like, share = self.population.factors(now.member), 0.0
+        older, newer = read_factors(before, like), read_factors(now, like)
+        for path, (A, B, scaling) in newer.items():
+            # (B - B₀) A + B₀ (A - A₀), the change of B A, as one product without cancellation
+            downs = torch.cat([A, A - older[path].A]).float()
+            ups = torch.cat([B - older[path].B, older[path].B], dim=1).float()
+            change = scaling * ((ups.T @ ups) * (downs @ downs.T)).sum().clamp_min(0).sqrt().item()
+            outputs, inputs = len(B), A.shape[1]
+            share += outputs * change / (self._spread(path) * math.sqrt(outputs * inputs))
+        return share / torch.finfo(self.dtype).eps
 
     def check_base(self) -> None:
         """Checks that the base of the engine is the trainer's, in a separate call.
@@ -167,15 +231,17 @@ class Canary:
             LivenessError: If it is another model, or reports log-probabilities before temperature and filters.
         """
         if self.engine.filtered_logprobs:
-            (certain,) = self._draw([None], top_k=1)  # there is one token to draw, so its probability is 1
-            if min(certain.logprobs) < -1e-3:
+            (certain,) = self._draw([None], top_k=1)
+            # Only the most likely token is left, or several that are equally likely, as often in bfloat16.
+            left = min(sum(map(math.exp, reported.values())) for reported in certain.likeliest)
+            if left < 0.999:
                 raise LivenessError(
-                    f"{self.engine.where} reports log-probabilities before temperature and filters: "
-                    f"{certain.logprobs[0]:.3g} for the only token left. Serve with `--logprobs-mode "
+                    f"{self.engine.where} reports log-probabilities before temperature and filters: the tokens that a "
+                    f"filter leaves have a probability of only {left:.3g} together. Serve with `--logprobs-mode "
                     "processed_logprobs`."
                 )
         self._compare_base()
-        with self._longer_prompt():
+        with self._prompt(self.longer_ids):
             self._compare_base()
 
     def _compare_base(self) -> None:
@@ -225,6 +291,7 @@ class Canary:
                         f"{self.engine.where} does not keep adapters apart: probe {i} differs from what it should say "
                         f"by {own:.3g}, and from {nearest} by {errors[nearest]:.3g}."
                     )
+        self._check_repeats(probes[-1])
         for version in probes:
             self.engine.unload(version)
         self.check_base()
@@ -291,13 +358,16 @@ class Canary:
         generator = torch.Generator().manual_seed(seed)
         name, factors = adapter_names(self.population)[0], {}
         for path, (A, B, scaling) in self.population.factors(name).items():
-            weight = self.population.routing.layers[path].get_base_layer().get_parameter("weight")
-            spread = weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
-            size = PROBE_STRENGTH * spread / (scaling * math.sqrt(A.shape[0]))
+            size = PROBE_STRENGTH * self._spread(path) / (scaling * math.sqrt(A.shape[0]))
             a = torch.randn(A.shape, generator=generator)
             b = torch.randn(B.shape, generator=generator) * size
             factors[path] = Factor(a.to(A.device), b.to(B.device), scaling)
         return factors
+
+    def _spread(self, path: str) -> float:
+        """Standard deviation of the weight that an adapter changes."""
+        weight = self.population.routing.layers[path].get_base_layer().get_parameter("weight")
+        return weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
 
 
 def distance(answer: Drawn, reference: Tensor) -> float:
