@@ -90,17 +90,15 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
 
 
 def trainer_growth(memory: list[tuple[int, float]]) -> float:
-    """The trainer's memory in its worst fifty rounds, relative to the first fifty after the warm ones: a step shows, too,
-    that is undone before the end.
+    """The trainer's memory in its worst fifty rounds, relative to the first fifty after the warm ones. Unlike the
+    growth from early to late, it shows a step that is undone before the end.
 
     Args:
-        memory (`list[tuple[int, float]]`): Numbers of rounds, and MiB after them.
+        memory (`list[tuple[int, float]]`): Numbers of rounds, every tenth, and MiB after them.
     """
-    windows: dict[int, list[float]] = {}
-    for number, mib in memory:
-        if number >= WARM:
-            windows.setdefault((number - WARM) // 50, []).append(mib)
-    return max(map(statistics.median, windows.values())) / statistics.median(windows[0])
+    warm = [mib for number, mib in memory if number >= WARM]
+    medians = [statistics.median(warm[i : i + 5]) for i in range(len(warm) - 4)]
+    return max(medians) / medians[0]
 
 
 def resident_mib() -> tuple[float, float]:

@@ -170,7 +170,12 @@ def test_memory_is_bounded_by_the_micro_batch():
     Four members at different distances are stacked: a copy of four adapters, at most."""
     small, large = (Population(tiny_model(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
     one = saved_bytes(large, ["student_0"] * 4)
-    assert saved_bytes(small, NAMES) == saved_bytes(large, list(large)[3:7]) == saved_bytes(large, list(large)[::6]) == one
+    assert (
+        saved_bytes(small, NAMES)
+        == saved_bytes(large, list(large)[3:7])
+        == saved_bytes(large, list(large)[::6])
+        == one
+    )
     adapter = sum(p.numel() * p.element_size() for p in small.parameters("student_0"))
     assert 0 < saved_bytes(large, NAMES) - one <= 4 * adapter
     assert all(p.grad is None for p in large.parameters("student_11"))

@@ -29,7 +29,7 @@ class Slab:
 
     @torch.no_grad()
     def place(self, row: int, parameters: Sequence[nn.Parameter]) -> None:
-        """Moves an adapter into its row. The first one says how large a row is, on which device, and of which dtype."""
+        """Moves an adapter into its row. The first one sets the size of a row, device and dtype."""
         sizes = [p.numel() for p in parameters]
         if row == 0:
             self.values, self._gradients = parameters[0].new_empty(self.adapters, sum(sizes)), None
@@ -49,12 +49,10 @@ class Slab:
     def _read(self, parameters: Sequence[nn.Parameter]) -> Tensor:
         first, last = parameters[0], parameters[-1]
         step = (last.storage_offset() - first.storage_offset()) // max(1, len(parameters) - 1)
-        places = range(len(parameters))
-        if step < 0 or not all(
-            self.holds(p) and p.storage_offset() == first.storage_offset() + i * step for i, p in zip(places, parameters)
-        ):
+        offsets = [first.storage_offset() + i * step for i in range(len(parameters))]
+        if step < 0 or [p.storage_offset() for p in parameters] != offsets or not all(map(self.holds, parameters)):
             return torch.stack(list(parameters))
-        return first.detach().as_strided((len(places), *first.shape), (step, *first.stride()))
+        return first.detach().as_strided((len(parameters), *first.shape), (step, *first.stride()))
 
     def _add_gradients(self, parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
         """Adds to the gradients of parameters of this slab; one that has none gets a view of the second tensor."""
