@@ -47,10 +47,10 @@ class Slab:
         return self._read(parameters)
 
     def _read(self, parameters: Sequence[nn.Parameter]) -> Tensor:
-        first, last = parameters[0], parameters[-1]
-        step = (last.storage_offset() - first.storage_offset()) // max(1, len(parameters) - 1)
-        offsets = [first.storage_offset() + i * step for i in range(len(parameters))]
-        if step < 0 or [p.storage_offset() for p in parameters] != offsets or not all(map(self.holds, parameters)):
+        first, offsets = parameters[0], [int(p.storage_offset()) for p in parameters]
+        step = (offsets[-1] - offsets[0]) // max(1, len(offsets) - 1)
+        even = all(offset == offsets[0] + i * step for i, offset in enumerate(offsets))
+        if step < 0 or not even or not all(map(self.holds, parameters)):
             return torch.stack(list(parameters))
         return first.detach().as_strided((len(parameters), *first.shape), (step, *first.stride()))
 
