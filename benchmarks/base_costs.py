@@ -95,7 +95,8 @@ def fake_population(config: PreTrainedConfig, *, layers: int, members: int, rank
                 module._parameters[name] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
         for name, buffer in module._buffers.items():
             module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
-    population.routing = Routing(population.model, list(population))
+    population.gather()
+    population.routing = Routing(population.model, list(population), population.slab)
     population.model.train()
     return population
 

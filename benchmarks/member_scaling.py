@@ -207,6 +207,8 @@ def summary(result: dict) -> dict:
         "overhead_share_64": step[64]["overhead_share"] if 64 in step else None,
         # Each against one adapter in the same minute: a busy machine would spoil a comparison of seconds.
         "member_cost_64_over_8": relative(64) / relative(8) if {8, 64} <= update.keys() else None,
+        "growth_8_64": relative(64) / relative(8) - 1 if {8, 64} <= update.keys() else None,
+        "peak_gib_64": cost[64]["peak_mib"] / 1024 if 64 in cost else None,
         "step_row_ratio": {n: row["seconds_per_row"] / step[1]["seconds_per_row"] for n, row in step.items()}
         if 1 in step
         else None,

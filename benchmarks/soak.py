@@ -70,6 +70,7 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
     return {
         "rounds": rounds,
         "memory_growth": statistics.median(late) / statistics.median(early),
+        "trainer_growth": trainer_growth([(number, mib) for number, mib, _ in memory]),
         "memory_mib": [round(mib) for _, mib, _ in memory],
         "executor_mib": [round(mib) for *_, mib in memory],
         "step_time_growth": statistics.median(steps[-50:]) / statistics.median(steps[WARM : WARM + 50]),
@@ -86,6 +87,18 @@ def soak(rounds: int, folder: str, *, capacity: int = 64) -> dict:
         "replacements": len(trainer.lineage),
         "capacity": capacity,
     }
+
+
+def trainer_growth(memory: list[tuple[int, float]]) -> float:
+    """The trainer's memory in its worst fifty rounds, relative to the first fifty after the warm ones. Unlike the
+    growth from early to late, it shows a step that is undone before the end.
+
+    Args:
+        memory (`list[tuple[int, float]]`): Numbers of rounds, every tenth, and MiB after them.
+    """
+    warm = [mib for number, mib in memory if number >= WARM]
+    medians = [statistics.median(warm[i : i + 5]) for i in range(len(warm) - 4)]
+    return max(medians) / medians[0]
 
 
 def resident_mib() -> tuple[float, float]:

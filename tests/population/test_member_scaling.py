@@ -9,6 +9,20 @@ import pytest
 
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+from member_scaling import summary  # noqa: E402
+
+
+def test_growth_and_peak_are_those_of_64_members():
+    made = [
+        {"members": 8, "ratio": {"ours": 2.0}, "cpu_ratio": {"ours": 0.8}, "seconds": 1.0, "peak_mib": 9000.0},
+        {"members": 64, "ratio": {"ours": 3.0}, "cpu_ratio": {"ours": 1.0}, "seconds": 2.0, "peak_mib": 6656.0},
+    ]
+    numbers = summary({"update": made, "update_per_member": made, "generate": made, "step": []})
+    assert numbers["growth_8_64"] == pytest.approx(0.25) and numbers["peak_gib_64"] == 6.5
+    assert numbers["member_cost_64_over_8"] == pytest.approx(1.25)
+    numbers = summary({"update": made[:1], "update_per_member": made[:1], "generate": made[:1], "step": []})
+    assert numbers["growth_8_64"] is None and numbers["peak_gib_64"] is None
 
 
 @pytest.mark.slow
@@ -29,7 +43,8 @@ def test_quick_run_writes_every_number(tmp_path):
         assert row["rows"] == 16 and all(value > 0 for value in (*row["seconds"].values(), *row["ratio"].values()))
     assert result["update_ratio_8"] == result["update"][2]["ratio"]["ours"]
     assert result["generate_ratio_8"] == result["generate"][2]["ratio"]["ours"]
-    assert result["overhead_share_64"] is result["member_cost_64_over_8"] is None  # 64 members are not in a quick run
+    of_64 = ("overhead_share_64", "member_cost_64_over_8", "growth_8_64", "peak_gib_64")
+    assert all(result[key] is None for key in of_64)  # 64 members are not in a quick run
     assert [(row["members"], row["rows"]) for row in result["step"]] == [(1, 6), (2, 6)]
     for row in result["step"]:
         assert {"generate", "forward", "backward", "clip", "optimizer"} <= row["parts"].keys()

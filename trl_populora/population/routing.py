@@ -28,6 +28,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
+from .slab import Slab
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -92,13 +94,14 @@ class Routing:
     Args:
         model ([`~peft.PeftModel`]): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
         names (`Sequence[str]`): Adapter names, in the population's order.
+        slab ([`Slab`]): Where their parameters lie.
     """
 
-    def __init__(self, model: PeftModel, names: Sequence[str]) -> None:
+    def __init__(self, model: PeftModel, names: Sequence[str], slab: Slab) -> None:
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }
-        self._names = list(names)
+        self._names, self._slab = list(names), slab
         self._place = {name: i for i, name in enumerate(names)}
         self._factors = {
             layer: list(zip(*(matrices(layer, name) for name in names), strict=True)) for layer in self.layers.values()
@@ -188,7 +191,8 @@ class Routing:
         """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`, in `dtype`."""
         if not torch.is_grad_enabled() and layer in self._cache:
             return self._cache[layer]
-        A, B = (torch.stack([own[i] for i in plan.members]).to(dtype).transpose(1, 2) for own in self._factors[layer])
+        members = ([own[i] for i in plan.members] for own in self._factors[layer])
+        A, B = (self._slab.stacked(own).to(dtype).transpose(1, 2) for own in members)
         if not torch.is_grad_enabled():
             self._cache[layer] = (A, B)
         return A, B
