@@ -95,8 +95,7 @@ def fake_population(config: PreTrainedConfig, *, layers: int, members: int, rank
                 module._parameters[name] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
         for name, buffer in module._buffers.items():
             module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
-    population.gather()
-    population.routing = Routing(population.model, list(population), population.slab)
+    population.routing = Routing(population.model, list(population))
     population.model.train()
     return population
 

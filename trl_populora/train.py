@@ -209,8 +209,8 @@ def warm_up(
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
     )
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
-        row = trainer.population.row(name)
-        row.copy_(broadcast(row))  # pyright: ignore[reportArgumentType]  # accelerate's hint: of any kind
+        for parameter in trainer.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
 
 
 def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]:

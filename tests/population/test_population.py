@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
-from tests.tiny import lora, tiny_model, tiny_population
+from tests.tiny import lora, perturb, tiny_model, tiny_population
 from trl_populora.population import Factor, Population
 from trl_populora.population.member import check_names
 
@@ -226,3 +226,16 @@ def test_load_refuses_another_population(tmp_path):
     table.write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
         tiny_population(1, 1).load(tmp_path / "small")
+
+
+def test_saved_adapters_are_pefts_own_files(tmp_path):
+    """Byte for byte those of `save_pretrained`, which reads the whole model for every member."""
+    population = Population(tiny_model(), lora(), num_teachers=1, num_students=2)
+    perturb(population, 0.1)
+    population.save(str(tmp_path / "ours"))
+    population.model.save_pretrained(
+        str(tmp_path / "pefts"), selected_adapters=list(population), save_embedding_layers=False
+    )
+    for name in population:
+        for file in ("adapter_model.safetensors", "adapter_config.json"):
+            assert (tmp_path / "ours" / name / file).read_bytes() == (tmp_path / "pefts" / name / file).read_bytes()

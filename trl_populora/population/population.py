@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from ..run_files.files import write_files, write_json
@@ -21,7 +20,6 @@ from .factors import Factor, Factors, from_tensors, to_tensors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing, matrices
-from .slab import Slab
 
 
 class Population(Mapping[str, Member]):
@@ -55,7 +53,6 @@ class Population(Mapping[str, Member]):
 
     Attributes:
         guests (`tuple[str, ...]`): Names of the frozen adapters.
-        slab ([`Slab`]): Storage of all adapters. PEFT's parameters are views of it.
     """
 
     def __init__(
@@ -86,10 +83,9 @@ class Population(Mapping[str, Member]):
         self.seed = seed
         self.shared_init = shared_init
         self._members = {name: self._founder(name, learning_rate) for name in names}
-        self.slab = Slab(len(adapters))
         self._add_adapters(model, lora_config, adapters)
         self.model.population = self  # pyright: ignore[reportArgumentType]  # torch's hint: tensors and modules only
-        self.routing = Routing(self.model, adapters, self.slab)
+        self.routing = Routing(self.model, adapters)
         if not self.routing.layers:
             raise ValueError(
                 f"No LoRA layer was created: target_modules={lora_config.target_modules!r} match nothing."
@@ -218,17 +214,6 @@ class Population(Mapping[str, Member]):
             for parameter in self.parameters(name):
                 parameter.requires_grad_(True)
 
-    def row(self, name: str) -> Tensor:
-        """All values of one member or guest as one vector: its row of the slab itself, not a copy."""
-        if not all(map(self.slab.holds, self.parameters(name))):
-            self.gather()
-        return self.slab.values[[*self, *self.guests].index(name)]
-
-    def gather(self) -> None:
-        """Moves all adapters into one slab again, where they are now. Nothing else is needed after `.to()`."""
-        for row, name in enumerate((*self, *self.guests)):
-            self.slab.place(row, self.parameters(name))
-
     # Files -----------------------------------------------------------------------------------------------------
 
     def table(self) -> dict:
@@ -256,7 +241,7 @@ class Population(Mapping[str, Member]):
                 config.inference_mode = True
                 config.base_model_name_or_path = config.base_model_name_or_path or self.base_model.name_or_path or None
                 config.save_pretrained(os.path.join(aside, name))
-                tensors = to_tensors(self.factors(name))
+                tensors = {key: X.contiguous() for key, X in to_tensors(self.factors(name)).items()}
                 save_file(tensors, os.path.join(aside, name, ADAPTER_FILE), metadata={"format": "pt"})
 
         write_files(folder, write)
@@ -324,7 +309,7 @@ class Population(Mapping[str, Member]):
         return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
 
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:
-        for row, name in enumerate(names):
+        for name in names:
             config = copy.deepcopy(template)
             config.task_type = config.task_type or TaskType.CAUSAL_LM
             with torch.random.fork_rng(devices=[]):
@@ -333,8 +318,6 @@ class Population(Mapping[str, Member]):
                     self.model = get_peft_model(model, config, adapter_name=name)
                 else:
                     self.model.add_adapter(name, config)
-            layers = [module for module in self.model.modules() if isinstance(module, LoraLayer)]
-            self.slab.place(row, [matrix for layer in layers for matrix in matrices(layer, name)])
         for config in self.lora_configs.values():
             if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
                 config.target_modules = sorted(config.target_modules)

@@ -28,8 +28,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from .slab import Slab
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -94,14 +92,13 @@ class Routing:
     Args:
         model ([`~peft.PeftModel`]): Model holding PEFT LoRA layers, all adapters of one rank and scaling.
         names (`Sequence[str]`): Adapter names, in the population's order.
-        slab ([`Slab`]): Where their parameters lie.
     """
 
-    def __init__(self, model: PeftModel, names: Sequence[str], slab: Slab) -> None:
+    def __init__(self, model: PeftModel, names: Sequence[str]) -> None:
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }
-        self._names, self._slab = list(names), slab
+        self._names = list(names)
         self._place = {name: i for i, name in enumerate(names)}
         self._factors = {
             layer: list(zip(*(matrices(layer, name) for name in names), strict=True)) for layer in self.layers.values()
@@ -191,8 +188,7 @@ class Routing:
         """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`, in `dtype`."""
         if not torch.is_grad_enabled() and layer in self._cache:
             return self._cache[layer]
-        members = ([own[i] for i in plan.members] for own in self._factors[layer])
-        A, B = (self._slab.stacked(own).to(dtype).transpose(1, 2) for own in members)
+        A, B = (torch.stack([own[i] for i in plan.members]).to(dtype).transpose(1, 2) for own in self._factors[layer])
         if not torch.is_grad_enabled():
             self._cache[layer] = (A, B)
         return A, B

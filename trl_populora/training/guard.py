@@ -31,7 +31,7 @@ class Guard:
         self.strikes: Counter[str] = Counter()
         self.alarms: list[str] = []
         self._struck: set[str] = set()  # in this round
-        self._good: dict[str, Tensor] = {}
+        self._good: dict[str, list[Tensor]] = {}
 
     def frozen(self, name: str) -> bool:
         return self.strikes[name] >= PATIENCE
@@ -40,7 +40,7 @@ class Guard:
         """Stores copies of the weights of members whose weights are finite, in host memory."""
         for name in self.population if names is None else names:
             if not self.strikes[name] and name not in self._struck:
-                self._store(name)
+                self._good[name] = [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
 
     def born(self, name: str) -> None:
         """Called when a child has replaced the member: its failures are reset."""
@@ -59,9 +59,11 @@ class Guard:
     def inspect(self) -> list[str]:
         """Resets members whose weights are not finite, after a step and before saving or evolution; returns their
         names."""
-        rows = [self.population.row(name) for name in self.population]
-        norms = torch.stack(torch._foreach_norm(rows, ord=float("inf"))).cpu().tolist()
-        broken = [name for name, norm in zip(self.population, norms, strict=True) if not math.isfinite(norm)]
+        owners, parameters = zip(
+            *[(n, p) for n in self.population for p in self.population.parameters(n)], strict=True
+        )
+        norms = torch.stack(torch._foreach_norm(parameters, ord=float("inf"))).cpu().tolist()
+        broken = list(dict.fromkeys(n for n, norm in zip(owners, norms, strict=True) if not math.isfinite(norm)))
         for name in broken:
             self._set_back(name, "weights that are not finite")
         return broken
@@ -83,15 +85,15 @@ class Guard:
 
     def load_state_dict(self, state: dict) -> None:
         self.strikes = Counter(state["strikes"])
-        for name in self.population:
-            self._store(name)
-
-    def _store(self, name: str) -> None:
-        row = self.population.row(name)
-        self._good.setdefault(name, torch.empty_like(row, device="cpu")).copy_(row)  # into the same memory every time
+        self._good = {
+            name: [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
+            for name in self.population
+        }
 
     def _set_back(self, name: str, seen: str) -> None:
-        self.population.row(name).copy_(self._good[name])
+        with torch.no_grad():
+            for parameter, good in zip(self.population.parameters(name), self._good[name], strict=True):
+                parameter.copy_(good)
         if name not in self._struck:
             self._struck.add(name)
             self.alarms.append(f"{name}: {seen}; reset to the weights of its birth or of the last checkpoint")

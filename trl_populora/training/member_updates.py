@@ -98,8 +98,8 @@ class MemberUpdates:
     def start_over(self, name: str, optimizer: Optimizer, scheduler: LRScheduler | None) -> None:
         """Starts a child without optimizer moments, at its own learning rate, with the same weights on every
         process."""
-        row = self.population.row(name)
-        row.copy_(broadcast(row))  # pyright: ignore[reportArgumentType]  # accelerate's hint: of any kind
+        for parameter in self.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
         self.forget(name, optimizer)
         self.guard.born(name)
         for i, group in enumerate(optimizer.param_groups):

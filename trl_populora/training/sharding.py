@@ -80,7 +80,6 @@ def shard_base(population: Population, mesh: DeviceMesh, *, device: torch.device
     adapters = {p for name in (*population, *population.guests) for p in population.parameters(name)}
     for parameter in adapters:
         parameter.data = parameter.data.to(device)
-    population.gather()
     for module in (*layers, base):
         fully_shard(module, mesh=mesh, ignored_params=adapters)
     # `generate` then goes on until the last process has finished.

@@ -188,7 +188,6 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.base_model_name = population.base_model.config._name_or_path
         self.ref_model = population.base_model if args.beta else None
         population.set_trainable()
-        population.gather()  # on the device to which GRPOTrainer has moved the model
         if args.shard_base:
             leave_unwrapped(self.model, self.accelerator)
         self.ranks = Ranks(self.accelerator)

@@ -156,7 +156,8 @@ class EvolutionCallback(lightning.Callback):
         for event in events:
             pl_module.start_over(event.slot)
             if trainer.world_size > 1:
-                torch.distributed.broadcast(pl_module.population.row(event.slot), src=0)
+                for parameter in pl_module.population.parameters(event.slot):
+                    torch.distributed.broadcast(parameter.data, src=0)
             parents = ", ".join(f"{name}@{version}" for name, version in event.parents)
             logger.info("step %d: %s is now %s of %s", event.step, event.slot, event.operator, parents)
         self.lineage.extend(events)

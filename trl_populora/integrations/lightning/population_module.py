@@ -118,7 +118,6 @@ class PopulationModule(lightning.LightningModule):
             )
         if self.population.model.device != strategy.root_device:
             self.population.model.to(strategy.root_device)
-            self.population.gather()
 
     def on_train_start(self) -> None:
         self._totals = None
