@@ -1,4 +1,4 @@
-"""Students of several runs of an experiment minus the base, in an exam given by `populora evaluate RUNS --output FOLDER`.
+"""Students of several runs of an experiment minus the base, in an exam that `populora evaluate RUNS` gave.
 
     python benchmarks/certainty.py FOLDER --json benchmarks/results/chains_certainty/greedy_by_arm.json
 
