@@ -6,7 +6,6 @@ import signal
 import sys
 from pathlib import Path
 
-import peft.peft_model
 import pyarrow.parquet
 import torch
 
@@ -18,6 +17,7 @@ from trl_populora.evolution import replacement
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
+from trl_populora.population import population as population_file
 from trl_populora.reporting import read_probes
 from trl_populora.run_files import run_folder
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
@@ -32,7 +32,7 @@ POINTS = {
     "optimizer step": (torch.optim.AdamW, "step"),
     "evolution": (Population, "replace"),
     "after evolution": (replacement, "tell"),
-    "adapter file": (peft.peft_model, "safe_save_file"),
+    "adapter file": (population_file, "save_file"),
     "torch file": (torch, "save"),
     "rename": (os, "replace"),
     "flush to disk": (os, "fsync"),
