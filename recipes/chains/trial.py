@@ -86,13 +86,15 @@ def shuffle_rewards(trainer: PopulationSelfPlayTrainer) -> None:
     trainer.source.self_play.play = shuffled
 
 
-def answers(trainer: PopulationSelfPlayTrainer, exam: Exam, samples: int, *, base: bool) -> ExamResult:
-    """Sampled answers of the base, or of all students."""
+def answers(
+    trainer: PopulationSelfPlayTrainer, exam: Exam, samples: int, *, temperature: float, base: bool
+) -> ExamResult:
+    """Answers of the base, or of all students; greedy ones at temperature 0."""
     sampler = TransformersSampler(
         trainer.population,
         trainer.processing_class,
         max_completion_length=exam.max_completion_length,
-        temperature=1.0,
+        temperature=temperature,
         batch_size=256,
     )
     members = [] if base else trainer.population.students
@@ -128,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--minutes", type=float, default=5.0, help="training ends after the round in which they are over"
     )
     parser.add_argument("--samples", type=int, default=2, help="answers to each question of an exam")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of these answers; 0 is greedy")
     parser.add_argument("--questions", type=int, default=216, help="first questions of each exam")
     parser.add_argument("--shuffled", action="store_true", help="the control: rewards of random rows")
     parser.add_argument("--json", type=Path, help="file for the results")
@@ -140,17 +143,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.shuffled:
         shuffle_rewards(trainer)
     exams = [exam.first(options.questions) for exam in (chains(), chains_held_out())]
-    before = [answers(trainer, exam, options.samples, base=True) for exam in exams]
+    asked = {"samples": options.samples, "temperature": options.temperature}
+    before = [answers(trainer, exam, **asked, base=True) for exam in exams]
     rounds = watch(trainer)
     trainer.add_callback(Deadline(60 * options.minutes))
     with view:
         trainer.train()
-    after = [answers(trainer, exam, options.samples, base=False) for exam in exams]
+    after = [answers(trainer, exam, **asked, base=False) for exam in exams]
     result = {
         "recipe": options.recipe,
         "settings": settings,
         "shuffled": options.shuffled,
-        "samples": options.samples,
+        **asked,
         "exams": {
             exam.name: {"version": exam.version, "scores": compare(*pair)}
             for exam, *pair in zip(exams, before, after, strict=True)

@@ -4,10 +4,11 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.chains.make.base import Settings, Training, build_tokenizer
+from recipes.chains.make.base import Settings, Training, build_tokenizer, save
 from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
 from recipes.chains.make.worked import slip, trace, worked_input, worked_output
 from tests.drawn_examples import examples
@@ -124,6 +125,19 @@ def test_as_many_slips_as_asked_for():
     assert total > 500
 
 
+@pytest.mark.parametrize("type_id, work", [("code_o", worked_output), ("code_i", worked_input)])
+def test_answers_that_end_too_early_are_beginnings_of_whole_ones(type_id, work):
+    rng, ended, lines = random.Random(0), 0, 0
+    for task in drawn(type_id, each=20):
+        whole, part = (work(task, stops=stops, rng=rng).partition("\n```")[0].splitlines() for stops in (0.0, 0.6))
+        assert part == whole[: len(part)] and len(part) >= min(3, len(whole))
+        for place in range(3, len(part) + 1):
+            if place < len(whole):  # whether it ends is drawn
+                lines, ended = lines + 1, ended + (place == len(part))
+        assert not isinstance(TYPES[type_id].parse_answer(task, work(task, stops=0.6, rng=rng)), Refusal)
+    assert abs(ended / lines - 0.6) < 4 * (0.6 * 0.4 / lines) ** 0.5 and lines > 100
+
+
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -197,11 +211,20 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(tmp_path):
     assert not any(value.equal(start[name]) for name, value in weights(whole).items() if "mlp" in name)
 
 
-def test_slips_come_last_and_a_state_of_another_model_is_refused(tmp_path):
-    settings = replace(SMALL, steps=1, slip_steps=2)
+def test_last_phases_and_a_state_of_another_model_is_refused(tmp_path):
+    settings = replace(SMALL, steps=1, slip_steps=2, stop_steps=1)
     training = Training(tmp_path, settings)
     training.run()
-    assert training.step == 3 and (tmp_path / "before_slips.pt").exists()
-    assert Training(tmp_path, settings).step == 3
+    assert training.step == 4 and (tmp_path / "step_1.pt").exists() and (tmp_path / "step_3.pt").exists()
+    assert Training(tmp_path, settings).step == 4
     with pytest.raises(ValueError, match="layers.*another folder"):
         Training(tmp_path, replace(settings, layers=2))
+
+
+def test_a_training_begins_with_given_weights(tmp_path):
+    first = Training(tmp_path / "first", replace(SMALL, precision="float32"))
+    save(first.model, first.tokenizer, tmp_path / "start", SMALL)
+    again = Training(tmp_path / "again", replace(SMALL, seed=1), start=tmp_path / "start")
+    assert again.step == 0 and again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
+    for name, value in weights(again).items():
+        torch.testing.assert_close(value, weights(first)[name].bfloat16().float(), atol=0, rtol=0)

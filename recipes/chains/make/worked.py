@@ -17,6 +17,9 @@ from trl_populora.tasks import Task
 from trl_populora.tasks.code.families.chains import LETTERS, run_statement
 
 
+PATIENCE = 3  # lines after which an answer may end too early
+
+
 @dataclass(frozen=True)
 class Step:
     """One line of a chain as it runs.
@@ -89,22 +92,31 @@ def slip(state: Any, rng: random.Random) -> Any:
     return [*state[:at], (state[at] + 1) % 10, *state[at + 1 :]]
 
 
-def worked_output(task: Task, *, slips: float = 0.0, rng: random.Random | None = None) -> str:
+def worked_output(task: Task, *, slips: float = 0.0, stops: float = 0.0, rng: random.Random | None = None) -> str:
     """The answer to a `code_o` task: each statement with the state after it, then the block."""
     (state,) = literals.parse_arguments(task.payload.input)
-    steps = trace(task.payload.program, state, slips=slips, rng=rng)
+    steps = _until_stop(trace(task.payload.program, state, slips=slips, rng=rng), stops, rng)
     lines = [_line(step, step.after) for step in steps]
     return "\n".join([*lines, f"```output\n{_text(steps[-1].after)}\n```"])
 
 
-def worked_input(task: Task, *, slips: float = 0.0, rng: random.Random | None = None) -> str:
+def worked_input(task: Task, *, slips: float = 0.0, stops: float = 0.0, rng: random.Random | None = None) -> str:
     """The answer to a `code_i` task, worked backwards: each statement with the state before it, from the last one."""
     (state,) = literals.parse_arguments(task.payload.input)
     steps = trace(task.payload.program, state)
     if slips:
         steps = [_slipped(step, slips, rng) for step in steps]
-    lines = [_line(step, step.before) for step in reversed(steps)]
-    return "\n".join([*lines, f"```input\n{_text(steps[0].before)}\n```"])
+    steps = _until_stop(steps[::-1], stops, rng)
+    lines = [_line(step, step.before) for step in steps]
+    return "\n".join([*lines, f"```input\n{_text(steps[-1].before)}\n```"])
+
+
+def _until_stop(steps: list[Step], stops: float, rng: random.Random | None) -> list[Step]:
+    """The first steps: from `PATIENCE` on, each is the last one with this chance."""
+    kept = min(PATIENCE, len(steps))
+    while stops and kept < len(steps) and rng.random() >= stops:
+        kept += 1
+    return steps[:kept] if stops else steps
 
 
 def _slipped(step: Step, slips: float, rng: random.Random) -> Step:
