@@ -1,4 +1,4 @@
-"""What can an adapter of the chain recipes learn at most? As many rows and updates as in a run, with right answers.
+"""How much an adapter of the chain recipes gains from right answers, with as many rows and updates as in a run.
 
     python benchmarks/supervised_ceiling.py --json benchmarks/results/chains_certainty/supervised.json
 
@@ -65,10 +65,10 @@ def ceiling(options: argparse.Namespace, rate: float) -> dict:
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", lora_dropout=0.0)  # the recipes'
     population = Population(model, lora, num_teachers=1, num_students=1)
     exam = chains().first(options.questions)
-    before = {heat: answers(population, tokenizer, exam, heat, base=True) for heat in (0.0, 1.0)}
+    before = {one: answers(population, tokenizer, exam, one, base=True) for one in (0.0, 1.0)}
     losses = practise(population, tokenizer, exam, options, rate)
-    after = {heat: answers(population, tokenizer, exam, heat, base=False) for heat in before}
-    scores = {f"temperature={heat:g}": compare(before[heat], after[heat]) for heat in before}
+    after = {one: answers(population, tokenizer, exam, one, base=False) for one in before}
+    scores = {f"temperature={one:g}": compare(before[one], after[one]) for one in before}
     return {"loss": losses, **scores}
 
 
@@ -112,11 +112,12 @@ def draw(code_o: TaskType, rng: random.Random, deepest: int, reserved: set[str])
 
 
 def answers(
-    population: Population, tokenizer: PreTrainedTokenizerBase, exam: Exam, heat: float, *, base: bool
+    population: Population, tokenizer: PreTrainedTokenizerBase, exam: Exam, temperature: float, *, base: bool
 ) -> ExamResult:
     """One answer to each question, of the base or of the student."""
+    length = exam.max_completion_length
     sampler = TransformersSampler(
-        population, tokenizer, max_completion_length=exam.max_completion_length, temperature=heat, batch_size=256
+        population, tokenizer, max_completion_length=length, temperature=temperature, batch_size=256
     )
     written = collect_answers(exam, [] if base else [STUDENT], sampler, base=base, seed=SEED, rows_per_call=256)
     with Executor() as executor:

@@ -228,3 +228,11 @@ def test_a_training_begins_with_given_weights(tmp_path):
     assert again.step == 0 and again.tokenizer.get_vocab() == first.tokenizer.get_vocab()
     for name, value in weights(again).items():
         torch.testing.assert_close(value, weights(first)[name].bfloat16().float(), atol=0, rtol=0)
+    again.run()
+    with pytest.raises(ValueError, match="start.*another folder"):
+        Training(tmp_path / "again", replace(SMALL, seed=1))
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="precision='fp32' must be"):
+        replace(SMALL, precision="fp32")

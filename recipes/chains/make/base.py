@@ -88,6 +88,10 @@ class Settings:
     precision: str = "bfloat16"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.precision not in ("bfloat16", "float32"):
+            raise ValueError(f"precision={self.precision!r} must be 'bfloat16' or 'float32'.")
+
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerFast:
     """Byte-level BPE whose merges may cross spaces, but not the borders of `PIECES`."""
@@ -153,12 +157,13 @@ class Training:
         start (`Path`, *optional*): Folder of a model and tokenizer to begin with; default: a new model.
 
     Raises:
-        ValueError: If the state on disk is of another model, tokenizer or seed. What else differs holds from there on.
+        ValueError: If the state on disk is of another model, tokenizer, seed or start. What else differs holds from
+            there on.
     """
 
     def __init__(self, folder: Path, settings: Settings, *, start: Path | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path, self.settings = folder / STATE_FILE, settings
+        self.path, self.settings, self.start = folder / STATE_FILE, settings, str(start or "")
         kept = folder / TOKENIZER_FOLDER  # a state is worth nothing without the tokenizer that it began with
         if not kept.is_dir():
             part = folder / f"{TOKENIZER_FOLDER}.part"
@@ -238,12 +243,15 @@ class Training:
         optimizers = [one.state_dict() for one in self.optimizers]
         state = {"step": self.step, "model": self.model.state_dict(), "optimizers": optimizers}
         part = path.with_suffix(".part")
-        torch.save(state | {"settings": asdict(self.settings)}, part)
+        torch.save(state | {"settings": self._declared()}, part)
         part.replace(path)
 
+    def _declared(self) -> dict:
+        return asdict(self.settings) | {"start": self.start}
+
     def _resume(self, state: dict) -> None:
-        fixed = ("seed", "vocabulary", "tokenizer_rows", "hidden", "layers")
-        began, wanted = state["settings"], asdict(self.settings)
+        fixed = ("seed", "vocabulary", "tokenizer_rows", "hidden", "layers", "start")
+        began, wanted = state["settings"], self._declared()
         other = {name: began[name] for name in fixed if began[name] != wanted[name]}
         if other:
             raise ValueError(f"{self.path} holds a training with {other}: use another folder, or delete it.")
