@@ -5,8 +5,8 @@
 
 from the root of a clone, after `populora experiment recipes/experiments/NAME.yaml`. The JSON goes to
 `benchmarks/results/experiments/NAME.json`, the figure to `docs/images/NAME.png`, and the tables between the marks of
-`NAME` in docs/results.md. Intervals are Student's over seeds, those of `populora experiment`; unlike its table, every
-pair of arms is compared here.
+`NAME` in docs/results.md or docs/earlier_results.md. Intervals are Student's over seeds, those of `populora
+experiment`; unlike its table, every pair of arms is compared here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trl_populora.run_files.run import AVERAGE
 
 
 RESULTS = Path("benchmarks/results/experiments")
-PAGE = Path("docs/results.md")
+PAGES = (Path("docs/results.md"), Path("docs/earlier_results.md"))
 CURVES = {"solve_rate": "share of attempts that solve", "complexity/ast_nodes": "AST nodes of the teachers' programs"}
 COSTS = {
     "adapters": "adapters",
@@ -185,17 +185,27 @@ def _told(mean: Sequence[float | None] | None) -> str:
     return f"{value:.3f}" if low is None else f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
-def filled(page: str, record: Mapping[str, Any]) -> str:
-    """The page with an experiment's tables between its marks.
+def page_of(name: str) -> Path:
+    """The page that has the tables of an experiment.
 
     Raises:
-        ValueError: If it has no such marks.
+        ValueError: If none has marks for them.
     """
-    begin, end = (f"<!-- {word} {record['name']} -->" for word in ("begin", "end"))
-    if begin not in page or end not in page:
-        raise ValueError(f"{PAGE} has no lines {begin!r} and {end!r}.")
+    for page in PAGES:
+        if all(mark in page.read_text() for mark in _marks(name)):
+            return page
+    raise ValueError(f"none of {[str(page) for page in PAGES]} has the lines {_marks(name)}.")
+
+
+def filled(page: str, record: Mapping[str, Any]) -> str:
+    """The text of a page with an experiment's tables between its marks."""
+    begin, end = _marks(record["name"])
     before, after = page.split(begin)[0], page.split(end)[1]
     return f"{before}{begin}\n{tables(record)}\n{end}{after}"
+
+
+def _marks(name: str) -> tuple[str, str]:
+    return f"<!-- begin {name} -->", f"<!-- end {name} -->"
 
 
 def draw(record: Mapping[str, Any], path: Path) -> None:
@@ -232,7 +242,8 @@ def main() -> None:
         (RESULTS / f"{record['name']}.json").write_text(json.dumps(record, indent=1) + "\n")
         draw(record, Path(f"docs/images/{record['name']}.png"))
     for path in sorted(RESULTS.glob("*.json")):
-        PAGE.write_text(filled(PAGE.read_text(), json.loads(path.read_text())))
+        page = page_of(path.stem)
+        page.write_text(filled(page.read_text(), json.loads(path.read_text())))
 
 
 if __name__ == "__main__":

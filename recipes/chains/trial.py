@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
-from recipes.chains.exams import chains, chains_held_out
 from trl_populora.diagnostics.summary import RoundSummary
-from trl_populora.evaluation import Exam
+from trl_populora.evaluation import Exam, make_exam
 from trl_populora.evaluation.answering import BASE, collect_answers, grade
 from trl_populora.evaluation.results import ExamResult, per_question
 from trl_populora.generation import TransformersSampler
@@ -35,6 +34,7 @@ from trl_populora.training import PopulationSelfPlayTrainer
 logger = logging.getLogger(__name__)
 
 EXAM_SEED = 7
+EXAMS = ["recipes.chains.exams:chains", "recipes.chains.exams:chains_held_out"]
 
 
 class Deadline(TrainerCallback):
@@ -131,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--samples", type=int, default=2, help="answers to each question of an exam")
     parser.add_argument("--temperature", type=float, default=1.0, help="of these answers; 0 is greedy")
+    parser.add_argument("--exams", nargs="+", default=EXAMS, help="module:function of each exam")
     parser.add_argument("--questions", type=int, default=216, help="first questions of each exam")
     parser.add_argument("--shuffled", action="store_true", help="the control: rewards of random rows")
     parser.add_argument("--json", type=Path, help="file for the results")
@@ -142,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     view, trainer = build(run, args)
     if options.shuffled:
         shuffle_rewards(trainer)
-    exams = [exam.first(options.questions) for exam in (chains(), chains_held_out())]
+    exams = [make_exam(name, {}).first(options.questions) for name in options.exams]
     asked = {"samples": options.samples, "temperature": options.temperature}
     before = [answers(trainer, exam, **asked, base=True) for exam in exams]
     rounds = watch(trainer)

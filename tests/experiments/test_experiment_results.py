@@ -56,13 +56,15 @@ def test_tables_name_what_is_missing(record):
     assert "| two - one | solved | +0.200 |" in text
 
 
-def test_a_page_without_marks_is_refused(record):
+def test_an_experiment_without_a_page_is_refused(record, monkeypatch):
     assert "| measure |" in SCRIPT["filled"]("<!-- begin small -->\nold\n<!-- end small -->", record)
-    with pytest.raises(ValueError, match="has no lines '<!-- begin small -->'"):
-        SCRIPT["filled"]("nothing", record)
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(ValueError, match="none of .*results.md.* has the lines .*'<!-- begin small -->'"):
+        SCRIPT["page_of"]("small")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / SCRIPT["RESULTS"]).glob("*.json")), ids=lambda path: path.stem)
-def test_docs_say_what_the_committed_results_say(path):
-    page = (ROOT / SCRIPT["PAGE"]).read_text()
+def test_docs_say_what_the_committed_results_say(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = SCRIPT["page_of"](path.stem).read_text()
     assert SCRIPT["filled"](page, json.loads(path.read_text())) == page

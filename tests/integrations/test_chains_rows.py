@@ -1,21 +1,18 @@
-"""Rows that the base of chains is trained on: worked answers that the sandbox agrees with, slips, families, tokens."""
+"""Rows that the base of chains is trained on: worked answers that the sandbox agrees with, families, tokens."""
 
 import random
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recipes.chains.make.base import Settings, Training, build_tokenizer, save
 from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
-from recipes.chains.make.worked import slip, trace, worked_input, worked_output
-from tests.drawn_examples import examples
+from recipes.chains.make.worked import trace, worked_input, worked_output
 from trl_populora.executor import Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES
-from trl_populora.tasks.code.families.chains import CHAINS, depth, run_statement
+from trl_populora.tasks.code.families.chains import CHAINS, depth
 
 
 TYPES = make_task_types(style="compact", kwargs=TASK_KWARGS)
@@ -25,7 +22,7 @@ SMALL = Settings(
     decay_steps=0,
     warmup_steps=1,
     short_steps=2,
-    slip_steps=0,
+    stop_steps=0,
     rows=4,
     vocabulary=400,
     tokenizer_rows=40,
@@ -84,45 +81,6 @@ def test_a_worked_answer_to_read():
         ("x = x[1:]", [4, 1], None),
         ("x = x[1:]", [1], None),
     ]
-
-
-# Slips ---------------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 2**32), st.sampled_from([[1, 9, 0], "abcd", {"a": 9, "b": 0}, [4], "d"]))
-@examples(60)
-def test_a_slip_changes_one_place_only(seed, state):
-    before = repr(state)
-    wrong = slip(state, random.Random(seed))
-    assert repr(state) == before and type(wrong) is type(state) and len(wrong) == len(state)
-    pairs = zip(sorted(state.items()), sorted(wrong.items())) if isinstance(state, dict) else zip(state, wrong)
-    assert sum(old != new for old, new in pairs) == 1
-
-
-def test_nothing_can_slip_in_an_empty_state():
-    assert [slip(state, random.Random(0)) for state in ([], "", {})] == [[], "", {}]
-
-
-def test_slips_are_carried_on_and_leave_answers_well_formed():
-    rng = random.Random(0)
-    for task in drawn("code_o"):
-        (start,) = literals.parse_arguments(task.payload.input)
-        steps = [step for step in trace(task.payload.program, start, slips=0.5, rng=rng) if step.changes]
-        for one, following in zip(steps, steps[1:]):
-            assert following.before == one.after
-        assert not isinstance(TYPES["code_o"].parse_answer(task, worked_output(task, slips=0.5, rng=rng)), Refusal)
-
-
-def test_as_many_slips_as_asked_for():
-    rng, tasks, wrong, total = random.Random(0), drawn("code_o", each=20), 0, 0
-    for task in tasks:
-        (start,) = literals.parse_arguments(task.payload.input)
-        for step in trace(task.payload.program, start, slips=0.2, rng=rng):
-            if step.changes and run_statement(step.text, step.before):
-                total += 1
-                wrong += step.after != run_statement(step.text, step.before)
-    assert abs(wrong / total - 0.2) < 4 * (0.2 * 0.8 / total) ** 0.5
-    assert total > 500
 
 
 @pytest.mark.parametrize("type_id, work", [("code_o", worked_output), ("code_i", worked_input)])
@@ -211,11 +169,11 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(tmp_path):
     assert not any(value.equal(start[name]) for name, value in weights(whole).items() if "mlp" in name)
 
 
-def test_last_phases_and_a_state_of_another_model_is_refused(tmp_path):
-    settings = replace(SMALL, steps=1, slip_steps=2, stop_steps=1)
+def test_a_last_phase_and_a_state_of_another_model_is_refused(tmp_path):
+    settings = replace(SMALL, steps=2, stop_steps=2)
     training = Training(tmp_path, settings)
     training.run()
-    assert training.step == 4 and (tmp_path / "step_1.pt").exists() and (tmp_path / "step_3.pt").exists()
+    assert training.step == 4 and (tmp_path / "step_2.pt").exists()
     assert Training(tmp_path, settings).step == 4
     with pytest.raises(ValueError, match="layers.*another folder"):
         Training(tmp_path, replace(settings, layers=2))

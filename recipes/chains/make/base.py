@@ -5,8 +5,8 @@
 from the folder that holds `recipes/`, with the `lightning` extra installed. Killed, the same command goes on
 where it was.
 
-A last phase teaches it slips: at each line of a worked answer it goes wrong now and then, so that success falls slowly
-with depth. Reinforcement lifts what is latent; a base that is as good as it can be would show nothing.
+In a last phase, worked answers end too early after the third line. So the base fails on long chains that it could
+solve, and no temperature mends that: reinforcement has something to teach, and its greedy answers show it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,10 @@ class Settings:
         decay_steps (`int`), warmup_steps (`int`): Length of the fall at the end, and of the rise at the start.
         short_steps (`int`): Of `steps`, the first that see short chains of `code_o` alone: to copy a statement
             and to apply it is learnt there, on short rows.
-        slip_steps (`int`), slips (`float`): Steps of the last phase, and its chance of a slip at each line.
-        stop_steps (`int`), stops (`float`): Steps of a phase after that, in which answers may end too early: after
-            each line from the third on with this chance. It has the learning rate of the slips.
+        stop_steps (`int`), stops (`float`): Steps of the last phase, in which answers may end too early: after each
+            line from the third on with this chance.
         kinds (`str`), types (`str`): Kinds of state and task types of the rows, by name, with spaces between them.
-        learning_rate (`float`), slip_learning_rate (`float`): Peak of each phase.
+        learning_rate (`float`), stop_learning_rate (`float`): Peak of each phase.
         rows (`int`), tokens_per_pass (`int`): Rows per optimizer step; tokens, padding included, per forward pass.
         vocabulary (`int`), tokenizer_rows (`int`): Tokens, and the rows that they are chosen by.
         hidden (`int`), layers (`int`): Shape of the model.
@@ -73,12 +72,10 @@ class Settings:
     short_steps: int = 800
     kinds: str = "chain_digits chain_text chain_table"
     types: str = "code_o code_i code_f"
-    slip_steps: int = 80
-    slips: float = 0.15
-    stop_steps: int = 0
+    stop_steps: int = 130
     stops: float = 0.6
     learning_rate: float = 3e-3
-    slip_learning_rate: float = 1e-3
+    stop_learning_rate: float = 1e-3
     rows: int = 64
     tokens_per_pass: int = 3072
     vocabulary: int = 768
@@ -183,16 +180,14 @@ class Training:
         kinds, types = one.kinds.split(), one.types.split()
         short = ChainExamples(one.seed, kinds=kinds, levels=["short"], types=["code_o"])
         every = ChainExamples(one.seed, kinds=kinds, types=types)
-        slipped = one.steps + one.slip_steps
-        total, losses, began = slipped + one.stop_steps, [], time.process_time()
+        total, losses, began = one.steps + one.stop_steps, [], time.process_time()
         while self.step < total:
-            if self.step in (one.steps, slipped):
+            if self.step == one.steps:
                 self._save(self.path.with_name(f"step_{self.step}.pt"))
                 self.optimizers = self._optimizers()
             examples = short if self.step < one.short_steps else every
-            slips = one.slips * (one.steps <= self.step < slipped)
-            stops = one.stops * (self.step >= slipped)
-            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", slips=slips, stops=stops)
+            stops = one.stops * (self.step >= one.steps)
+            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", stops=stops)
             losses.append(self._update(encode(self.tokenizer, batch)))
             self.step += 1
             if self.step % progress == 0:
@@ -218,9 +213,7 @@ class Training:
         if self.step < one.steps:
             rise, fall = (self.step + 1) / one.warmup_steps, (one.steps - self.step) / max(1, one.decay_steps)
             return one.learning_rate * min(1.0, rise, fall)
-        slipped = one.steps + one.slip_steps
-        began, length = (one.steps, one.slip_steps) if self.step < slipped else (slipped, one.stop_steps)
-        return one.slip_learning_rate * (1 - (self.step - began) / length)
+        return one.stop_learning_rate * (1 - (self.step - one.steps) / one.stop_steps)
 
     def _update(self, rows: Sequence[Row]) -> float:
         for optimizer in self.optimizers:
@@ -303,7 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.save_only:
         training.run()
     save(training.model, training.tokenizer, options.output, settings)
-    results = measure(AutoModelForCausalLM.from_pretrained(options.output), training.tokenizer)
+    asked = {"kinds": settings.kinds.split(), "task_types": settings.types.split()}
+    results = measure(AutoModelForCausalLM.from_pretrained(options.output), training.tokenizer, **asked)
     (options.output / "measured.json").write_text(json.dumps({"steps": training.step} | results, indent=2) + "\n")
     logger.info("%s", json.dumps(results, indent=2))
 

@@ -17,13 +17,13 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from recipes.chains.exams import MAX_COMPLETION_LENGTH, chain_tasks
-from recipes.chains.make.rows import TASK_KWARGS, families
+from recipes.chains.make.rows import KIND_SHARES, TASK_KWARGS, families
 from trl_populora.executor import Executor
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
 from trl_populora.self_play.sampling import SampleFunc
 from trl_populora.tasks import Referee, Refusal, Run, Task, TaskBuffer, TaskType, make_task_types
-from trl_populora.tasks.code.families.chains import depth
+from trl_populora.tasks.code.families.chains import KINDS, depth
 
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,13 @@ SEED = 424_242  # apart from the seeds of trainings and exams
 
 
 def measure(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, per_kind: int = 16, tasks: int = 96
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    per_depth: int = 48,
+    tasks: int = 96,
+    kinds: Sequence[str] = tuple(KIND_SHARES),
+    task_types: Sequence[str] = ("code_o", "code_i", "code_f"),
 ) -> dict[str, object]:
     """
     Shares of right answers and of valid proposals, of the model without any adapter.
@@ -40,8 +46,10 @@ def measure(
     Args:
         model ([`~transformers.PreTrainedModel`]): The model. It must not hold adapters.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]): Its tokenizer.
-        per_kind (`int`, *optional*, defaults to 16): Tasks of each depth and kind of state.
-        tasks (`int`, *optional*, defaults to 96): Tasks, and proposals, of each type beside `code_o`.
+        per_depth (`int`, *optional*, defaults to 48): Tasks of each depth.
+        tasks (`int`, *optional*, defaults to 96): Proposals of each type, and tasks of each type beside `code_o`.
+        kinds (`Sequence[str]`, *optional*): Names of the kinds of state; all by default.
+        task_types (`Sequence[str]`, *optional*): Ids of task types; all that the world has by default.
 
     Returns:
         `dict`: `greedy`, `sampled` and `held_out` (sampled): depth -> share of `code_o` tasks solved. `others`: type
@@ -50,20 +58,25 @@ def measure(
     """
     lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
     population = Population(model, lora, num_teachers=1, num_students=1)
-    types = make_task_types(style="compact", kwargs=TASK_KWARGS)
+    types = make_task_types(task_types, style="compact", kwargs=TASK_KWARGS)
+    chosen = [kind for kind in KINDS if kind.name in kinds]
     settings = {"max_completion_length": MAX_COMPLETION_LENGTH, "batch_size": 144}
     greedy, sampled = (TransformersSampler(population, tokenizer, temperature=t, **settings) for t in (0.0, 1.0))
-    known, held_out = (chain_tasks(held_out=one, per_kind=per_kind, seed=SEED) for one in (False, True))
+    known, held_out = (
+        chain_tasks(held_out=one, per_kind=per_depth // len(chosen), seed=SEED, kinds=chosen) for one in (False, True)
+    )
     with Executor() as executor:
         run = executor.run_many
         return {
             "greedy": _by_depth(known, types, greedy, run),
             "sampled": _by_depth(known, types, sampled, run),
             "held_out": _by_depth(held_out, types, sampled, run),
-            "others": {name: _others(types[name], types, sampled, run, tasks) for name in ("code_i", "code_f")},
-            "proposing": {name: _proposing(types[name], types, sampled, run, tasks) for name in types},
-            "tasks_per_depth": 3 * per_kind,
-            "error": round(math.sqrt(0.25 / (3 * per_kind)), 3),
+            "others": {
+                name: _others(types[name], types, sampled, run, tasks, kinds) for name in types if name != "code_o"
+            },
+            "proposing": {name: _proposing(types[name], types, sampled, run, tasks, kinds) for name in types},
+            "tasks_per_depth": per_depth,
+            "error": round(math.sqrt(0.25 / per_depth), 3),
         }
 
 
@@ -76,9 +89,14 @@ def _by_depth(
 
 
 def _others(
-    task_type: TaskType, types: Mapping[str, TaskType], sampler: SampleFunc, run: Run, count: int
+    task_type: TaskType,
+    types: Mapping[str, TaskType],
+    sampler: SampleFunc,
+    run: Run,
+    count: int,
+    kinds: Sequence[str],
 ) -> dict[str, float]:
-    drawn = task_type.seeds(count, seed=SEED, families=families())
+    drawn = task_type.seeds(count, seed=SEED, families=families(kinds))
     solved = _solved(drawn, types, sampler, run)
     depths = [min(depth(task.payload.program), 7) for task in drawn]
     levels = {"1 to 2": (1, 2), "3 to 6": (3, 6), "7 to 12": (7,)}
@@ -92,11 +110,16 @@ def _solved(tasks: Sequence[Task], types: Mapping[str, TaskType], sampler: Sampl
 
 
 def _proposing(
-    task_type: TaskType, types: Mapping[str, TaskType], sampler: SampleFunc, run: Run, count: int
+    task_type: TaskType,
+    types: Mapping[str, TaskType],
+    sampler: SampleFunc,
+    run: Run,
+    count: int,
+    kinds: Sequence[str],
 ) -> dict[str, object]:
     rng, stock = random.Random(SEED), TaskBuffer(types)
     for name in types:
-        for task in types[name].seeds(count, seed=SEED, families=families()):
+        for task in types[name].seeds(count, seed=SEED, families=families(kinds)):
             stock.add(task)
     shown = [stock.references(task_type.id, max(1, task_type.max_references), rng) for _ in range(count)]
     prompts = [task_type.propose_prompt(known, rng) for known in shown]
@@ -123,14 +146,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Log the measurements of a folder as JSON."""
     parser = argparse.ArgumentParser(description="Measure a model in the world of chains.")
     parser.add_argument("model", help="folder of the model")
-    parser.add_argument("--per-kind", type=int, default=16, help="tasks of each depth and kind of state")
+    parser.add_argument("--per-depth", type=int, default=48, help="tasks of each depth")
+    parser.add_argument("--kinds", nargs="+", default=list(KIND_SHARES), help="kinds of state")
+    parser.add_argument("--types", nargs="+", default=["code_o", "code_i", "code_f"], help="task types")
     options = parser.parse_args(arguments)
     model, tokenizer = (
         AutoModelForCausalLM.from_pretrained(options.model),
         AutoTokenizer.from_pretrained(options.model),
     )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logger.info("%s", json.dumps(measure(model, tokenizer, per_kind=options.per_kind), indent=2))
+    asked = {"per_depth": options.per_depth, "kinds": options.kinds, "task_types": options.types}
+    logger.info("%s", json.dumps(measure(model, tokenizer, **asked), indent=2))
 
 
 if __name__ == "__main__":

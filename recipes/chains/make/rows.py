@@ -1,4 +1,4 @@
-"""What the base of chains is trained on: rows of every role and type, with worked answers, and slips at the end."""
+"""What the base of chains is trained on: rows of every role and type, with worked answers."""
 
 from __future__ import annotations
 
@@ -60,26 +60,24 @@ class ChainExamples:
             made, rng=random.Random(seed), families=families(kinds, levels), references=256, seed=seed
         )
 
-    def batch(self, rows: int, *, seed: str, slips: float = 0.0, stops: float = 0.0) -> list[Example]:
+    def batch(self, rows: int, *, seed: str, stops: float = 0.0) -> list[Example]:
         """
         So many rows, whatever was drawn before.
 
         Args:
             rows (`int`): How many.
             seed (`str`): Stands for the batch.
-            slips (`float`, *optional*, defaults to 0): Chance of a slip at each line of a worked answer.
-            stops (`float`, *optional*, defaults to 0): Chance that it ends too early after a line, from the third on.
+            stops (`float`, *optional*, defaults to 0): Chance that a worked answer ends too early after a line, from
+                the third on.
         """
         self.seeds.rng = random.Random(seed)
-        return [self._draw(self.seeds.rng, slips, stops) for _ in range(rows)]
+        return [self._draw(self.seeds.rng, stops) for _ in range(rows)]
 
-    def _draw(self, rng: random.Random, slips: float, stops: float) -> Example:
+    def _draw(self, rng: random.Random, stops: float) -> Example:
         role, type_id = rng.choices(list(self.shares), weights=list(self.shares.values()))[0]
         if role == "propose":
             return self.seeds.propose(type_id)
         task_type, task = self.seeds.task_types[type_id], self.seeds.task(type_id)
         worked = WORKED.get(type_id)
-        answer = (
-            task_type.solve_completion(task) if worked is None else worked(task, slips=slips, stops=stops, rng=rng)
-        )
+        answer = task_type.solve_completion(task) if worked is None else worked(task, stops=stops, rng=rng)
         return Example(tuple(task_type.solve_prompt(task)), answer)

@@ -1,4 +1,4 @@
-"""Answers that work a chain out line by line before their output block, and slips in them.
+"""Answers that work a chain out line by line before their output block, and ones that end too early.
 
 Only for tasks of the chain families, whose programs are this package's own: they run in this process. A base learns
 these answers; self-play judges the block at their end alone, as it does for all tasks.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from trl_populora.executor import canonical, literals
 from trl_populora.tasks import Task
-from trl_populora.tasks.code.families.chains import LETTERS, run_statement
+from trl_populora.tasks.code.families.chains import run_statement
 
 
 PATIENCE = 3  # lines after which an answer may end too early
@@ -38,23 +38,19 @@ class Step:
     changes: bool = True
 
 
-def trace(program: str, state: Any, *, slips: float = 0.0, rng: random.Random | None = None) -> list[Step]:
+def trace(program: str, state: Any) -> list[Step]:
     """
     What happens line by line.
 
     Args:
         program (`str`): A program of a chain family, and no other.
         state (`Any`): Its argument.
-        slips (`float`, *optional*, defaults to 0): Chance of a slip at each statement; the rest goes on from there.
-        rng (`random.Random`, *optional*): Chooses the slips.
     """
     (function,) = ast.parse(program).body
-    return list(_walk(function.body[:-1], state, program, slips, rng))
+    return list(_walk(function.body[:-1], state, program))
 
 
-def _walk(
-    body: Sequence[ast.stmt], state: Any, program: str, slips: float, rng: random.Random | None
-) -> Iterator[Step]:
+def _walk(body: Sequence[ast.stmt], state: Any, program: str) -> Iterator[Step]:
     for node in body:
         text = ast.get_source_segment(program, node)
         head = text.partition("\n")[0]
@@ -68,45 +64,26 @@ def _walk(
             inner = [node.body] * node.iter.args[0].value
         else:
             after = run_statement(text, state)
-            if slips and rng.random() < slips:
-                after = slip(after, rng)
             yield Step(text, state, after)
             state = after
         for part in inner:
-            for step in _walk(part, state, program, slips, rng):
+            for step in _walk(part, state, program):
                 yield step
                 state = step.after
 
 
-def slip(state: Any, rng: random.Random) -> Any:
-    """A state that is wrong in one place: a digit one too large, or another letter. An empty one stays empty."""
-    if not state:
-        return state
-    if isinstance(state, dict):
-        key = rng.choice(sorted(state))
-        return state | {key: (state[key] + 1) % 10}
-    at = rng.randrange(len(state))
-    if isinstance(state, str):
-        other = LETTERS[(LETTERS.index(state[at]) + 1) % len(LETTERS)]
-        return state[:at] + other + state[at + 1 :]
-    return [*state[:at], (state[at] + 1) % 10, *state[at + 1 :]]
-
-
-def worked_output(task: Task, *, slips: float = 0.0, stops: float = 0.0, rng: random.Random | None = None) -> str:
+def worked_output(task: Task, *, stops: float = 0.0, rng: random.Random | None = None) -> str:
     """The answer to a `code_o` task: each statement with the state after it, then the block."""
     (state,) = literals.parse_arguments(task.payload.input)
-    steps = _until_stop(trace(task.payload.program, state, slips=slips, rng=rng), stops, rng)
+    steps = _until_stop(trace(task.payload.program, state), stops, rng)
     lines = [_line(step, step.after) for step in steps]
     return "\n".join([*lines, f"```output\n{_text(steps[-1].after)}\n```"])
 
 
-def worked_input(task: Task, *, slips: float = 0.0, stops: float = 0.0, rng: random.Random | None = None) -> str:
+def worked_input(task: Task, *, stops: float = 0.0, rng: random.Random | None = None) -> str:
     """The answer to a `code_i` task, worked backwards: each statement with the state before it, from the last one."""
     (state,) = literals.parse_arguments(task.payload.input)
-    steps = trace(task.payload.program, state)
-    if slips:
-        steps = [_slipped(step, slips, rng) for step in steps]
-    steps = _until_stop(steps[::-1], stops, rng)
+    steps = _until_stop(trace(task.payload.program, state)[::-1], stops, rng)
     lines = [_line(step, step.before) for step in steps]
     return "\n".join([*lines, f"```input\n{_text(steps[-1].before)}\n```"])
 
@@ -117,10 +94,6 @@ def _until_stop(steps: list[Step], stops: float, rng: random.Random | None) -> l
     while stops and kept < len(steps) and rng.random() >= stops:
         kept += 1
     return steps[:kept] if stops else steps
-
-
-def _slipped(step: Step, slips: float, rng: random.Random) -> Step:
-    return replace(step, before=slip(step.before, rng)) if rng.random() < slips else step
 
 
 def _line(step: Step, state: Any) -> str:
