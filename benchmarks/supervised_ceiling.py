@@ -19,10 +19,10 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from recipes.chains.exams import EXAM_DEPTHS
+from recipes.chains.exams import EXAM_DEPTHS, chains
 from recipes.chains.make.worked import worked_output
 from recipes.chains.trial import compare
-from trl_populora.evaluation import Exam, make_exam, task_keys
+from trl_populora.evaluation import Exam, task_keys
 from trl_populora.evaluation.answering import collect_answers, grade
 from trl_populora.evaluation.results import ExamResult
 from trl_populora.executor import Executor
@@ -45,13 +45,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=64, help="rows of an update, as a student has in a round")
     parser.add_argument("--learning-rates", type=float, nargs="+", default=[1e-3, 4e-3])
     parser.add_argument("--deepest", type=int, default=8)
-    parser.add_argument("--kinds", nargs="+", default=[kind.name for kind in KINDS], help="kinds of state")
-    parser.add_argument("--exam", default="recipes.chains.exams:chains")
     parser.add_argument("--questions", type=int, default=432, help="first questions of the exam")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    named = ("base", "exam", "kinds", "updates", "rows", "deepest")
-    found = {name: getattr(options, name) for name in named}
+    found = {"base": options.base, "updates": options.updates, "rows": options.rows, "deepest": options.deepest}
     for rate in options.learning_rates:
         began = time.process_time()
         found[f"learning_rate={rate:g}"] = ceiling(options, rate) | {"seconds": round(time.process_time() - began)}
@@ -67,7 +64,7 @@ def ceiling(options: argparse.Namespace, rate: float) -> dict:
     model = AutoModelForCausalLM.from_pretrained(options.base)
     lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", lora_dropout=0.0)  # the recipes'
     population = Population(model, lora, num_teachers=1, num_students=1)
-    exam = make_exam(options.exam, {}).first(options.questions)
+    exam = chains().first(options.questions)
     before = {one: answers(population, tokenizer, exam, one, base=True) for one in (0.0, 1.0)}
     losses = practise(population, tokenizer, exam, options, rate)
     after = {one: answers(population, tokenizer, exam, one, base=False) for one in before}
@@ -86,7 +83,7 @@ def practise(
     losses = []
     for step in range(options.updates):
         rng = random.Random(f"{SEED}/{step}")
-        tasks = [draw(code_o, rng, options, reserved) for _ in range(options.rows)]
+        tasks = [draw(code_o, rng, options.deepest, reserved) for _ in range(options.rows)]
         rows = encode(tokenizer, [Example(tuple(code_o.solve_prompt(one)), worked_output(one)) for one in tasks])
         rows.sort(key=lambda row: len(row.ids))
         tokens, total = sum(len(row.ids) - row.prompt for row in rows), 0.0
@@ -104,12 +101,12 @@ def practise(
     return [round(sum(part) / len(part), 4) for part in (losses[:10], losses[-10:])]
 
 
-def draw(code_o: TaskType, rng: random.Random, options: argparse.Namespace, reserved: set[str]) -> Task:
-    """A task of one of the kinds of state, with one of the exam's depths, all equally often."""
-    wanted, kind = rng.choice([one for one in EXAM_DEPTHS if one <= options.deepest]), rng.choice(options.kinds)
+def draw(code_o: TaskType, rng: random.Random, deepest: int, reserved: set[str]) -> Task:
+    """A task of any kind of state, whose depth is that of the exam's, all equally often."""
+    wanted, kind = rng.choice([one for one in EXAM_DEPTHS if one <= deepest]), rng.choice(KINDS)
     level = next(name for name, (least, most) in DEPTHS.items() if least <= wanted <= most)
     while True:
-        task = code_o.generate(rng, families=[f"{kind}_{level}"])
+        task = code_o.generate(rng, families=[f"{kind.name}_{level}"])
         if depth(task.payload.program) == wanted and code_o.key(task.payload) not in reserved:
             return task
 

@@ -22,14 +22,13 @@ BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "super
 def test_tasks_have_every_depth_and_none_is_reserved():
     types = make_task_types(["code_o"], style="compact")
     rng, reserved = random.Random(0), task_keys(chains(), types)
-    options = argparse.Namespace(deepest=4, kinds=["chain_digits", "chain_text"])
-    tasks = [BENCHMARK["draw"](types["code_o"], rng, options, reserved) for _ in range(60)]
+    tasks = [BENCHMARK["draw"](types["code_o"], rng, 4, reserved) for _ in range(60)]
     assert {depth(task.payload.program) for task in tasks} == {one for one in EXAM_DEPTHS if one <= 4}
-    assert {task.author.partition("_")[2].partition("_")[0] for task in tasks} == {"digits", "text"}
+    assert {task.author.partition("_")[2].partition("_")[0] for task in tasks} == {"digits", "text", "table"}
     keys = {types["code_o"].key(task.payload) for task in tasks}
     assert not keys & reserved
     again = random.Random(0)
-    second = BENCHMARK["draw"](types["code_o"], again, options, keys | reserved)
+    second = BENCHMARK["draw"](types["code_o"], again, 4, keys | reserved)
     assert types["code_o"].key(second.payload) not in keys
 
 
@@ -39,7 +38,7 @@ def test_updates_change_the_student_alone():
     model, tokenizer = (one.from_pretrained("recipes/chains/base") for one in (AutoModelForCausalLM, AutoTokenizer))
     population = Population(model, lora, num_teachers=1, num_students=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    options = argparse.Namespace(updates=2, rows=4, deepest=2, kinds=["chain_digits"])
+    options = argparse.Namespace(updates=2, rows=4, deepest=2)
     losses = BENCHMARK["practise"](population, tokenizer, chains().first(9), options, 1e-3)
     assert len(losses) == 2 and all(0 < one < 10 for one in losses)
     changed = {name for name, value in model.state_dict().items() if not value.equal(before[name])}

@@ -7,15 +7,13 @@ Give them greedily, too: sampled answers also get better when a student has only
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from trl_populora.evaluation import Exam
 from trl_populora.evaluation.held_out import task_exam
 from trl_populora.tasks import Task, make_task_types
-from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, Kind, depth
+from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, depth
 
 
 EXAM_DEPTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
@@ -29,27 +27,20 @@ def chains() -> Exam:
     return _exam("chains", held_out=False)
 
 
-def chains_digits() -> Exam:
-    """As many, on lists of digits alone."""
-    return _exam("chains_digits", held_out=False, kinds=KINDS[:1], per_kind=PER_DEPTH_AND_KIND * len(KINDS))
-
-
 def chains_held_out() -> Exam:
     """As many, in which every second statement is one that no training of the base or the recipes holds."""
     return _exam("chains_held_out", held_out=True)
 
 
-def chain_tasks(
-    *, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED, kinds: Sequence[Kind] = KINDS
-) -> dict[int, list[Task]]:
+def chain_tasks(*, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED) -> dict[int, list[Task]]:
     """Different tasks by depth; the kinds of state take turns."""
     (code_o,) = make_task_types(["code_o"], style="compact").values()
     found: dict[int, list[Task]] = {}
     for wanted in EXAM_DEPTHS:
         level = "held_out" if held_out else next(n for n, (least, most) in DEPTHS.items() if least <= wanted <= most)
         rng, tasks = random.Random(f"{seed}/{level}/{wanted}"), {}
-        while len(tasks) < per_kind * len(kinds):
-            kind = kinds[len(tasks) % len(kinds)]
+        while len(tasks) < per_kind * len(KINDS):
+            kind = KINDS[len(tasks) % len(KINDS)]
             task = code_o.generate(rng, families=[f"{kind.name}_{level}"])
             if depth(task.payload.program) == wanted:
                 tasks.setdefault(code_o.key(task.payload), task)
@@ -58,8 +49,8 @@ def chain_tasks(
 
 
 @cache  # a run asks for them several times
-def _exam(name: str, *, held_out: bool, **settings: Any) -> Exam:
-    by_depth = chain_tasks(held_out=held_out, **settings)
+def _exam(name: str, *, held_out: bool) -> Exam:
+    by_depth = chain_tasks(held_out=held_out)
     tasks = [task for turn in zip(*by_depth.values(), strict=True) for task in turn]
     exam = task_exam(name, tasks, make_task_types(["code_o"], style="compact"))
     groups = [f"depth_{depth(task.payload.program):02d}" for task in tasks]

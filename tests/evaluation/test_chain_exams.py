@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from recipes.chains.exams import EXAM_DEPTHS, chains, chains_digits, chains_held_out
+from recipes.chains.exams import EXAM_DEPTHS, chains, chains_held_out
 from recipes.chains.trial import compare
 from trl_populora.evaluation import Exam, Question, make_exam
 from trl_populora.evaluation.answering import Sample
@@ -20,7 +20,6 @@ from trl_populora.tasks.code.families.chains import KINDS, depth
     scope="module",
     params=[
         (chains, "5f6b9fb0a954"),
-        (chains_digits, "24b4865c2ffc"),
         pytest.param((chains_held_out, "537d99dc56ca"), marks=pytest.mark.slow),
     ],
 )
@@ -40,8 +39,7 @@ def test_every_depth_has_as_many_tasks_of_each_kind(exam_and_version):
     depths = [depth(record["payload"]["program"]) for record in records]
     assert [question.group for question in exam.questions] == [f"depth_{one:02d}" for one in depths]
     kinds = [record["author"].removeprefix("seed:").rpartition("_")[0].removesuffix("_held") for record in records]
-    asked = KINDS[:1] if exam.name == "chains_digits" else KINDS
-    expected = {(level, kind.name): 48 // len(asked) for level in EXAM_DEPTHS for kind in asked}
+    expected = {(level, kind.name): 16 for level in EXAM_DEPTHS for kind in KINDS}
     assert Counter(zip(depths, kinds, strict=True)) == expected
 
 
