@@ -51,7 +51,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(LAUNCH) --config recipes/chains/demo.yaml
-	$(BIN)/populora evaluate runs/demo --exams 'recipes.chains.exams:chains[:216]' --samples 2 --temperature 1
+	$(BIN)/populora evaluate runs/demo --exams recipes.chains.exams:chains
 	$(BIN)/populora report runs/demo
 
 smollm2: $(READY)

@@ -1,7 +1,7 @@
 """Exams of chains, by depth: `recipes.chains.exams:chains` in a recipe or on the command line, from the folder
 that holds `recipes/`. With `[:27]` at its end, an exam is shorter and still has all depths and kinds of state.
 
-Give them greedily, too: sampled answers also get better when a student has only become more certain.
+Give them greedily: sampled answers also get better when a student has only become more certain.
 """
 
 from __future__ import annotations

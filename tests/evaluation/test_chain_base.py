@@ -30,10 +30,14 @@ def test_it_solves_short_chains(run):
     tasks = chain_tasks(held_out=False, per_kind=8, seed=5)[1]
     texts = [one.text for one in sampler([types["code_o"].solve_prompt(task) for task in tasks], [None] * 24, seed=0)]
     verdicts = Referee(types, run).judge(tasks, texts)
-    assert sum(one.solved for one in verdicts) >= 16  # 0.90 of 24, less three standard errors
+    assert sum(one.solved for one in verdicts) >= 19  # 0.96 of 24, less three standard errors
 
 
-@pytest.mark.parametrize("row", ["greedy", "sampled", "held_out"])
-def test_its_card_has_the_numbers_measured(row):
-    shares = json.loads((BASE / "measured.json").read_text())[row]
+@pytest.mark.parametrize(
+    "file, row",
+    [("measured", "greedy"), ("measured", "sampled"), ("measured", "held_out")]
+    + [("measured_before_last_phase", "greedy"), ("measured_before_last_phase", "sampled")],
+)
+def test_its_card_has_the_numbers_measured(file, row):
+    shares = json.loads((BASE / f"{file}.json").read_text())[row]
     assert f" | {' | '.join(f'{share:.2f}' for share in shares.values())} |" in (BASE / "README.md").read_text()
