@@ -7,12 +7,17 @@ from the root of a clone, after `populora experiment recipes/experiments/NAME.ya
 `benchmarks/results/experiments/NAME.json`, the figure to `docs/images/NAME.png`, and the tables between the marks of
 `NAME` in docs/results.md or docs/earlier_results.md. Intervals are Student's over seeds, those of `populora
 experiment`; unlike its table, every pair of arms is compared here.
+
+`benchmarks/results/experiments/NAME.tar.xz` has the files of the finished runs that all of this is made from, without
+adapters. After `tar xf benchmarks/results/experiments/NAME.tar.xz -C runs/experiments`, the experiment goes on with
+the runs that are missing, and `--results` makes the same results again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tarfile
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -23,7 +28,17 @@ from trl_populora.experiments.questions import right_by_question, with_questions
 from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
 from trl_populora.reporting.probes import BASE
-from trl_populora.run_files.layout import PLAN_FILE, RESULTS_FILE
+from trl_populora.run_files.layout import (
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
+    HISTORY_FILE,
+    JOB_RECIPE,
+    PLAN_FILE,
+    POPULATION_FILE,
+    RESULTS_FILE,
+    RUN_FILE,
+    TABLE_SUFFIX,
+)
 from trl_populora.run_files.run import AVERAGE
 
 
@@ -38,6 +53,8 @@ COSTS = {
 }
 BLOCK = 10
 """Rounds that are averaged before seeds are, in curves."""
+KEPT = (JOB_RECIPE, RUN_FILE, HISTORY_FILE, POPULATION_FILE, f"{EVALUATION_FOLDER}/{EVALUATION_FILE}")
+"""Files of a run that results are made from, beside the tables of its exams."""
 
 
 def record_of(folder: Path) -> dict[str, Any]:
@@ -133,6 +150,17 @@ def curve(runs: Sequence[PlayedRun], name: str) -> list[list[float | None]]:
 
 def _round(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
+
+
+def keep_runs(folder: Path, path: Path) -> None:
+    """Writes the registration and the files of the finished runs that results are made from into an archive."""
+    told = json.loads((folder / RESULTS_FILE).read_text())
+    runs = [Path(job["folder"]) for job in told["jobs"] if job["state"] == "done"]
+    files = [run / name for run in runs for name in KEPT]
+    files += [table for run in runs for table in sorted((run / EVALUATION_FOLDER).glob(f"*{TABLE_SUFFIX}"))]
+    with tarfile.open(path, "w:xz") as archive:
+        for file in [folder / PLAN_FILE, *(file for file in files if file.exists())]:
+            archive.add(file, file.relative_to(folder.parent))
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -240,6 +268,7 @@ def main() -> None:
     for folder in options.folders:
         record = record_of(folder)
         (RESULTS / f"{record['name']}.json").write_text(json.dumps(record, indent=1) + "\n")
+        keep_runs(folder, RESULTS / f"{record['name']}.tar.xz")
         draw(record, Path(f"docs/images/{record['name']}.png"))
     for path in sorted(RESULTS.glob("*.json")):
         page = page_of(path.stem)

@@ -2,6 +2,8 @@
 
 import json
 import runpy
+import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,21 @@ def test_answers_are_kept_question_by_question(run):  # noqa: F811
         "quiz, average": {"arm": {"3": "1 0.5 0"}, "none": {}},
         "quiz, mean": {"arm": {"3": "0.25 0.3333"}, "none": {}},
     }
+
+
+def test_kept_runs_give_the_same_results_again(finished, plan, tmp_path):  # noqa: F811
+    found, _ = finished()
+    folder = plan.folder / "out"
+    (folder / "results.json").write_text(json.dumps(found))
+    before = SCRIPT["record_of"](folder)
+    SCRIPT["keep_runs"](folder, tmp_path / "kept.tar.xz")
+    shutil.rmtree(folder)
+    with tarfile.open(tmp_path / "kept.tar.xz") as archive:
+        archive.extractall(folder.parent, filter="data")
+    again, _ = finished(instead={job["job"]: "raise SystemExit('it ran again')" for job in found["jobs"]})
+    assert again["complete"] and again["values"] == found["values"]
+    (folder / "results.json").write_text(json.dumps(found))
+    assert SCRIPT["record_of"](folder) == before
 
 
 def test_tables_name_what_is_missing(record):
