@@ -53,6 +53,21 @@ def test_the_experiments_of_the_repository_pass(path, monkeypatch):
     assert check(experiment, read_recipe_of(experiment)).sizes.keys() == experiment.arms.keys()
 
 
+def test_exams_along_a_run_can_be_measured(plan):
+    probed = {
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "probe_kwargs": {"exams": ["held_out_easy[:2]"], "founders": 0},
+    }
+    measures = {"learning": {"metric": "exam/held_out_easy[:2]/mean", "last": 4}}
+    assert checked(plan, settings=probed, measures=measures).sizes
+    for settings in ({}, probed | {"probe_kwargs": {"exams": ["held_out_easy[:3]"]}}):
+        with pytest.raises(ValueError, match="measures.learning: its rounds have no metric 'exam/held_out_easy"):
+            checked(plan, settings=settings, measures=measures)
+    with pytest.raises(ValueError, match="probe_kwargs.exams: exam 'held_uot' is unknown"):
+        checked(plan, settings=probed | {"probe_kwargs": {"exams": ["held_uot"]}}, measures=measures)
+
+
 def test_a_recipe_that_pushes_is_refused(plan):
     plan.write_recipe(push_to_hub=True, hub_model_id="user/name")
     with pytest.raises(ValueError, match="push all runs to one repository"):

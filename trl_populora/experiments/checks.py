@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..recipe import read_mapping
+from ..reporting.comparison import EXAMS
 from ..run_files.files import write_file
 from .plan import Experiment, file_hash
 
@@ -164,7 +165,7 @@ def fingerprints(experiment: Experiment, path: str) -> dict[str, str]:
 
 
 def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> None:
-    known = known_metrics(args)
+    known = known_metrics(args) | {f"{EXAMS}{exam.name}/mean" for exam in _probed_exams(args)}
     for name, measure in experiment.parsed_measures.items():
         if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
             continue
@@ -174,13 +175,26 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> No
 
 
 def _exams(experiment: Experiment, args: PopulationSelfPlayConfig) -> list[Exam]:
-    from ..evaluation import make_exams
-
-    types = _task_types(args) if args.num_teachers else {}
     try:
-        return make_exams(experiment.exams, types, data=experiment.exam_data)
+        return _made(experiment.exams, args, experiment.exam_data)
     except ValueError as error:
         raise ValueError(f"exams: {error}") from None
+
+
+def _probed_exams(args: PopulationSelfPlayConfig) -> list[Exam]:
+    """The exams along a run whose recipe names them."""
+    if not args.is_probed or args.probes.exams is None:
+        return []
+    try:
+        return _made(args.probes.exams, args, args.probes.data)
+    except ValueError as error:
+        raise ValueError(f"probe_kwargs.exams: {error}") from None
+
+
+def _made(names: Sequence[str], args: PopulationSelfPlayConfig, data: str | None) -> list[Exam]:
+    from ..evaluation import make_exams
+
+    return make_exams(names, _task_types(args) if args.num_teachers else {}, data=data)
 
 
 def _task_types(args: PopulationSelfPlayConfig) -> dict[str, Any]:

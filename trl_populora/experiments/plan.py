@@ -32,7 +32,9 @@ class Measure:
     """One number of a run that is used to compare arms.
 
     Args:
-        metric (`str`, *optional*): A metric of the rounds (docs/training.md), averaged over the last rounds.
+        metric (`str`, *optional*): A metric of the rounds (docs/metrics.md), averaged over the last rounds; or
+            `exam/<name>/mean`, the students' mean accuracy in an exam of the probes along the run, averaged over the
+            probes in the last rounds.
         last (`int`, *optional*, defaults to `10`): Number of last rounds for the mean.
         exam (`str`, *optional*): Instead of a metric, the accuracy in one of the experiment's exams.
         of (`str`, *optional*, defaults to `"mean"`): `"mean"` of the students' scores, or the `"best"` or `"weakest"`
