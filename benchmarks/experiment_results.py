@@ -237,15 +237,28 @@ def _marks(name: str) -> tuple[str, str]:
 
 
 def draw(record: Mapping[str, Any], path: Path) -> None:
-    """Curves of all arms: means over seeds, in blocks of rounds, and 95% bands of arms with three seeds or more."""
+    """Shares solved in the exam by group of questions, then curves of all arms: means over seeds, in blocks of rounds,
+    and 95% bands of arms with three seeds or more."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(CURVES), figsize=(5 * len(CURVES), 3.4))
+    figure, (exam, *axes) = plt.subplots(1, 1 + len(CURVES), figsize=(4.4 * (1 + len(CURVES)), 3.4))
+    groups = record["groups"]
+    for arm, own in groups.items():
+        exam.plot(list(own), [fmean(group["students"]) for group in own.values()], marker=".", label=arm)
+    for own in list(groups.values())[:1]:
+        shares = [fmean(group[BASE]) for group in own.values()]
+        exam.plot(list(own), shares, marker=".", color="gray", linestyle="--", label=BASE)
+    exam.set(xlabel="group of questions", ylabel="share solved in the exam")
+    exam.tick_params("x", labelrotation=45)
+    exam.spines[["top", "right"]].set_visible(False)
+    exam.legend(frameon=False)
     for axis, (name, label) in zip(axes, CURVES.items(), strict=True):
         for arm, points in record["curves"][name].items():
+            if not points:  # fewer rounds than a block
+                continue
             rounds, means, lows, highs = zip(*points, strict=True)
             (line,) = axis.plot(rounds, means, label=arm)
             seeds = sum(job["state"] == "done" for own, job in record["jobs"].items() if own.split("/")[0] == arm)
@@ -253,7 +266,6 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
                 axis.fill_between(rounds, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

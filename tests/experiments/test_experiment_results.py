@@ -85,3 +85,15 @@ def test_docs_say_what_the_committed_results_say(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     page = SCRIPT["page_of"](path.stem).read_text()
     assert SCRIPT["filled"](page, json.loads(path.read_text())) == page
+
+
+def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("matplotlib.pyplot.close", drawn.append)
+    record["groups"] = {"one": {"a": {"base": [0.2, 0.4], "students": [0.5, 0.7]}}}
+    record["curves"]["solve_rate"]["two"] = [[10, 0.5, 0.4, 0.6], [20, 0.6, 0.5, 0.7]]
+    SCRIPT["draw"](record, tmp_path / "figure.png")
+    exam, solve_rate, size = drawn[0].axes
+    assert [list(line.get_ydata()) for line in exam.lines] == [[0.6], [pytest.approx(0.3)]]
+    assert [list(line.get_ydata()) for line in solve_rate.lines] == [[0.5, 0.6]] and not size.lines
+    assert (tmp_path / "figure.png").stat().st_size > 1000
