@@ -44,7 +44,7 @@ from trl_populora.run_files.run import AVERAGE
 
 RESULTS = Path("benchmarks/results/experiments")
 PAGES = (Path("docs/results.md"), Path("docs/earlier_results.md"))
-CURVES = {"solve_rate": "share of attempts that solve", "complexity/ast_nodes": "AST nodes of the teachers' programs"}
+CURVES = {"solve_rate": "share of attempts that solve", "complexity/ast_nodes": "AST nodes of programs"}
 COSTS = {
     "adapters": "adapters",
     "rows_per_adapter": "rows per adapter",
