@@ -7,13 +7,14 @@ Give them greedily: sampled answers also get better when a student has only beco
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from trl_populora.evaluation import Exam
 from trl_populora.evaluation.held_out import task_exam
 from trl_populora.tasks import Task, make_task_types
-from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, depth
+from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, Kind, depth
 
 
 EXAM_DEPTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
@@ -32,15 +33,17 @@ def chains_held_out() -> Exam:
     return _exam("chains_held_out", held_out=True)
 
 
-def chain_tasks(*, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED) -> dict[int, list[Task]]:
+def chain_tasks(
+    *, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED, kinds: Sequence[Kind] = KINDS
+) -> dict[int, list[Task]]:
     """Different tasks by depth; the kinds of state take turns."""
     (code_o,) = make_task_types(["code_o"], style="compact").values()
     found: dict[int, list[Task]] = {}
     for wanted in EXAM_DEPTHS:
         level = "held_out" if held_out else next(n for n, (least, most) in DEPTHS.items() if least <= wanted <= most)
         rng, tasks = random.Random(f"{seed}/{level}/{wanted}"), {}
-        while len(tasks) < per_kind * len(KINDS):
-            kind = KINDS[len(tasks) % len(KINDS)]
+        while len(tasks) < per_kind * len(kinds):
+            kind = kinds[len(tasks) % len(kinds)]
             task = code_o.generate(rng, families=[f"{kind.name}_{level}"])
             if depth(task.payload.program) == wanted:
                 tasks.setdefault(code_o.key(task.payload), task)

@@ -7,6 +7,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recipes.chains.exams import chain_tasks
+from recipes.chains.make.measure import measure
 from tests.tiny import lora
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Population
@@ -31,6 +32,17 @@ def test_it_solves_short_chains(run):
     texts = [one.text for one in sampler([types["code_o"].solve_prompt(task) for task in tasks], [None] * 24, seed=0)]
     verdicts = Referee(types, run).judge(tasks, texts)
     assert sum(one.solved for one in verdicts) >= 19  # 0.96 of 24, less three standard errors
+
+
+@pytest.mark.slow
+def test_it_is_measured_by_the_command_of_its_card():
+    model, tokenizer = (one.from_pretrained(BASE) for one in (AutoModelForCausalLM, AutoTokenizer))
+    asked = {"per_depth": 2, "tasks": 4, "kinds": ["chain_digits"]}
+    found = measure(model, tokenizer, task_types=["code_o", "code_i"], **asked)
+    assert list(found["greedy"]) == ["1", "2", "3", "4", "5", "6", "8", "10", "12"]
+    assert found["greedy"]["1"] >= 0.5 and found["tasks_per_depth"] == 2
+    assert found["others"].keys() == {"code_i"} and found["proposing"].keys() == {"code_o", "code_i"}
+    assert found["proposing"]["code_o"]["valid"] >= 0.5
 
 
 @pytest.mark.parametrize(

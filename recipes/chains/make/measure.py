@@ -65,16 +65,15 @@ def measure(
     known, held_out = (
         chain_tasks(held_out=one, per_kind=per_depth // len(chosen), seed=SEED, kinds=chosen) for one in (False, True)
     )
+    seeds = {name: one.seeds(tasks, seed=SEED, families=families(kinds)) for name, one in types.items()}
     with Executor() as executor:
         run = executor.run_many
         return {
             "greedy": _by_depth(known, types, greedy, run),
             "sampled": _by_depth(known, types, sampled, run),
             "held_out": _by_depth(held_out, types, sampled, run),
-            "others": {
-                name: _others(types[name], types, sampled, run, tasks, kinds) for name in types if name != "code_o"
-            },
-            "proposing": {name: _proposing(types[name], types, sampled, run, tasks, kinds) for name in types},
+            "others": {name: _others(drawn, types, sampled, run) for name, drawn in seeds.items() if name != "code_o"},
+            "proposing": {name: _proposing(types[name], seeds, types, sampled, run) for name in types},
             "tasks_per_depth": per_depth,
             "error": round(math.sqrt(0.25 / per_depth), 3),
         }
@@ -88,15 +87,7 @@ def _by_depth(
     return {str(level): _share([solved[task.id] for task in group]) for level, group in tasks.items()}
 
 
-def _others(
-    task_type: TaskType,
-    types: Mapping[str, TaskType],
-    sampler: SampleFunc,
-    run: Run,
-    count: int,
-    kinds: Sequence[str],
-) -> dict[str, float]:
-    drawn = task_type.seeds(count, seed=SEED, families=families(kinds))
+def _others(drawn: Sequence[Task], types: Mapping[str, TaskType], sampler: SampleFunc, run: Run) -> dict[str, float]:
     solved = _solved(drawn, types, sampler, run)
     depths = [min(depth(task.payload.program), 7) for task in drawn]
     levels = {"1 to 2": (1, 2), "3 to 6": (3, 6), "7 to 12": (7,)}
@@ -111,16 +102,14 @@ def _solved(tasks: Sequence[Task], types: Mapping[str, TaskType], sampler: Sampl
 
 def _proposing(
     task_type: TaskType,
+    seeds: Mapping[str, Sequence[Task]],
     types: Mapping[str, TaskType],
     sampler: SampleFunc,
     run: Run,
-    count: int,
-    kinds: Sequence[str],
 ) -> dict[str, object]:
-    rng, stock = random.Random(SEED), TaskBuffer(types)
-    for name in types:
-        for task in types[name].seeds(count, seed=SEED, families=families(kinds)):
-            stock.add(task)
+    rng, stock, count = random.Random(SEED), TaskBuffer(types), len(seeds[task_type.id])
+    for task in (task for drawn in seeds.values() for task in drawn):
+        stock.add(task)
     shown = [stock.references(task_type.id, max(1, task_type.max_references), rng) for _ in range(count)]
     prompts = [task_type.propose_prompt(known, rng) for known in shown]
     texts = [one.text for one in sampler(prompts, [None] * len(prompts), seed=SEED)]
