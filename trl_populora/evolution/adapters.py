@@ -39,7 +39,8 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
         value = getattr(config, name)
         if value and value != wanted:
             raise ValueError(f"{folder} has {name}={value!r}, which operators cannot keep; train with {wanted!r}.")
-    tensors = load_peft_weights(folder, device="cpu")
+    # Copied out of the mapped file into memory that torch aligns: matrix products of float32 round by alignment.
+    tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
     pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
     other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if tensors[key].dim() != 2]
