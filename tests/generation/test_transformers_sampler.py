@@ -137,6 +137,21 @@ def test_leaves_the_mode_as_found_and_takes_no_rows(population):
     assert population.model.training and population.base_model.training
 
 
+def test_the_mode_changes_once_for_all_batches_of_a_call(population, monkeypatch):
+    """Each change visits every module of every adapter."""
+    modes, train = [], type(population.base_model).train
+
+    def noted(model, mode=True):
+        modes.append(mode)
+        return train(model, mode)
+
+    monkeypatch.setattr(type(population.base_model), "train", noted)
+    population.base_model.train()
+    modes.clear()
+    sampler(population, max_completion_length=2 * TOKENS_AT_ONCE, batch_size=2)(PROMPTS, ROWS, seed=1)
+    assert modes == [False, True]
+
+
 def test_ends_with_eos_or_at_the_limit(population):
     for completion in sampler(population, max_completion_length=40)(PROMPTS, ROWS, seed=0):
         assert (completion.ids[-1] == 2 or len(completion.ids) == 40) and 2 not in completion.ids[:-1]

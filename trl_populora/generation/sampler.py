@@ -223,13 +223,10 @@ class Sampler(ABC):
         For samplers that use the training model. `members` has only names, or only `None`.
         """
         model, routing = self.population.base_model, self.population.routing
-        training, names = model.training, [name for name in members if name is not None]
-        model.eval()
-        try:
-            with torch.no_grad(), self.population.route(names) if names or not members else routing.base():
-                yield model
-        finally:
-            model.train(training)
+        names = [name for name in members if name is not None]
+        rows = self.population.route(names) if names or not members else routing.base()
+        with evaluation_mode(model), torch.no_grad(), rows:
+            yield model
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
         unique: dict[str, list[int]] = {}
@@ -238,3 +235,18 @@ class Sampler(ABC):
             if text not in unique:
                 unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return [unique[text] for text in texts]
+
+
+@contextmanager
+def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Context with the model in evaluation mode. Entered around all batches of a call, it is cheap inside: a change of
+    mode visits every module of every adapter.
+    """
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if training:
+            model.train()

@@ -16,7 +16,7 @@ from ..population.composition import schedule
 from ..population.routing import member_order
 from ..self_play.sampling import Completion
 from .noise import gumbel
-from .sampler import Sampler
+from .sampler import Sampler, evaluation_mode
 
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ class TransformersSampler(Sampler):
         """
         places, lengths = self._places(members), [len(ids) for ids in prompt_ids]
         completions: dict[int, list[int]] = {}
-        for rows in schedule(places, lengths, roles=[""] * (1 + max(places, default=0)), size=self.batch_size):
-            batch = self._draw_batch(
-                [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
-            )
-            completions.update(zip(rows, batch, strict=True))
+        batches = schedule(places, lengths, roles=[""] * (1 + max(places, default=0)), size=self.batch_size)
+        with evaluation_mode(self.population.base_model):
+            for rows in batches:
+                batch = self._draw_batch(
+                    [prompt_ids[i] for i in rows], [members[i] for i in rows], [row_seeds[i] for i in rows]
+                )
+                completions.update(zip(rows, batch, strict=True))
         return [self.completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
     def _places(self, members: Sequence[str | None]) -> list[int]:
