@@ -7,11 +7,14 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import yaml
+from transformers import AutoModelForCausalLM
 
 from tests import tiny
 from tests.cli.conftest import write_recipe
 from tests.evaluation import letters
+from tests.generation.fake_server import ModelServer, running
 from trl_populora import cli, train
+from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import evaluation_view
 from trl_populora.reporting.model_card import model_card, read_evaluation
 
@@ -91,6 +94,29 @@ def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
         rows = pyarrow.parquet.read_table(tmp_path / folder / "letters.parquet").to_pylist()
         written.append([row["completion"] for row in rows if row["player"] == who])
     assert written[0] == written[1] and written[0]
+
+
+def test_servers_answer_as_the_model_itself(run_folder, tiny_model, data, tmp_path, capsys, monkeypatch):
+    """Members, their average and the base, on two servers; once those are gone, an error says so."""
+    asked = [run_folder, "--exams", LETTERS, "--data", data, "--average", "--teachers"]
+    written = {}
+    with running(ModelServer(VLLM)) as one, running(ModelServer(VLLM)) as other:
+        for server in (one, other):
+            server.double.base = AutoModelForCausalLM.from_pretrained(tiny_model).eval()
+            server.double.max_model_length = 2048
+        urls = ["--vllm-server-base-urls", one.url, other.url]
+        assert evaluate(*asked, "--output", str(tmp_path / "vllm"), *urls) == 0
+        assert one.double.calls and other.double.calls and not one.double.loaded
+    assert evaluate(*asked, "--output", str(tmp_path / "own")) == 0
+    for folder in ("vllm", "own"):
+        rows = pyarrow.parquet.read_table(tmp_path / folder / "letters.parquet").to_pylist()
+        written[folder] = [(row["player"], row["question"], row["completion"]) for row in rows]
+    assert written["vllm"] == written["own"] and len({text for _, _, text in written["own"]}) > 1
+    assert read(tmp_path / "vllm")["sampler"] == "vllm" and "sampler" not in read(tmp_path / "own")
+    capsys.readouterr()
+    monkeypatch.setattr("trl_populora.cli.evaluate.SERVER_SECONDS", 0.1)
+    assert evaluate(*asked, "--output", str(tmp_path / "gone"), *urls) == 1
+    assert one.url in capsys.readouterr().out
 
 
 def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, data, tmp_path, caplog):
@@ -198,6 +224,10 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         (["--batch-size", "-1"], "rows_per_call=-1"),
         (["--batch-size", "0"], "rows_per_call=0"),
         (["--output", "/proc/none"], "--output='/proc/none' cannot be written: No such file"),
+        (["--vllm-engine-kwargs", "{}"], "are for --use-vllm"),
+        (["--use-vllm", "--vllm-engine-kwargs", "max_num_seqs=4"], "max_num_seqs=4 is no mapping in JSON"),
+        (["--use-vllm", "--vllm-engine-kwargs", "[4]"], r"\[4\] is no mapping in JSON"),
+        (["--vllm-server-base-urls", "http://a:1", "http://a:1/"], "has http://a:1 more than once"),
         (["--max-completion-length", "0"], "max_completion_length=0"),
         (["--exams", "held_out[:2]", "held_out", "--limit", "2"], "with limit=2 ask only .*held_out.*each exam once"),
     ],

@@ -1,16 +1,20 @@
 """A member that was pushed and pulled is served by vLLM from the folder that came back, as the card says."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from tests.evaluation import letters
 from tests.hub.loopback import LoopbackHub
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
+from trl_populora import cli
 
 
 PROMPT = "a prompt of some words"
@@ -56,3 +60,17 @@ def test_vllm_serves_a_pulled_member(engine_model, tokenizer, pulled):
         written = model.generate(**tokens, max_new_tokens=16, do_sample=False)[0, len(ids) :].tolist()
         assert drawn[name] == written
     assert len(set(map(tuple, drawn.values()))) == 3
+
+
+def test_the_command_evaluates_with_vllm(engine_model, pulled, tmp_path):
+    """Members and the base give the same greedy answers as with transformers."""
+    exam = ["--exams", "tests.evaluation.letters:LETTERS", "--data", letters.write_data(tmp_path), "--limit", "4"]
+    command = ["evaluate", str(pulled), "--base", engine_model, "--template", "chat", *exam]
+    kwargs = json.dumps(LLM_KWARGS | {"max_model_len": 512})
+    assert cli.main([*command, "--output", str(tmp_path / "vllm"), "--use-vllm", "--vllm-engine-kwargs", kwargs]) == 0
+    assert cli.main([*command, "--output", str(tmp_path / "own")]) == 0
+    answers = [
+        pyarrow.parquet.read_table(tmp_path / name / "letters_4.parquet").to_pylist() for name in ("vllm", "own")
+    ]
+    drawn, expected = ([(row["player"], row["question"], row["completion"]) for row in rows] for rows in answers)
+    assert drawn == expected and {player for player, _, _ in drawn} == {"student_0", "student_1", "base"}

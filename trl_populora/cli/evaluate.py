@@ -6,8 +6,9 @@ An interrupted evaluation continues where it stopped. docs/evaluation.md explain
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
@@ -17,10 +18,13 @@ from ..run_files.run import AVERAGE
 if TYPE_CHECKING:
     from ..evaluation import Exam
     from ..evaluation.evaluating import Decoding
-    from ..generation import TransformersSampler
+    from ..generation import Sampler
+    from ..generation.engines import Engine
     from ..run_files.run import Run
     from ..tasks import TaskType
 
+SERVER_SECONDS = 240.0  # to wait for a server that does not answer
+VLLM_ROWS = 1024  # answers that vLLM generates in one call, by default; they are stored after each call
 BASE_SETTINGS = {"prompt_template": "chat", "prompt_style": "full", "generation_rows": 64}  # of a model without a run
 
 
@@ -69,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-size", type=int, metavar="N", help="number of answers that are generated at once (default: the run's)"
     )
+    parser.add_argument("--use-vllm", action="store_true", help="generate with vLLM in this process")
+    parser.add_argument(
+        "--vllm-server-base-urls", nargs="+", metavar="URL", help="generate with these running vLLM servers"
+    )
+    parser.add_argument(
+        "--vllm-engine-kwargs", metavar="JSON", help="arguments of vllm.LLM, such as '{\"max_model_len\": 4096}'"
+    )
     parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
 
@@ -77,13 +88,17 @@ def run(options: argparse.Namespace) -> int:
 
     runs = open_runs(options)
     output = output_folder(options, runs)
+    engine = vllm_engine(options)
     chosen = [[*chosen_members(one, options), *averaged(one, options)] for one in runs]
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
+    from contextlib import closing
+
     from ..evaluation.answering import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
+    from ..generation.engines import EngineError
     from ..progress import watched_jobs
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
@@ -100,33 +115,38 @@ def run(options: argparse.Namespace) -> int:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         try:
             for label, (one, members) in teams.items():
-                sampler = prepare(one, options, runs)
-                view.watch(sampler.progress)
-                asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
-                own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
-                about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
-                weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in own}
-                identity = {"weights": own | {BASE: weights[BASE]}, "versions": versions(), "dtype": about["dtype"]}
-                for exam, decoding, taken in zip(exams, decodings, found, strict=True):
-                    if told := too_long(exam, decoding, sampler):
-                        view.note(told)
-                    view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
-                    try:
-                        taken[label] = take_exam(
-                            exam,
-                            members,
-                            sampler,
-                            watched_jobs(executor, sampler.progress),
-                            folder=output,
-                            decoding=decoding,
-                            base=not options.no_base and one is runs[0],
-                            identity=identity,
-                            on_progress=view.progress,
-                        )
-                    except GradingError as error:
-                        problems.append(str(error))
-                        view.note(str(error))
+                with closing(prepare(one, options, runs, engine)) as sampler:
+                    view.watch(sampler.progress)
+                    asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
+                    own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
+                    about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
+                    about |= {"sampler": "vllm"} if engine else {}
+                    weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in own}
+                    identity = {key: about[key] for key in ("dtype", "sampler") if key in about}
+                    identity |= {"weights": own | {BASE: weights[BASE]}, "versions": versions()}
+                    for exam, decoding, taken in zip(exams, decodings, found, strict=True):
+                        if told := too_long(exam, decoding, sampler):
+                            view.note(told)
+                        view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
+                        try:
+                            taken[label] = take_exam(
+                                exam,
+                                members,
+                                sampler,
+                                watched_jobs(executor, sampler.progress),
+                                folder=output,
+                                decoding=decoding,
+                                base=not options.no_base and one is runs[0],
+                                identity=identity,
+                                on_progress=view.progress,
+                            )
+                        except GradingError as error:
+                            problems.append(str(error))
+                            view.note(str(error))
                 del sampler  # one model at a time
+        except EngineError as error:
+            view.note(f"{error} The answers so far are in {output}; the same command continues from there.")
+            return 1
         except KeyboardInterrupt:
             view.note(f"Stopped. The answers so far are in {output}; the same command continues from there.")
             return 130
@@ -219,15 +239,49 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
     length, rows = options.max_completion_length, options.batch_size
     if length is None:
         length = exam.max_completion_length or shared_setting(runs, "max_completion_length", "--max-completion-length")
-    rows = runs[0].setting("generation_rows", 64) if rows is None else rows
+    if rows is None:
+        rows = VLLM_ROWS if with_vllm(options) else runs[0].setting("generation_rows", 64)
     return Decoding(int(samples), temperature or 0.0, length, options.seed, rows)
 
 
-def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> TransformersSampler:
+def with_vllm(options: argparse.Namespace) -> bool:
+    return options.use_vllm or options.vllm_server_base_urls is not None
+
+
+def vllm_engine(options: argparse.Namespace) -> Callable[[], Engine] | None:
+    """Makes the engine that answers, one for each run; `None` without vLLM.
+
+    Raises:
+        ValueError: If the options for vLLM contradict each other.
+    """
+    urls, given = options.vllm_server_base_urls, options.vllm_engine_kwargs
+    if given is not None and (urls or not options.use_vllm):
+        raise ValueError("--vllm-engine-kwargs are for --use-vllm; give them to the server's command.")
+    if not with_vllm(options):
+        return None
+    from ..generation.engines import VLLM, VLLMEngine, check_urls, server_engine
+
+    if urls:
+        check_urls(urls)
+        return lambda: server_engine(urls, VLLM, timeout=SERVER_SECONDS)
+    try:
+        settings = dict(json.loads(given or "{}"))
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"--vllm-engine-kwargs {given} is no mapping in JSON, like '{{\"max_num_seqs\": 64}}'."
+        ) from None
+    # the base is in the GPU's memory a second time, for the check that vLLM answers with the members' weights
+    return lambda: VLLMEngine(**{"gpu_memory_utilization": 0.5, "max_num_seqs": 256} | settings)
+
+
+def prepare(
+    one: Run, options: argparse.Namespace, runs: Sequence[Run], engine: Callable[[], Engine] | None = None
+) -> Sampler:
     """A sampler over a run's members, or over the base alone, prompted like all runs."""
     from peft import LoraConfig
 
     from ..evolution import breed
+    from ..generation import EngineSampler
     from ..population import Population
     from .opening import load_base, make_sampler, recorded_quantization, shared_setting
 
@@ -243,11 +297,18 @@ def prepare(one: Run, options: argparse.Namespace, runs: Sequence[Run]) -> Trans
     else:  # a sampler needs a population; nobody asks these two
         lora = LoraConfig(r=1, target_modules="all-linear", lora_dropout=0.0)
         population = Population(model, lora, num_teachers=1, num_students=1)
-    rows = options.batch_size or one.setting("generation_rows", 64)
-    return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
+    if engine is None:
+        rows = options.batch_size or one.setting("generation_rows", 64)
+        return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
+    length = one.setting("max_completion_length", 512)
+    sampler = EngineSampler(
+        population, tokenizer, engine=engine(), max_completion_length=length, temperature=0.0, template=template
+    )
+    sampler.sync()
+    return sampler
 
 
-def too_long(exam: Exam, decoding: Decoding, sampler: TransformersSampler) -> str | None:
+def too_long(exam: Exam, decoding: Decoding, sampler: Sampler) -> str | None:
     """What to say of questions whose answers may pass the length that the base was made for, if there are any."""
     places = getattr(sampler.population.base_model.config, "max_position_embeddings", None)
     answer = decoding.max_completion_length or sampler.max_completion_length

@@ -9,7 +9,7 @@ from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, LivenessE
 from .engine_sampler import EngineSampler
 from .server import ServerEngine
 from .server_kinds import SGLANG, VLLM, ServerKind
-from .servers import ServersEngine, server_sampler
+from .servers import ServersEngine, check_urls, server_engine, server_sampler
 from .vllm_engine import VLLMEngine, vllm_sampler
 
 
@@ -28,6 +28,8 @@ __all__ = [
     "ServerLost",
     "ServersEngine",
     "VLLMEngine",
+    "check_urls",
+    "server_engine",
     "server_sampler",
     "vllm_sampler",
 ]
