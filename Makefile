@@ -20,7 +20,8 @@ TEST_PROCESSES ?= logical
 EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,quantized,dev
 
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# Bytecode is kept whatever the environment says: otherwise each process rewrites the asserts of all tests again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Every process holds one thread of computation and its own imports of torch and TRL, about 1 GB. A file stays in one
 # process, which makes what its tests share once.
 PARALLEL := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -84,7 +85,7 @@ $(VLLM_READY): pyproject.toml
 	@touch $@
 
 test-vllm: $(VLLM_READY)
-	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_engine $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_engine $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
