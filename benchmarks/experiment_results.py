@@ -35,6 +35,7 @@ from trl_populora.run_files.layout import (
     JOB_RECIPE,
     PLAN_FILE,
     POPULATION_FILE,
+    PROBES_FILE,
     RESULTS_FILE,
     RUN_FILE,
     TABLE_SUFFIX,
@@ -53,7 +54,7 @@ COSTS = {
 }
 BLOCK = 10
 """Rounds that are averaged before seeds are, in curves."""
-KEPT = (JOB_RECIPE, RUN_FILE, HISTORY_FILE, POPULATION_FILE, f"{EVALUATION_FOLDER}/{EVALUATION_FILE}")
+KEPT = (JOB_RECIPE, RUN_FILE, HISTORY_FILE, PROBES_FILE, POPULATION_FILE, f"{EVALUATION_FOLDER}/{EVALUATION_FILE}")
 """Files of a run that results are made from, beside the tables of its exams."""
 
 
@@ -76,8 +77,14 @@ def record_of(folder: Path) -> dict[str, Any]:
         },
         "answers": _answers(runs, told["measures"], exam_names),
         "groups": {arm: _groups(own) for arm, own in runs.items() if own},
-        "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in CURVES},
+        "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in _drawn(told)},
     }
+
+
+def _drawn(told: Mapping[str, Any]) -> dict[str, str]:
+    """Metrics whose curves are drawn, with their labels: those of `CURVES`, and exams that are measured along runs."""
+    probed = [one["metric"] for one in told["measures"].values() if one.get("metric", "").startswith("exam/")]
+    return dict.fromkeys(probed, "share solved along the run") | CURVES
 
 
 def _interval(by_seed: Mapping[str, float]) -> list[float | None] | None:
@@ -184,7 +191,7 @@ def tables(record: Mapping[str, Any]) -> str:
         lines.append("|---|---|---|---|---|---|")
     for pair in dict.fromkeys(pair for own in record["pairs"].values() for pair in own):
         for name, own in record["pairs"].items():
-            if (found := own.get(pair)) is not None:
+            if (found := own.get(pair)) is not None and not _said_before(record, name, pair):
                 reach = "-" if found["low"] is None else f"{found['low']:+.3f} to {found['high']:+.3f}"
                 wide = found.get("with_questions")
                 more = "-" if wide is None else f"{wide[0]:+.3f} to {wide[1]:+.3f}"
@@ -204,6 +211,13 @@ def tables(record: Mapping[str, Any]) -> str:
     missing = [name for name, own in record["jobs"].items() if own["state"] != "done"]
     lines += ["", f"Not finished: {', '.join(missing)}." if missing else "All runs of the plan are in it."]
     return "\n".join(lines)
+
+
+def _said_before(record: Mapping[str, Any], measure: str, pair: str) -> bool:
+    """Whether an earlier measure of the exam has the same values in both arms, as where both have one student."""
+    arms, values = pair.split(" - "), record["values"]
+    earlier = list(values)[: list(values).index(measure)]
+    return any(all(values[one][arm] == values[measure][arm] for arm in arms) for one in earlier)
 
 
 def _told(mean: Sequence[float | None] | None) -> str:
@@ -244,7 +258,8 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    figure, (exam, *axes) = plt.subplots(1, 1 + len(CURVES), figsize=(4.4 * (1 + len(CURVES)), 3.4))
+    labels = _drawn(record)
+    figure, (exam, *axes) = plt.subplots(1, 1 + len(labels), figsize=(4.4 * (1 + len(labels)), 3.4))
     groups = record["groups"]
     for arm, own in groups.items():
         exam.plot(list(own), [fmean(group["students"]) for group in own.values()], marker=".", label=arm)
@@ -255,7 +270,7 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     exam.tick_params("x", labelrotation=45)
     exam.spines[["top", "right"]].set_visible(False)
     exam.legend(frameon=False)
-    for axis, (name, label) in zip(axes, CURVES.items(), strict=True):
+    for axis, (name, label) in zip(axes, labels.items(), strict=True):
         for arm, points in record["curves"][name].items():
             if not points:  # fewer rounds than a block
                 continue

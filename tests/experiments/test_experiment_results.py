@@ -56,10 +56,13 @@ def test_kept_runs_give_the_same_results_again(finished, plan, tmp_path):  # noq
     folder = plan.folder / "out"
     (folder / "results.json").write_text(json.dumps(found))
     before = SCRIPT["record_of"](folder)
+    probes = plan.folder / found["jobs"][0]["folder"] / "probes.jsonl"
+    probes.write_text('{"step": 0, "round": 0, "exams": {}}\n')
     SCRIPT["keep_runs"](folder, tmp_path / "kept.tar.xz")
     shutil.rmtree(folder)
     with tarfile.open(tmp_path / "kept.tar.xz") as archive:
         archive.extractall(folder.parent, filter="data")
+    assert probes.exists()
     again, _ = finished(instead={job["job"]: "raise SystemExit('it ran again')" for job in found["jobs"]})
     assert again["complete"] and again["values"] == found["values"]
     (folder / "results.json").write_text(json.dumps(found))
@@ -71,6 +74,16 @@ def test_tables_name_what_is_missing(record):
     text = SCRIPT["tables"](record)
     assert "two (2 of 3 seeds)" in text and "Not finished: two/2." in text
     assert "| two - one | solved | +0.200 |" in text
+
+
+def test_what_is_one_number_in_both_arms_stands_once(record):
+    """With one student, the mean, the best and the weakest student are the same."""
+    for key in ("values", "means", "pairs"):
+        record[key] |= {"best": json.loads(json.dumps(record[key]["solved"])), "other": record[key]["solved"]}
+    record["values"]["other"] = {arm: {"0": 0.5} for arm in record["arms"]}
+    rows = [line for line in SCRIPT["tables"](record).splitlines() if line.startswith("| two - one | ")]
+    told = [row.split(" | ")[1] for row in rows]
+    assert told[0] == "solved" and "other" in told and "best" not in told
 
 
 def test_an_experiment_without_a_page_is_refused(record, monkeypatch):
@@ -85,6 +98,16 @@ def test_docs_say_what_the_committed_results_say(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     page = SCRIPT["page_of"](path.stem).read_text()
     assert SCRIPT["filled"](page, json.loads(path.read_text())) == page
+
+
+def test_exams_along_the_run_are_drawn_too(record, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("matplotlib.pyplot.close", drawn.append)
+    record["measures"]["learning"] = {"metric": "exam/quiz/mean", "last": 20}
+    record["curves"]["exam/quiz/mean"] = {"one": [[20, 0.5, 0.4, 0.6]], "two": []}
+    SCRIPT["draw"](record, tmp_path / "figure.png")
+    _, along, *_ = drawn[0].axes
+    assert [list(line.get_ydata()) for line in along.lines] == [[0.5]] and "along" in along.get_ylabel()
 
 
 def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
