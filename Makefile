@@ -16,7 +16,7 @@ VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
 PYTEST_ARGS ?=
-TEST_PROCESSES ?= logical
+TEST_PROCESSES ?=
 EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,quantized,dev
 
 BIN := $(VENV)/bin
@@ -24,7 +24,8 @@ BIN := $(VENV)/bin
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Every process holds one thread of computation and its own imports of torch and TRL, about 1 GB. A file stays in one
 # process, which makes what its tests share once.
-PARALLEL := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# The fast tests often wait, for a sandbox or a server, so one process more than cores is faster.
+PARALLEL = --numprocesses $(or $(TEST_PROCESSES),$(PROCESSES)) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.populora-ready
 VLLM_READY := $(VLLM_VENV)/.populora-ready
 DOCS_READY := $(VENV)/.populora-docs-ready
@@ -64,6 +65,8 @@ tiny: $(READY)
 gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py --minutes 10
 
+PROCESSES := logical
+test: PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
