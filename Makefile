@@ -26,6 +26,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # process, which makes what its tests share once.
 # The fast tests often wait, for a sandbox or a server, so one process more than cores is faster.
 PARALLEL = --numprocesses $(or $(TEST_PROCESSES),$(PROCESSES)) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PROCESSES := logical
 READY := $(VENV)/.populora-ready
 VLLM_READY := $(VLLM_VENV)/.populora-ready
 DOCS_READY := $(VENV)/.populora-docs-ready
@@ -65,7 +66,6 @@ tiny: $(READY)
 gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py --minutes 10
 
-PROCESSES := logical
 test: PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)

@@ -227,6 +227,8 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         (["--vllm-engine-kwargs", "{}"], "are for --use-vllm"),
         (["--use-vllm", "--vllm-engine-kwargs", "max_num_seqs=4"], "max_num_seqs=4 is no mapping in JSON"),
         (["--use-vllm", "--vllm-engine-kwargs", "[4]"], r"\[4\] is no mapping in JSON"),
+        (["--use-vllm", "--vllm-engine-kwargs", '{"dtype": "float16"}'], "must leave dtype out"),
+        (["--use-vllm", "--vllm-engine-kwargs", "[]"], r"\[\] is no mapping in JSON"),
         (["--vllm-server-base-urls", "http://a:1", "http://a:1/"], "has http://a:1 more than once"),
         (["--max-completion-length", "0"], "max_completion_length=0"),
         (["--exams", "held_out[:2]", "held_out", "--limit", "2"], "with limit=2 ask only .*held_out.*each exam once"),
@@ -238,6 +240,13 @@ def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, ca
     monkeypatch.setattr("trl_populora.cli.opening.load_base", None)
     assert evaluate(run_folder, *options) == 2
     assert re.search(words, capsys.readouterr().err.replace("\n", " "))
+
+
+def test_missing_vllm_is_told_before_anything_is_loaded(run_folder, monkeypatch, capsys):
+    monkeypatch.setattr("trl_populora.cli.opening.load_base", None)
+    monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: module != "vllm")
+    assert evaluate(run_folder, "--use-vllm") == 2
+    assert "--use-vllm" in (told := capsys.readouterr().err) and "trl-populora[vllm]" in told
 
 
 def test_a_file_without_a_column_is_refused(run_folder, data, tmp_path, capsys):

@@ -116,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             for label, (one, members) in teams.items():
                 with closing(prepare(one, options, runs, engine)) as sampler:
+                    sampler.sync()
                     view.watch(sampler.progress)
                     asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
                     own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
@@ -259,19 +260,24 @@ def vllm_engine(options: argparse.Namespace) -> Callable[[], Engine] | None:
         raise ValueError("--vllm-engine-kwargs are for --use-vllm; give them to the server's command.")
     if not with_vllm(options):
         return None
+    from ..extras import require
     from ..generation.engines import VLLM, VLLMEngine, check_urls, server_engine
+    from ..generation.engines.vllm_engine import MAX_ROWS
 
     if urls:
         check_urls(urls)
         return lambda: server_engine(urls, VLLM, timeout=SERVER_SECONDS)
     try:
-        settings = dict(json.loads(given or "{}"))
-    except (ValueError, TypeError):
-        raise ValueError(
-            f"--vllm-engine-kwargs {given} is no mapping in JSON, like '{{\"max_num_seqs\": 64}}'."
-        ) from None
+        settings = json.loads(given or "{}")
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise ValueError(f"--vllm-engine-kwargs {given} is no mapping in JSON, like '{{\"max_model_len\": 4096}}'.")
     # the base is in the GPU's memory a second time, for the check that vLLM answers with the members' weights
-    return lambda: VLLMEngine(**{"gpu_memory_utilization": 0.5, "max_num_seqs": 256} | settings)
+    settings = {"gpu_memory_utilization": 0.5, "max_num_seqs": MAX_ROWS} | settings
+    VLLMEngine(**settings)  # a setting that it refuses is told before the base is loaded
+    require("vllm", user="--use-vllm")
+    return lambda: VLLMEngine(**settings)
 
 
 def prepare(
@@ -301,11 +307,9 @@ def prepare(
         rows = options.batch_size or one.setting("generation_rows", 64)
         return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
     length = one.setting("max_completion_length", 512)
-    sampler = EngineSampler(
+    return EngineSampler(
         population, tokenizer, engine=engine(), max_completion_length=length, temperature=0.0, template=template
     )
-    sampler.sync()
-    return sampler
 
 
 def too_long(exam: Exam, decoding: Decoding, sampler: Sampler) -> str | None:
