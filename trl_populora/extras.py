@@ -19,7 +19,7 @@ EXTRAS = {
 
 
 class MissingPackageError(ImportError, ValueError):
-    """A package is missing: a failed import to Python, and to the commands what a user can mend."""
+    """A package is missing. Commands report it as a mistake that the user can fix, like every `ValueError`."""
 
 
 def is_installed(module: str) -> bool:
@@ -28,11 +28,11 @@ def is_installed(module: str) -> bool:
 
 
 def require(module: str, *, user: str) -> None:
-    """Refuse to start what could not go on without a package.
+    """Raises an error if a package is not installed, before the work that needs it begins.
 
     Args:
         module (`str`): A key of `EXTRAS`.
-        user (`str`): What needs it, as the message says it, such as `"use_vllm=true"`.
+        user (`str`): What needs the package, as text for the message, such as `"use_vllm=true"`.
 
     Raises:
         MissingPackageError: If it is not installed, with the command that installs it.

@@ -1,7 +1,7 @@
-"""`Progress`: how far the work of the moment is. Those who work write it, and whoever watches reads it when it likes.
+"""`Progress`: how much of the current work is done. The code that works updates it. A view reads it at any time.
 
-Nobody is called and nothing is drawn here: where nobody watches, progress costs a few additions. A run has one such
-object, which its sampler holds.
+It calls nothing and draws nothing, so it costs only a few additions if there is no view. A run has one such object,
+which its sampler holds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ class Progress:
 
     Attributes:
         name (`str`): What is being done; empty between phases. unit (`str`): What is counted.
-        total (`float`): How much there is to do, as far as that is known. done (`float`): How much of it is done; a
-            half-written row is half a row.
-        started (`float`): When the phase began, by `time.monotonic`. first (`float`): What had been done before.
-        watched (`bool`): Whether anybody reads this. What takes time to count is counted only then.
+        total (`float`): Amount of work that is known so far. done (`float`): Amount that is done. A row of which half
+            is written counts as half a row.
+        started (`float`): When the phase began, by `time.monotonic`. first (`float`): Amount that was done before the
+            phase began.
+        watched (`bool`): Whether a view reads this. Amounts that take time to count are counted only then.
 
     Example:
         ```python
@@ -39,31 +40,31 @@ class Progress:
         self.end()
 
     def begin(self, name: str, total: float | None = None, unit: str = "", *, done: float = 0.0) -> None:
-        """A phase begins. Without a `total`, those who do the work say by `expect` how much there is."""
+        """Begins a phase. Without a `total`, the code that does the work adds to it by `expect`."""
         self._fixed, self._count = total is not None, None
         self._done = self.first = done
         self.name, self.total, self.unit = name, total or 0.0, unit
         self.started = time.monotonic()
 
     def expect(self, count: float, unit: str) -> None:
-        """So much more work is known of, unless the whole was known from the beginning."""
+        """Adds to the total amount of work. Does nothing if `begin` was given a `total`."""
         if not self._fixed:
             self.total, self.unit = self.total + count, unit
 
     def advance(self, count: float = 1.0) -> None:
-        """So much more is done."""
+        """Adds to the amount that is done."""
         self._done += count
 
     def reach(self, done: float) -> None:
-        """So much is done by now."""
+        """Sets the amount that is done."""
         self._done, self._count = done, None
 
     def follow(self, count: Callable[[], float]) -> None:
-        """Until the next `reach`, `count` tells whoever asks how much is done."""
+        """Until the next `reach`, `done` is the result of `count`."""
         self._count = count
 
     def end(self) -> None:
-        """Nothing is being done."""
+        """Ends the phase."""
         self.begin("")
 
     @property
@@ -80,7 +81,7 @@ class Progress:
 
 
 def watched_jobs(executor: Executor, progress: Progress) -> Callable[[Sequence[Any]], list[Any]]:
-    """`executor.run_many`, with the programs that have run counted in `progress`."""
+    """`executor.run_many` that also counts finished programs in `progress`."""
 
     def run(jobs: Sequence[Any]) -> list[Any]:
         before, ran = progress.done, sum(executor.counts.values())

@@ -1,4 +1,4 @@
-"""Messages of other libraries that users of the commands can do nothing about. Each is named; others are shown."""
+"""Messages of other libraries that users of the commands cannot act on. Only the messages listed here are hidden."""
 
 import logging
 import warnings
@@ -15,17 +15,17 @@ MESSAGES = {
     # Rows are drawn with a cache and learned from without one.
     "transformers.modeling_layers": "Caching is incompatible with gradient checkpointing",
 }
-"""Logger -> how the message begins that is held back."""
+"""Logger -> beginning of the message that is hidden."""
 WARNINGS = (
-    (r"You are using 'rollout_func', which is an experimental feature", UserWarning, ""),  # it brings TRL the rows
-    (r".*deprecated and will be removed in v6", FutureWarning, ""),  # names that TRL and PEFT use of transformers
+    (r"You are using 'rollout_func', which is an experimental feature", UserWarning, ""),  # TRL gets its rows by it
+    (r".*deprecated and will be removed in v6", FutureWarning, ""),  # TRL and PEFT use these names of transformers
     (r"invalid escape sequence", SyntaxWarning, r".*\btrueskill\b"),  # Python 3.12 and newer, at the first import
 )
-"""How a warning begins and what its module is called, as regular expressions, with its category between them."""
+"""Beginning of a warning (regular expression), its category, and its module (regular expression)."""
 
 
 class _Held(logging.Filter):
-    """Holds back messages that begin like this."""
+    """Hides messages with this beginning."""
 
     def __init__(self, beginning: str) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ _FILTERS = {name: _Held(beginning) for name, beginning in MESSAGES.items()}  # a
 
 
 def filter_messages() -> None:
-    """Hold back these messages in this process; for the commands, before they import anything, not for the library."""
+    """Hides these messages in this process. Commands call it before their imports; the library does not call it."""
     for name, held in _FILTERS.items():
         logging.getLogger(name).addFilter(held)
     for message, category, module in WARNINGS:

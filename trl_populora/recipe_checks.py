@@ -1,7 +1,7 @@
-"""What a recipe and a command line get wrong, told before TRL and PyTorch are imported, which takes seconds.
+"""Finds mistakes in a recipe and a command line before TRL and PyTorch are imported, which takes seconds.
 
-Names, types and defaults of all settings are read from the sources of their classes. What needs more than that, the
-settings decide themselves, later.
+Names, types and defaults of all settings are read from the source code of their classes. The settings check everything
+else later, when they are constructed.
 """
 
 import ast
@@ -20,7 +20,7 @@ CONFIGS = (
     ("trl_populora", "training/config.py", "PopulationSelfPlayConfig"),
     ("trl_populora", "recipe.py", "RunArguments"),
 )
-"""Package, file and class of everything that a run's settings are fields of; a later one overrides an earlier."""
+"""Package, file and class of each dataclass with settings of a run. If two share a field, the later one counts."""
 PLAIN = {"bool", "float", "int", "str", "None"}
 YES_OR_NO = {"true", "false", "yes", "no", "t", "f", "y", "n", "1", "0"}
 """What a command line may say for true and false."""
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
     Attributes:
         kinds (`frozenset[str]`): Names of the types that it may have.
-        default (`Any`): Its default; `...` if that is no literal.
+        default (`Any`): Its default; `...` if it has none or the default is not a literal.
     """
 
     kinds: frozenset[str]
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 
 def read_settings() -> dict[str, Setting]:
-    """All settings of a run by name; empty if one of the classes is not where it was."""
+    """All settings of a run by name; empty if a class is not found in its file."""
     found: dict[str, Setting] = {}
     for package, path, name in CONFIGS:
         spec = importlib.util.find_spec(package)
@@ -60,7 +60,7 @@ def read_settings() -> dict[str, Setting]:
 
 
 def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
-    """Refuse names that no setting has, and values that no population can be made of.
+    """Refuses unknown names, and values with which no population can be made.
 
     Args:
         argv (`Sequence[str]`): The command line, whose values win.
@@ -87,7 +87,7 @@ def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
 
 
 def closest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """The end of a sentence about an unknown word: the known one that is most like it, if any is."""
+    """The end of a sentence about an unknown word: a question with the most similar known word, or a full stop."""
     close = get_close_matches(word, sorted(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else "."
 
@@ -111,9 +111,9 @@ def _default(value: ast.expr | None) -> Any:
 
 
 def _options(argv: Sequence[str], known: Mapping[str, Setting]) -> Iterator[tuple[str, str | None, str | None]]:
-    """Option, setting and text of each option; no setting where the option may be several, no text where it has none.
+    """Option, name of its setting, and text of its value. A name is `None` if ambiguous, a text if there is none.
 
-    argparse takes the beginning of a name for the name.
+    The beginning of a name is enough, as in argparse.
     """
     for argument, after in zip(argv, (*argv[1:], "--")):
         option, _, text = argument.partition("=")
@@ -128,7 +128,7 @@ def _options(argv: Sequence[str], known: Mapping[str, Setting]) -> Iterator[tupl
 
 
 def _check_value(key: str, value: Any, kinds: frozenset[str]) -> None:
-    """Refuse a value of a recipe that its setting cannot have."""
+    """Refuses a value in a recipe that does not fit its setting."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None:
         if "None" not in kinds:
@@ -140,13 +140,13 @@ def _check_value(key: str, value: Any, kinds: frozenset[str]) -> None:
 
 
 def _check_text(option: str, text: str, kinds: frozenset[str]) -> None:
-    """Refuse a text of the command line that its setting cannot have."""
+    """Refuses a text on the command line that does not fit its setting."""
     if text != "None" and (wanted := _wanted(text, kinds)):
         raise ValueError(f"{option} {text} must be {wanted}.")
 
 
 def _wanted(value: Any, kinds: frozenset[str]) -> str | None:
-    """What a value should have been, if it is not of these kinds."""
+    """What the value must be, in words; `None` if it fits these types."""
     text = str(value)
     if "str" in kinds or not kinds <= PLAIN:
         return None
@@ -168,7 +168,7 @@ def _is_float(text: str) -> bool:
 
 
 def _read(value: Any, kinds: frozenset[str]) -> Any:
-    """The value that a text stands for, where its setting is a number or a truth."""
+    """The number, boolean or `None` that a text means; other values do not change."""
     if not isinstance(value, str) or "str" in kinds or not kinds <= PLAIN:
         return value
     if value == "None":
@@ -179,7 +179,7 @@ def _read(value: Any, kinds: frozenset[str]) -> Any:
 
 
 def _check_numbers(given: Mapping[str, Any], known: Mapping[str, Setting]) -> None:
-    """The checks of a population's settings that need no other package, on what is given and the defaults."""
+    """Those checks of a population's settings that need no other package, on the given values and the defaults."""
     from .tasks import task_type_class
     from .training.checks import check_choices, check_numbers
 

@@ -1,10 +1,10 @@
-"""Retention: how soon a child plays as if nothing had been varied, for each operator (paper, retention tests).
+"""Retention: how many rounds a child needs to be as good as an unchanged copy of its parent (paper, retention tests).
 
-Two parents are trained, every operator makes a child of them, and all children train on together as one population.
-One of them is a clone of the first parent: it trains on the same rounds with the same lost optimizer moments, and only
-its weights were left alone. Other children are compared with it and not with the parent, which stands still. Answers
-to the same held-out tasks, written greedily, are paired by task. The teacher is frozen throughout: tasks come from one
-distribution.
+Two parents are trained. Every operator makes a child from them. All children are then trained together as one
+population. One child is a clone of the first parent. It trains in the same rounds and also starts without optimizer
+moments, but its weights were not changed. The other children are compared with the clone, because the parent itself
+trains no further. All answer the same held-out tasks greedily, and results are paired by task. The teacher is always
+frozen, so that all tasks come from one distribution.
 """
 
 import math
@@ -31,18 +31,19 @@ CLONE = "clone"  # the operator that changes nothing
 
 @dataclass(frozen=True)
 class RetentionCurve:
-    """One child's way back.
+    """Results of one child over its training rounds.
 
     Attributes:
         operator (`str`): Operator that made the child.
         seed (`int`): Seed of the parents, of the child and of its training.
         parent_pass_at_1 (`float`): Greedy pass@1 of the first parent when the child was made, for reference.
-        rounds (`list[int]`): Training rounds since birth at which the child was asked.
-        pass_at_1 (`list[float]`): Its greedy pass@1 there.
-        difference (`list[float]`): That minus the clone's of the same seed and round, the mean over tasks.
+        rounds (`list[int]`): Training rounds since birth at which the child took the exam.
+        pass_at_1 (`list[float]`): Its greedy pass@1 at these rounds.
+        difference (`list[float]`): Mean over tasks of its pass@1 minus that of the clone, with the same seed and
+            round.
         standard_error (`list[float]`): Of the difference, over tasks.
-        spared (`list[int]`): Tasks left out there, because the executor failed to judge the child's answer or the
-            clone's.
+        spared (`list[int]`): Tasks left out at these rounds, because the executor failed to judge the child's or the
+            clone's answer.
     """
 
     operator: str
@@ -65,7 +66,7 @@ class RetentionCurve:
     def add(self, step: int, child: np.ndarray, clone: np.ndarray) -> None:
         """Record an exam: what the child and the clone solved in this round, two arrays of shape `(tasks,)`.
 
-        NaN stands where nobody knows (spared).
+        NaN means that the executor failed to judge the answer (spared).
 
         Raises:
             ValueError: If fewer than two tasks are left.
@@ -93,15 +94,16 @@ def measure_retention(
     tasks: int = 128,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[RetentionCurve]:
-    """Train parents, make children, train the children on, and ask all of them held-out tasks.
+    """Trains parents, makes children, trains the children further, and lets them answer held-out tasks.
 
-    A clone is always among the children, first if it is not asked for: it is what the others are compared with.
+    One of the children is always a clone, with which the others are compared. If `operators` does not name it, it
+    comes first.
 
     Args:
-        recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. Sizes of the population,
-            evolution and the number of steps are set here.
-        operators (`Sequence[str]`): Names of variation operators, one child each; with other parameters than their
-            defaults as in `"component_masking:rho=0.1"`.
+        recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. This function replaces the
+            sizes of the population, evolution and the number of steps.
+        operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
+            `"component_masking:rho=0.1"`.
         folder (`str`): Where the runs write; made if missing.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
@@ -146,7 +148,7 @@ def measure_retention(
 def _train_and_ask(
     children: "_Phase", exam: "Exam", curves: Sequence[RetentionCurve], *, every: int, report: Callable[[str], None]
 ) -> None:
-    """Train the children of one seed; their curves get an exam at birth, every so many rounds, and at the end."""
+    """Trains the children of one seed. They take the exam at birth, every `every` rounds, and at the end."""
     clone = [curve.operator for curve in curves].index(CLONE)
 
     def examine(step: int) -> None:
@@ -191,6 +193,7 @@ class _Phase:
             "per_device_train_batch_size": students * (1 + size),
             "teacher_learning_rate": 0,
             "evolution_interval": 0,
+            "recombination_interval": 0,
             "max_steps": rounds,
             "save_strategy": "no",
             "output_dir": folder,
@@ -210,7 +213,7 @@ class _Phase:
         return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}
 
     def take_over(self, before: "_Phase", ways: Sequence[tuple[str, dict]], factors: list, seed: int) -> None:
-        """Take the other phase's teacher, and as students one child of its members by each operator."""
+        """Copies the teacher of the other phase, and makes the students: one child by each operator in `ways`."""
         from .evolution import OPERATORS, breed
 
         population = self.trainer.population

@@ -1,8 +1,8 @@
-"""Settings as dataclasses: one form for every value, whichever way it came, and one text for every field.
+"""Settings as dataclasses: conversion of values to the types of their fields, and help texts from docstrings.
 
-A command line knows text only, YAML reads `1e-3` as text and `1` as a whole number, and Python takes anything. Here a
-value becomes what its type hint says, or is refused: a field of a dataclass, or a key of a mapping that stands for
-one. Whether a value makes sense is decided by the dataclass.
+A command line gives only text, YAML reads `1e-3` as text and `1` as a whole number, and Python accepts anything. This
+module converts the value of a field to the type of its hint, or refuses it. It does the same for the keys of a mapping
+that becomes a dataclass. The dataclass itself checks whether a value makes sense.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -33,9 +34,9 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")  # a number in YAML 1.2, 
 
 
 def documented(cls: Class) -> Class:
-    """Class decorator: what the docstring of a dataclass says of a field is its help on the command line.
+    """Class decorator: the text about a field in the docstring of a dataclass becomes its help on the command line.
 
-    A field that only has another default than its parent's keeps the parent's help.
+    A field that the docstring does not describe keeps the help of the parent class.
     """
     told = {name: " ".join(text.split()).replace("%", "%%") for _, name, text in ENTRY.findall(cls.__doc__ or "")}
     before = {
@@ -49,11 +50,16 @@ def documented(cls: Class) -> Class:
     return cls
 
 
+@cache  # a run asks for them often, and each time they are compiled from text
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
 def conform(settings: Any, *, own: Collection[str]) -> None:
     """Give every field of a dataclass the type of its hint, in place.
 
-    Whole numbers become floats where floats are wanted, a lone text becomes a list of one where only lists are, a
-    tuple becomes a list, and JSON text becomes a mapping.
+    A whole number becomes a float if the hint asks for a float. A single text becomes a list if the hint allows only
+    lists. A tuple becomes a list, and JSON text becomes a mapping.
 
     Args:
         settings (dataclass): Settings as they were given.
@@ -62,7 +68,7 @@ def conform(settings: Any, *, own: Collection[str]) -> None:
     Raises:
         ValueError: Naming the field, its value and what it must be.
     """
-    hints = get_type_hints(type(settings))
+    hints = _hints(type(settings))
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
         strict = field.name in own
@@ -85,7 +91,7 @@ def from_mapping(
         ValueError: For an unknown key, a value that does not fit its hint, or one that `record` refuses. It names the
             setting and the key.
     """
-    hints = get_type_hints(record)
+    hints = _hints(record)
     known = [field.name for field in fields(record) if field.init and field.name not in without]
     values: dict[str, Any] = _numbers(dict(given or {}))
     check_keys(values, known, setting=setting)

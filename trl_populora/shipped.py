@@ -12,7 +12,7 @@ RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.par
 """Folder of the recipes: inside an installed package, beside it in a clone (setup.py)."""
 
 MENTION = re.compile(r"\brecipes(?:/([\w./-]+)|\.([\w.]+))")
-"""Of a recipe's text: what it names of the recipes, as a path or as a module."""
+"""Finds names of other recipe files in a text, as paths or as modules."""
 
 
 def list_recipes() -> dict[str, str]:
@@ -21,7 +21,7 @@ def list_recipes() -> dict[str, str]:
 
 
 def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list[Path]]:
-    """Copy recipes, and what they name of other recipes, to `folder/recipes`.
+    """Copies recipes, and the files of other recipes that they name, to `folder/recipes`.
 
     Recipes name each other, their base models and their modules from the folder that holds `recipes/`, so they work
     in `folder` as they do in a clone.
@@ -31,8 +31,8 @@ def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list
         folder (`str` or `os.PathLike`): Where `recipes/` is made, or already is.
 
     Returns:
-        `tuple[list[Path], list[Path]]`: The files that were written, and those that recipes name and that were there
-        already, which are left as they are.
+        `tuple[list[Path], list[Path]]`: The files that were written, and the files that the recipes name but that
+        existed already and were not changed.
 
     Raises:
         ValueError: If there is no such recipe, or a copy of it would replace a file.
@@ -68,7 +68,7 @@ def _files(name: str) -> list[Path]:
 
 
 def _named_by(files: list[Path]) -> list[Path]:
-    """Files that recipes and modules among `files` name, and that these name, without `files` themselves."""
+    """Files that `files` name, and files that these name in turn, without `files` themselves."""
     found, new = list(files), list(files)
     while new:
         texts = [(RECIPES / file).read_text(encoding="utf-8") for file in new if file.suffix in (".yaml", ".py")]
@@ -79,7 +79,7 @@ def _named_by(files: list[Path]) -> list[Path]:
 
 
 def _meant(path: str, module: str) -> list[Path]:
-    """Files of a path or a module of the recipes, as a text names it; an object's name may follow a module's."""
+    """The recipe files that a path or a module name means. The name of an object may follow that of the module."""
     if path:
         return _files(path.rstrip("./"))
     parts = module.rstrip(".").split(".")

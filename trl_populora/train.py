@@ -66,7 +66,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     except KeyboardInterrupt:
         view.note(told_when_stopped(args.output_dir))
         return STOPPED
-    if trainer.stopping.stopped:  # by SIGTERM; the trainer has said how to go on
+    if trainer.stopping.stopped:  # by SIGTERM; the trainer has logged how to continue
         trainer.close()
         trainer.accelerator.end_training()
         return 0 if trainer.stopping.saved else FAILURE
@@ -114,7 +114,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
 
 
 def clear_output(args: PopulationSelfPlayConfig) -> None:
-    """Remove what another run has left in the output folder; only once nothing of the new run can be refused."""
+    """Removes what another run has left in the output folder. Call it only after all checks of the new run."""
     if os.environ.get("RANK", "0") == "0":
         for path in left_by_a_run(args.output_dir):
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
@@ -214,7 +214,7 @@ def warm_up(
 
 
 def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]:
-    """What members are asked once training has ended; made before, so that a mistake costs no run.
+    """The exams after training. They are made before training, so that a mistake is found before the run.
 
     Their tasks are reserved: the run does not learn from them.
 
@@ -256,7 +256,7 @@ def finish(
     view: LiveView,
     exams: Sequence[Exam] = (),
 ) -> int:
-    """Save the adapters, take the final exams, write plots and card, say what is next, push; 1 if that failed."""
+    """Saves adapters, takes final exams, writes plots, summary and card, and pushes. Returns 1 if the push failed."""
     from .hub import HubError
     from .reporting import read_history, read_probes, run_summary, save_plots
 
@@ -292,7 +292,7 @@ def finish(
 def take_final_exams(
     exams: Sequence[Exam], args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer
 ) -> None:
-    """Evaluate those who solve tasks, and the base, greedily, as `populora evaluate` does, with the run's own sampler.
+    """Evaluates the members that solve tasks, and the base, with greedy decoding and the run's own sampler.
 
     The results go to the run's folder, and from there into its card.
     """

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+from recipes.chains.make.worked import TAKEN_FOR, confusion, trace
 from trl_populora.evaluation import Exam
 from trl_populora.evaluation.held_out import task_exam
+from trl_populora.executor import literals
 from trl_populora.tasks import Task, make_task_types
 from trl_populora.tasks.code.families.chains import DEPTHS, KINDS, Kind, depth
 
@@ -21,6 +23,9 @@ EXAM_DEPTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 PER_DEPTH_AND_KIND = 16
 SEED = 2_000_003
 MAX_COMPLETION_LENGTH = 384
+PER_STATEMENT = 24
+WEAK_DEPTH = 4
+KNOWN = "known"
 
 
 def chains() -> Exam:
@@ -31,6 +36,37 @@ def chains() -> Exam:
 def chains_held_out() -> Exam:
     """As many, in which every second statement is one that no training of the base or the recipes holds."""
     return _exam("chains_held_out", held_out=True)
+
+
+@cache
+def chains_weak() -> Exam:
+    """`code_o` tasks of up to four statements, of which one is held out: `PER_STATEMENT` for each such statement,
+    grouped by it, and as many without. Whoever takes that one for the statement that it resembles gets another
+    output."""
+    (code_o,) = make_task_types(["code_o"], style="compact").values()
+    rng, found = random.Random(f"{SEED}/skills"), {name: {} for name in [KNOWN, *TAKEN_FOR]}
+    while any(len(tasks) < PER_STATEMENT for tasks in found.values()):
+        level = rng.choice(["held_out", "short", "middle"])
+        task = code_o.generate(rng, families=[f"{rng.choice(KINDS).name}_{level}"])
+        name = weak_statement(task)
+        if name in found and len(found[name]) < PER_STATEMENT:
+            found[name].setdefault(code_o.key(task.payload), task)
+    tasks = [task for turn in zip(*(own.values() for own in found.values()), strict=True) for task in turn]
+    exam = task_exam("chains_weak", tasks, make_task_types(["code_o"], style="compact"))
+    names = list(found) * PER_STATEMENT
+    questions = tuple(replace(one, group=name) for one, name in zip(exam.questions, names, strict=True))
+    return replace(exam, questions=questions, max_completion_length=MAX_COMPLETION_LENGTH)
+
+
+def weak_statement(task: Task) -> str | None:
+    """The template of the one held-out statement of a task of up to four, `KNOWN` if it has none; `None` for other
+    tasks, and where the confusion makes no difference."""
+    (state,) = literals.parse_arguments(task.payload.input)
+    steps, wrong = trace(task.payload.program, state), trace(task.payload.program, state, confused=1.0)
+    names = [taken[0] for taken in (confusion(step.text) for step in steps) if taken]
+    if len(steps) > WEAK_DEPTH or len(names) > 1:
+        return None
+    return KNOWN if not names else names[0] if wrong[-1].after != steps[-1].after else None
 
 
 def chain_tasks(

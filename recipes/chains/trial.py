@@ -26,6 +26,7 @@ from trl_populora.evaluation.answering import BASE, collect_answers, grade
 from trl_populora.evaluation.results import ExamResult, per_question
 from trl_populora.generation import TransformersSampler
 from trl_populora.recipe import parse
+from trl_populora.self_play.sampling import Completion
 from trl_populora.tasks.code.families.chains import depth
 from trl_populora.train import build, clear_output, prepare_output
 from trl_populora.training import PopulationSelfPlayTrainer
@@ -86,6 +87,31 @@ def shuffle_rewards(trainer: PopulationSelfPlayTrainer) -> None:
     trainer.source.self_play.play = shuffled
 
 
+def practise(trainer: PopulationSelfPlayTrainer, families: Sequence[str]) -> None:
+    """The control: teachers propose fresh tasks of these families, whatever they learn."""
+    play, tokenizer = trainer.source.self_play.play, trainer.processing_class
+    (code_o,) = trainer.source.self_play.task_types.values()
+
+    def fixed(sampler: Any, *, round: int, **settings: Any) -> Any:
+        rng = random.Random(f"practice/{round}")
+
+        def sample(prompts: Sequence[Any], members: Sequence[str | None], **kwargs: Any) -> list[Completion]:
+            written = sampler(prompts, members, **kwargs)
+            return [
+                propose(one) if member in trainer.population.teachers else one
+                for one, member in zip(written, members, strict=True)
+            ]
+
+        def propose(written: Completion) -> Completion:
+            text = code_o.propose_completion(code_o.generate(rng, families=families))
+            ids = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+            return written._replace(text=text, ids=ids, logprobs=None)
+
+        return play(sample, round=round, **settings)
+
+    trainer.source.self_play.play = fixed
+
+
 def answers(
     trainer: PopulationSelfPlayTrainer, exam: Exam, samples: int, *, temperature: float, base: bool
 ) -> ExamResult:
@@ -97,7 +123,8 @@ def answers(
         temperature=temperature,
         batch_size=256,
     )
-    members = [] if base else trainer.population.students
+    population = trainer.population
+    members = [] if base else [population.adapter_of(name) for name in population.students]
     written = collect_answers(exam, members, sampler, base=base, samples=samples, seed=EXAM_SEED, rows_per_call=256)
     return ExamResult(exam, grade(exam, written, exam.grader(trainer.source.executor.run_many)))
 
@@ -134,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--exams", nargs="+", default=EXAMS, help="module:function of each exam")
     parser.add_argument("--questions", type=int, default=216, help="first questions of each exam")
     parser.add_argument("--shuffled", action="store_true", help="the control: rewards of random rows")
+    parser.add_argument("--practice", nargs="+", help="the control: teachers' tasks are fresh ones of these families")
     parser.add_argument("--json", type=Path, help="file for the results")
     options, settings = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -143,6 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     view, trainer = build(run, args)
     if options.shuffled:
         shuffle_rewards(trainer)
+    if options.practice:
+        practise(trainer, options.practice)
     exams = [make_exam(name, {}).first(options.questions) for name in options.exams]
     asked = {"samples": options.samples, "temperature": options.temperature}
     before = [answers(trainer, exam, **asked, base=True) for exam in exams]
@@ -155,6 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "recipe": options.recipe,
         "settings": settings,
         "shuffled": options.shuffled,
+        "practice": options.practice,
         **asked,
         "exams": {
             exam.name: {"version": exam.version, "scores": compare(*pair)}

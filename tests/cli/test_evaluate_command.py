@@ -136,6 +136,7 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     assert read_evaluation(str(run)) is None and "is about weights other than those in" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_base_without_a_run(tiny_model, data, tmp_path, capsys):
     options = ["--base", tiny_model, "--data", data, "--output", str(tmp_path / "out")]
     assert evaluate(*options, "--exams", LETTERS) == 0

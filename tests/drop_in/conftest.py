@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
-from tests.tiny import tiny_model, tiny_tokenizer
+from tests.tiny import tiny_tokenizer, two_layers
 
 
 pytest.register_assert_rewrite("tests.drop_in.pairs")
@@ -22,11 +22,11 @@ def folders(tmp_path_factory) -> SimpleNamespace:
     for name, folder in vars(made).items():
         tiny_tokenizer().save_pretrained(folder)
         if name != "reward":
-            model = tiny_model(tie_word_embeddings=name == "base")
+            model = two_layers(tie_word_embeddings=name == "base")
             model.generation_config.eos_token_id = [2, *range(10, 50)]
             model.save_pretrained(folder)
     torch.manual_seed(1)
-    shape = tiny_model().config.to_dict() | {"num_labels": 1, "initializer_range": 0.5}
+    shape = two_layers().config.to_dict() | {"num_labels": 1, "initializer_range": 0.5}
     LlamaForSequenceClassification(LlamaConfig(**shape)).save_pretrained(made.reward)
     return made
 

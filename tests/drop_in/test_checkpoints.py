@@ -32,7 +32,7 @@ slow = pytest.mark.slow
 
 @pytest.mark.parametrize(
     "maker, peft",
-    [(OURS, True), pytest.param(OURS, False, marks=slow), (THEIRS, False), pytest.param(THEIRS, True, marks=slow)],
+    [(OURS, True), *(pytest.param(*one, marks=slow) for one in [(OURS, False), (THEIRS, False), (THEIRS, True)])],
     ids=["ours-lora", "ours-full", "theirs-full", "theirs-lora"],
 )
 def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The base of chains is in the repository, loads, and can do what its card says, as far as a short look can tell."""
+"""The bases of chains are in the repository, load, and can do what their cards say, as far as a short look tells."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,15 @@ from trl_populora.population import Population
 from trl_populora.tasks import Referee, make_task_types
 
 
-BASE = Path(__file__).parents[2] / "recipes" / "chains" / "base"
+CHAINS = Path(__file__).parents[2] / "recipes" / "chains"
+BASE = CHAINS / "base"
 
 
-def test_it_solves_short_chains(run):
-    model = AutoModelForCausalLM.from_pretrained(BASE, dtype="float32")
+@pytest.mark.parametrize("name", ["base", "base_weak"])
+def test_they_solve_short_chains(name, run):
+    model = AutoModelForCausalLM.from_pretrained(CHAINS / name, dtype="float32")
     assert model.num_parameters() == 951_424
-    tokenizer = AutoTokenizer.from_pretrained(BASE)
+    tokenizer = AutoTokenizer.from_pretrained(CHAINS / name)
     sampler = TransformersSampler(
         Population(model, lora(target_modules="all-linear"), num_teachers=0, num_students=1),
         tokenizer,
@@ -31,7 +33,7 @@ def test_it_solves_short_chains(run):
     tasks = chain_tasks(held_out=False, per_kind=8, seed=5)[1]
     texts = [one.text for one in sampler([types["code_o"].solve_prompt(task) for task in tasks], [None] * 24, seed=0)]
     verdicts = Referee(types, run).judge(tasks, texts)
-    assert sum(one.solved for one in verdicts) >= 19  # 0.96 of 24, less three standard errors
+    assert sum(one.solved for one in verdicts) >= 18  # 0.92 of 24, less three standard errors
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.reporting.conftest import make_round
-from trl_populora.experiments import read_experiment
+from trl_populora.experiments import jobs, read_experiment
 from trl_populora.experiments.jobs import Stage
 
 
@@ -41,6 +41,12 @@ class Plan:
     def read(self, **changes):
         self.file.write_text(yaml.safe_dump(self.given | changes, sort_keys=False))
         return read_experiment(str(self.file))
+
+
+@pytest.fixture(autouse=True)
+def prompt_jobs(monkeypatch):
+    """Jobs that end in a moment are seen to end in a moment."""
+    monkeypatch.setattr(jobs, "POLL", 0.01)
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
     record["curves"]["solve_rate"]["two"] = [[10, 0.5, 0.4, 0.6], [20, 0.6, 0.5, 0.7]]
     SCRIPT["draw"](record, tmp_path / "figure.png")
     exam, solve_rate, size = drawn[0].axes
-    assert [list(line.get_ydata()) for line in exam.lines] == [[0.6], [pytest.approx(0.3)]]
+    assert [list(line.get_xdata()) for line in exam.lines] == [[0.6], [pytest.approx(0.3)]]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["one", "base"]
     assert [list(line.get_ydata()) for line in solve_rate.lines] == [[0.5, 0.6]] and not size.lines
     assert (tmp_path / "figure.png").stat().st_size > 1000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peft import PeftModel
 
-from tests.tiny import lora, perturb, tiny_model, tiny_population
+from tests.tiny import lora, perturb, tiny_population, two_layers
 from trl_populora.generation.engines import adapters
 from trl_populora.generation.engines.adapters import AdapterFiles, adapter_names, pack
 from trl_populora.generation.engines.vllm_engine import LORA_RANKS, round_up_rank
@@ -40,7 +40,7 @@ def test_a_folder_is_a_peft_adapter_with_the_members_weights(tmp_path, rslora):
     files = AdapterFiles(population, dtype=torch.float32, folder=str(tmp_path))
     tokens = torch.arange(3, 13)[None]
     for version in files.write_changed():
-        alone = PeftModel.from_pretrained(tiny_model(0), version.path).eval()
+        alone = PeftModel.from_pretrained(two_layers(0), version.path).eval()
         with torch.no_grad(), population.route([version.member]):
             torch.testing.assert_close(population.base_model(tokens).logits, alone(tokens).logits)
     files.close()
@@ -118,7 +118,7 @@ def test_only_changed_members_are_written_and_superseded_files_stay_until_the_ne
 
 
 def test_guests_travel_like_members(tmp_path):
-    population = Population(tiny_model(0), lora(), num_teachers=1, num_students=1, guests=["guest_0"])
+    population = Population(two_layers(0), lora(), num_teachers=1, num_students=1, guests=["guest_0"])
     perturb(population, 0.3)
     files = AdapterFiles(population, dtype=torch.float32, folder=str(tmp_path))
     assert [version.member for version in files.write_changed()] == adapter_names(population)

@@ -209,6 +209,7 @@ def test_rows_are_the_same_whichever_server_answers(three, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_canary_asks_every_server(three, tmp_path):
     population = population_of(1, 1)
     sampler = sampler_on(three, population, tmp_path)
@@ -220,6 +221,7 @@ def test_the_canary_asks_every_server(three, tmp_path):
     sampler.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_empty_between_rounds_gets_its_adapters(three, tmp_path):
     population = population_of()
     greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)
@@ -234,6 +236,7 @@ def test_a_server_that_comes_back_empty_between_rounds_gets_its_adapters(three, 
     assert not any(server.double.loaded for server in three)
 
 
+@pytest.mark.slow
 def test_traffic_is_what_the_docs_count(three, tmp_path):
     """docs/scaling.md: each changed adapter is read once by each server; a row is one request to one server."""
     population = population_of()

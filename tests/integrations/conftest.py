@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.tiny import tiny_model, tiny_tokenizer
+from tests.tiny import tiny_tokenizer, two_layers
 
 
 @pytest.fixture(scope="session")
@@ -14,4 +14,4 @@ def tokenizer():
 @pytest.fixture
 def model():
     with torch.random.fork_rng():
-        return tiny_model()
+        return two_layers()

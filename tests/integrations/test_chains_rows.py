@@ -1,14 +1,23 @@
 """Rows that the base of chains is trained on: worked answers that the sandbox agrees with, families, tokens."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 
 from recipes.chains.make.base import Settings, Training, build_tokenizer, save
-from recipes.chains.make.rows import KIND_SHARES, LEVEL_SHARES, SHARES, TASK_KWARGS, ChainExamples, families
-from recipes.chains.make.worked import trace, worked_input, worked_output
+from recipes.chains.make.rows import (
+    KIND_SHARES,
+    LEVEL_SHARES,
+    SHARES,
+    TASK_KWARGS,
+    ChainExamples,
+    families,
+    weak_shares,
+)
+from recipes.chains.make.worked import confusion, trace, worked_input, worked_output
 from trl_populora.executor import Job, literals
 from trl_populora.tasks import Referee, Refusal, make_task_types
 from trl_populora.tasks.code.families import FAMILIES
@@ -96,6 +105,14 @@ def test_answers_that_end_too_early_are_beginnings_of_whole_ones(type_id, work):
     assert abs(ended / lines - 0.6) < 4 * (0.6 * 0.4 / lines) ** 0.5 and lines > 100
 
 
+def test_as_many_statements_are_confused_as_the_chance_says():
+    rng = random.Random(0)
+    program = "def f(x):\n    x = x[1:] + [5]\n    x = x[::-1]\n    return x"
+    ends = Counter(str(trace(program, [1, 2], confused=0.6, rng=rng)[-1].after) for _ in range(400))
+    assert set(ends) == {"[5, 2]", "[5, 2, 1]"}
+    assert abs(ends["[5, 2, 1]"] / 400 - 0.6) < 4 * (0.6 * 0.4 / 400) ** 0.5
+
+
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +120,23 @@ def test_shares_and_families():
     assert sum(SHARES.values()) == pytest.approx(1)
     assert set(families()) == {f"{kind}_{level}" for kind in KIND_SHARES for level in LEVEL_SHARES} <= set(FAMILIES)
     assert not [name for name in families() if name.endswith("held_out")]
-    assert families(["chain_text"], ["long"]) == ("chain_text_long",) * 9
+    assert families(["chain_text"], {"long": 3}) == ("chain_text_long",) * 9
+
+
+def test_proposals_and_tasks_to_solve_may_have_levels_of_their_own():
+    rows = ChainExamples(0, levels=weak_shares(5), types=["code_o"]).batch(300, seed="0")
+    proposed = [row for row in rows if "```python" in row.completion]
+    texts = {"solve": [row.messages[0]["content"] for row in rows if row not in proposed]}
+    texts["propose"] = [row.completion for row in proposed]
+    shares = {
+        role: sum(any(confusion(line.strip()) for line in text.splitlines()) for text in own) / len(own)
+        for role, own in texts.items()
+    }
+    assert abs(shares["solve"] - 0.5) < 0.12 and abs(shares["propose"] - 0.2) < 0.17
+    assert (
+        weak_shares(25)["propose"] == {"short": 96, "held_out": 4}
+        and weak_shares(25)["solve"] == weak_shares(5)["solve"]
+    )
 
 
 def test_batches_depend_on_their_seed_alone():
@@ -115,7 +148,9 @@ def test_batches_depend_on_their_seed_alone():
 
 
 def test_rows_of_chosen_kinds_and_types():
-    rows = ChainExamples(0, kinds=["chain_text"], levels=["short"], types=["code_o"]).batch(40, seed="0")
+    rows = ChainExamples(
+        0, kinds=["chain_text"], levels=dict.fromkeys(("solve", "propose"), {"short": 1}), types=["code_o"]
+    ).batch(40, seed="0")
     texts = [row.messages[0]["content"] + row.completion for row in rows]
     assert not [text for text in texts if "[v " in text or "items()" in text or "```message" in text]
     assert {"```python" in row.completion for row in rows} == {True, False}
@@ -156,6 +191,7 @@ def weights(training):
     return {name: value.clone() for name, value in training.model.state_dict().items()}
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_ends_in_the_same_bits(tmp_path):
     whole = Training(tmp_path / "whole", SMALL)
     start = weights(whole)
@@ -177,6 +213,20 @@ def test_a_last_phase_and_a_state_of_another_model_is_refused(tmp_path):
     assert Training(tmp_path, settings).step == 4
     with pytest.raises(ValueError, match="layers.*another folder"):
         Training(tmp_path, replace(settings, layers=2))
+
+
+def test_a_last_phase_of_confusions(tmp_path):
+    settings = replace(SMALL, steps=1, short_steps=0, stop_steps=0, confused_steps=2, types="code_o")
+    training, plain = Training(tmp_path / "a", settings), Training(tmp_path / "b", replace(settings, confused=0.0))
+    for one in (training, plain):
+        one.run()
+    assert training.step == plain.step == 3
+    assert not all(value.equal(weights(plain)[name]) for name, value in weights(training).items())
+
+
+def test_two_last_phases_are_refused():
+    with pytest.raises(ValueError, match="stop_steps=1 and confused_steps=2"):
+        replace(SMALL, stop_steps=1, confused_steps=2)
 
 
 def test_a_training_begins_with_given_weights(tmp_path):

@@ -113,6 +113,7 @@ def test_tokenizer_keeps_digits_and_data_letters_apart_and_any_text_whole():
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
 
 
+@pytest.mark.slow
 def test_training_repeats_bit_for_bit():
     one, tokenizer = train(SMALL)
     other, again = train(SMALL)

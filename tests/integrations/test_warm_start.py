@@ -208,6 +208,7 @@ def test_lightnings_loggers_and_callbacks_are_in_use(model, tokenizer, types, tm
     assert logged == pytest.approx([losses["student_0"] for losses in steps])
 
 
+@pytest.mark.slow
 def test_passes_of_a_step_change_nothing(model, tokenizer, types):
     """Whatever share of a step's rows is in memory at once: the same losses and, to rounding, the same weights."""
     population = populate(model, num_teachers=1, num_students=1)

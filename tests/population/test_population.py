@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
-from tests.tiny import lora, perturb, tiny_model, tiny_population
+from tests.tiny import lora, perturb, tiny_population, two_layers
 from trl_populora.population import Factor, Population
 from trl_populora.population.member import check_names
 
@@ -37,7 +37,7 @@ def test_every_adapter_is_trainable_and_nothing_else():
 def test_unrouted_forward_is_the_base(ids):
     population = tiny_population()
     with torch.no_grad():
-        assert torch.equal(population.model(ids).logits, tiny_model()(ids).logits)
+        assert torch.equal(population.model(ids).logits, two_layers()(ids).logits)
 
 
 def test_routed_rows_equal_plain_peft(ids, tmp_path):
@@ -46,7 +46,7 @@ def test_routed_rows_equal_plain_peft(ids, tmp_path):
     with torch.no_grad(), population.route(ROWS):
         routed = population.model(ids).logits
     for i, name in enumerate(ROWS):
-        alone = PeftModel.from_pretrained(tiny_model(), tmp_path / name)
+        alone = PeftModel.from_pretrained(two_layers(), tmp_path / name)
         with torch.no_grad():
             torch.testing.assert_close(routed[i], alone(ids[i : i + 1]).logits[0], rtol=1e-5, atol=1e-5)
 
@@ -86,7 +86,7 @@ def test_routing_survives_nothing_after_an_error(ids):
     with pytest.raises(RuntimeError, match="boom"), population.route(ROWS):
         raise RuntimeError("boom")
     with torch.no_grad():
-        assert torch.equal(population.model(ids).logits, tiny_model()(ids).logits)
+        assert torch.equal(population.model(ids).logits, two_layers()(ids).logits)
 
 
 def test_routing_refuses_strangers_and_wrong_row_counts(ids):
@@ -108,7 +108,7 @@ def test_save_and_load_round_trip(ids, tmp_path):
     factors = population.factors("teacher_1")
     population.replace("student_1", factors, operator="clone", parents=["teacher_1"], step=7)
     population.save(tmp_path)
-    again = Population.from_pretrained(tmp_path, tiny_model())
+    again = Population.from_pretrained(tmp_path, two_layers())
     assert dict(again) == dict(population)
     assert again["student_1"].parents == ("teacher_1@0",) and again["student_1"].version == 1
     for name in NAMES:
@@ -128,7 +128,7 @@ def test_replace_is_in_place(ids):
 
 
 def test_founders_differ_and_do_not_depend_on_the_size_of_the_population():
-    small, large = (Population(tiny_model(), lora(), num_teachers=1, num_students=n) for n in (1, 3))
+    small, large = (Population(two_layers(), lora(), num_teachers=1, num_students=n) for n in (1, 3))
     for a, b in zip(small.parameters("student_0"), large.parameters("student_0"), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(large.parameters("student_0")[0], large.parameters("student_1")[0])
@@ -136,13 +136,13 @@ def test_founders_differ_and_do_not_depend_on_the_size_of_the_population():
 
 def test_founders_draw_a_by_their_names_or_share_one():
     def drawn(key: str) -> list[torch.Tensor]:
-        model = tiny_model()
+        model = two_layers()
         torch.manual_seed(zlib.crc32(key.encode()))
         model = get_peft_model(model, lora(task_type="CAUSAL_LM"), adapter_name="one")
         return [p for name, p in model.named_parameters() if "lora_" in name]
 
     sizes = {"num_teachers": 2, "num_students": 2, "seed": 7, "guests": ["guest_0"]}
-    apart, shared = (Population(tiny_model(), lora(), **sizes, shared_init=share) for share in (False, True))
+    apart, shared = (Population(two_layers(), lora(), **sizes, shared_init=share) for share in (False, True))
     for name in NAMES:
         for founders, key in ((apart, f"7:{name}"), (shared, "7:founders")):
             for a, b in zip(founders.parameters(name), drawn(key), strict=True):
@@ -151,7 +151,7 @@ def test_founders_draw_a_by_their_names_or_share_one():
 
 
 def test_shared_member_plays_both_roles():
-    population = Population(tiny_model(), lora(), num_teachers=1, num_students=1, shared_member=True)
+    population = Population(two_layers(), lora(), num_teachers=1, num_students=1, shared_member=True)
     assert list(population) == ["agent_0"]
     assert population.adapter_of("teacher_0") == population.adapter_of("student_0") == "agent_0"
 
@@ -176,7 +176,7 @@ def test_refuses_lora_settings_it_cannot_honour(setting):
     name = next(iter(setting))
     with pytest.raises(ValueError, match=name if name != "r" else "rank"):
         config = LoraConfig(**(dict(r=4, lora_alpha=8, target_modules="all-linear") | setting))
-        Population(tiny_model(), config, num_teachers=1, num_students=1)
+        Population(two_layers(), config, num_teachers=1, num_students=1)
 
 
 @pytest.mark.parametrize("name", ["default", "ref", "a.b", "", "lora_x", "layers", "a/b"])
@@ -192,7 +192,7 @@ def test_refuses_a_peft_model():
 
 def test_refuses_targets_that_match_nothing():
     with pytest.raises(ValueError):
-        Population(tiny_model(), lora(target_modules=["nothing"]), num_teachers=1, num_students=1)
+        Population(two_layers(), lora(target_modules=["nothing"]), num_teachers=1, num_students=1)
 
 
 def test_write_refuses_foreign_and_broken_factors():
@@ -230,7 +230,7 @@ def test_load_refuses_another_population(tmp_path):
 
 def test_saved_adapters_are_pefts_own_files(tmp_path):
     """Byte for byte those of `save_pretrained`, which reads the whole model for every member."""
-    population = Population(tiny_model(), lora(), num_teachers=1, num_students=2)
+    population = Population(two_layers(), lora(), num_teachers=1, num_students=2)
     perturb(population, 0.1)
     population.save(str(tmp_path / "ours"))
     population.model.save_pretrained(

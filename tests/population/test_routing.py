@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_examples import examples
-from tests.tiny import lora, perturb, tiny_model, tiny_population
+from tests.tiny import lora, perturb, tiny_population, two_layers
 from trl_populora.population import Population
 from trl_populora.population.routing import make_plan, member_order
 
@@ -113,7 +113,7 @@ def test_a_reference_pass_amid_a_routed_one_is_the_base():
             reference = population.model(ids).logits
         loss.backward()
     with torch.no_grad():
-        assert torch.equal(reference, tiny_model()(ids).logits)
+        assert torch.equal(reference, two_layers()(ids).logits)
     assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
 
 
@@ -164,9 +164,10 @@ def saved_bytes(population, rows, width=9):
     return sum(size for size, _ in kept.values())
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_by_the_micro_batch():
     """Four rows keep as much in a population of 24 as in one of 4, and at most four adapters more than for one."""
-    small, large = (Population(tiny_model(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
+    small, large = (Population(two_layers(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
     four = NAMES
     assert saved_bytes(large, four) == saved_bytes(small, four)
     adapter = sum(p.numel() * p.element_size() for p in small.parameters("student_0"))
@@ -183,7 +184,7 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
             return function(*args, **kwargs or {})
 
     counts = {}
-    population = Population(tiny_model(), lora(), num_teachers=12, num_students=12)
+    population = Population(two_layers(), lora(), num_teachers=12, num_students=12)
     perturb(population, 0.1)
     for members in (1, 4, 24):
         rows = [name for name in list(population)[:members] for _ in range(24 // members)]

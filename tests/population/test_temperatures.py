@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.tiny import lora, tiny_model, tiny_population
+from tests.tiny import lora, tiny_population, two_layers
 from trl_populora.population import Population
 
 
@@ -82,7 +82,7 @@ def test_members_keep_their_temperature_through_replacement_and_files(ids, tmp_p
     population.replace("student_1", population.factors("student_0"), **child)
     assert population["student_1"].temperature == 0.64
     population.save(str(tmp_path))
-    again = Population.from_pretrained(str(tmp_path), tiny_model())
+    again = Population.from_pretrained(str(tmp_path), two_layers())
     again.model.eval()
     rows = ["student_1", "student_0", "student_1", "teacher_1"]
     torch.testing.assert_close(logits(again, ids, rows), logits(population, ids, rows), rtol=1e-5, atol=1e-6)
@@ -128,6 +128,6 @@ def test_only_guests_are_admitted():
 
 
 def _with_part_named(name):
-    model = tiny_model()
+    model = two_layers()
     model.add_module(name, torch.nn.Identity())
     return model

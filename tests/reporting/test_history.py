@@ -1,10 +1,12 @@
 """The rounds of a run, read back from its history."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from trl_populora.reporting import read_history
+from trl_populora.reporting.history import changes
 
 
 def test_history_comes_back_in_order_and_without_a_torn_line(run, rounds):
@@ -26,3 +28,10 @@ def test_damaged_or_missing_history_is_refused(run, tmp_path_factory):
         read_history(run)
     with pytest.raises(ValueError, match=r"has no history\.jsonl"):
         read_history(tmp_path_factory.mktemp("empty"))
+
+
+def test_changes_of_a_run_in_words(rounds):
+    plain = [replace(one, events=(), recombined=()) for one in rounds[:3]]
+    assert changes(plain) == "0 replacements"
+    mixed = [plain[0], replace(plain[1], recombined=("student_0", "student_1")), plain[2]]
+    assert changes(mixed) == "0 replacements and 1 recombinations"

@@ -57,6 +57,7 @@ def test_plots_of_rounds_show_their_numbers(rounds):
     assert picture.get_array().filled(-1).tolist() == [[-1, 0.25], [0.25, -1]]  # 2 of 8; the others did not meet
 
 
+@pytest.mark.slow
 def test_plots_of_a_single_poor_round(tmp_path, rounds):
     from dataclasses import replace
 

@@ -147,6 +147,7 @@ def test_tables_of_an_old_record_have_fewer_columns(tmp_path):
     assert items and all("fields" not in item for item in items) and any(item["attempts"] for item in items)
 
 
+@pytest.mark.slow
 def test_more_than_fits_is_sampled_and_the_page_says_so(tmp_path):
     made = MadeRun(tmp_path / "run", prompts=4, length=400).make(10)
     tables = read_run(str(made.folder)).tables

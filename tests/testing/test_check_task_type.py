@@ -29,7 +29,7 @@ def test_countdown_keeps_the_contract_without_an_executor(settings):
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("code_o", "sql") else pytest.param(name, marks=pytest.mark.slow) for name in sorted(BUILT_IN)],
+    [name if name == "code_o" else pytest.param(name, marks=pytest.mark.slow) for name in sorted(BUILT_IN)],
 )
 def test_the_types_of_this_package_keep_the_contract(name):
     check_task_type(make_task_types([name])[name])

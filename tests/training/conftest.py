@@ -1,4 +1,4 @@
-"""Tiny trainers: a random two-layer base, a handful of rows a round, CPU, no files unless asked for."""
+"""Tiny trainers: a random base of one layer, a handful of rows a round, CPU, no files unless asked for."""
 
 import zlib
 

@@ -108,6 +108,7 @@ def test_resume_is_exact_with_a_hall_of_fame(make_trainer):
     assert [c.step for c in saved.of("teacher")] == [1, 3]
 
 
+@pytest.mark.slow
 def test_off_means_no_guests_and_the_run_it_always_was(make_trainer):
     plain = make_trainer(max_steps=3, evolution_interval=1)
     plain.train()
@@ -124,6 +125,7 @@ def test_off_means_no_guests_and_the_run_it_always_was(make_trainer):
     assert not [name for name in os.listdir(idle.args.output_dir) if "guest" in name]
 
 
+@pytest.mark.slow
 def test_islands_and_migration_in_a_run(make_trainer):
     trainer = make_trainer(
         max_steps=5,

@@ -138,6 +138,7 @@ def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_tra
         make_trainer(max_steps=2, overwrite_output_dir=False).train(resume_from_checkpoint="auto")
 
 
+@pytest.mark.slow
 def test_old_checkpoints_go_only_when_the_new_one_is_whole(make_trainer):
     trainer = make_trainer(**SAVING | dict(save_total_limit=1))
     trainer.train()
@@ -179,6 +180,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(whole, make_trainer, mo
     assert saved == expected
 
 
+@pytest.mark.slow
 def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch, caplog):
     real, calls = checkpoint.os.replace, []
 
@@ -199,7 +201,7 @@ def test_the_disk_fills_while_the_checkpoint_is_sealed(make_trainer, monkeypatch
     ("before", "after", "prompts"),
     [
         pytest.param((2, 2), (3, 2), 2, marks=pytest.mark.slow),
-        ((2, 3), (2, 2), 3),
+        pytest.param((2, 3), (2, 2), 3, marks=pytest.mark.slow),
         pytest.param((1, 2), (2, 4), 2, marks=pytest.mark.slow),
     ],
 )

@@ -65,7 +65,10 @@ def recorded(trainer):
             marks=pytest.mark.slow,
         ),
         {"balance_rows": True, "num_teachers": 1, "num_students": 1, "shared_member": True},
-        {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
+        pytest.param(
+            {"balance_rows": True, "evolution_interval": 1, "hall_of_fame_probability": 0.5},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
@@ -85,6 +88,7 @@ def test_history_tells_what_was_learned_from(make_trainer, settings):
         assert args.rows_per_round == groups * args.num_generations
 
 
+@pytest.mark.slow
 def test_with_rewards_that_wait_history_tells_what_was_learned_from_in_each_round(make_trainer):
     """The outsider counts the rows with a reward that the trainer was given; a child's first ones have none."""
     seen, summaries, weights = [], [], []

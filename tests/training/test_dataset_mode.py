@@ -183,6 +183,7 @@ def test_evaluation_covers_every_member(make):
     assert sum(rewards) / 3 == pytest.approx(log["eval_reward"])
 
 
+@pytest.mark.slow
 def test_resume_is_exact_in_a_later_epoch(make):
     """Seven prompts, two a batch, three batches an epoch: the checkpoint lies in the middle of the second one."""
     settings = dict(max_steps=8, save_strategy="steps", save_steps=4, evolution_interval=2)

@@ -43,6 +43,7 @@ def test_rows_whose_execution_failed_count_for_nobody(make_trainer):
     assert all(rating.mu == pytest.approx(25.0) for rating in map(trainer.ratings.__getitem__, trainer.population))
 
 
+@pytest.mark.slow
 def test_fork_servers_that_die_are_replaced(make_trainer):
     """All processes of the executor are killed, in one round before its jobs, in the next one while they run."""
     trainer = writing_programs(make_trainer(rewards=None, max_steps=4))

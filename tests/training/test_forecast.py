@@ -7,7 +7,7 @@ from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 from tests.cli.test_doctor import Live
 from tests.tiny import lora
 from trl_populora.population import Population
-from trl_populora.training.forecast import TILE, Phase, Shapes, lm_head, memory, packed_bytes
+from trl_populora.training.forecast import TILE, Phase, Shapes, disk, lm_head, memory, packed_bytes, phases
 
 
 SIZES = dict(hidden_size=128, intermediate_size=512, num_hidden_layers=3, vocab_size=TILE[1] + 2000)
@@ -65,6 +65,12 @@ def test_an_update_without_its_head_holds_what_is_counted(config, checkpointing,
     args = config(gradient_checkpointing=checkpointing, max_completion_length=512, bf16=True)
     empty = {"solve": Phase(32, 32, [], 0.0, 512.0, 0.0)}
     assert live.peak == pytest.approx(memory(shapes, args, empty)["activations"], rel=0.1)
+
+
+def test_tables_of_a_run_on_a_dataset_take_space_too(config):
+    args = config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=10)
+    one = args.generation_batch_size * (4 * args.max_completion_length + 200)
+    assert disk(Shapes.of(CONFIG, "all-linear"), args, phases(args, None))["rounds"] == 10 * one > 0
 
 
 def trained(model, *, checkpointing) -> Population:

@@ -30,6 +30,7 @@ def scripted(trainer, right):
     trainer.source.self_play.lengths = None
 
 
+@pytest.mark.slow
 def test_what_the_shares_mean(make_trainer):
     """Founders, who play as a guest, solve nothing; student_0 of today solves everything; teacher_1 writes nothing."""
     records = []
@@ -78,6 +79,7 @@ def test_equal_founders_play_as_one(make_trainer):
     assert list(founders.students) == ["student_0"] and asked[2:] == ["teacher_0"] * 2 + ["teacher_1"] * 2
 
 
+@pytest.mark.slow
 def test_founders_stay_as_they_were(make_trainer):
     trainer = make_trainer(**PROBED, save_strategy="steps", save_steps=2, max_completion_length=8)
     trainer.source.sampler = Altered(trainer.source.sampler, plausible)

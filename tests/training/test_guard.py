@@ -68,6 +68,7 @@ def test_frozen_after_three_rounds_until_replaced(make_trainer):
     assert replaced and trainer.guard.frozen("student_1") == ("student_1" not in replaced)
 
 
+@pytest.mark.slow
 def test_what_is_saved_and_logged_is_finite_and_resumes(make_trainer):
     settings = dict(max_steps=4, save_strategy="steps", save_steps=2)
     whole, _ = train(make_trainer, Poison("teacher_0", {1, 3}), **settings)

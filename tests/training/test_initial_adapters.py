@@ -7,7 +7,7 @@ import torch
 from peft import get_peft_model
 from safetensors.torch import load_file
 
-from tests.tiny import lora, tiny_model, tiny_population
+from tests.tiny import lora, tiny_model, tiny_population, two_layers
 from trl_populora.evolution import Lineage
 from trl_populora.training.initial_adapters import find_sources, import_events, start_from
 
@@ -19,7 +19,7 @@ def begin(population, wanted, *, base="base"):
 def sft(folder, *, seed=1, **settings) -> str:
     """A PEFT folder as supervised training leaves it."""
     torch.manual_seed(seed)
-    model = get_peft_model(tiny_model(), lora(**settings))
+    model = get_peft_model(two_layers(), lora(**settings))
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -96,7 +96,7 @@ def test_an_adapter_that_does_not_fit(tmp_path, settings, words):
 
 def test_an_adapter_of_another_base(tmp_path):
     torch.manual_seed(0)
-    get_peft_model(tiny_model(hidden_size=64), lora()).save_pretrained(tmp_path / "wide")
+    get_peft_model(two_layers(hidden_size=64), lora()).save_pretrained(tmp_path / "wide")
     get_peft_model(tiny_model(num_hidden_layers=3), lora()).save_pretrained(tmp_path / "deep")
     for name in ("wide", "deep"):
         with pytest.raises(ValueError, match="it belongs to another base"):
@@ -136,7 +136,12 @@ def test_a_population_without_that_member(saved):
 
 def test_the_lineage_goes_on_across_runs(make_trainer, saved):
     trainer = make_trainer(
-        noise=0, initial_adapters={"student": saved}, max_steps=2, evolution_interval=1, num_students=2
+        model=two_layers(),
+        noise=0,
+        initial_adapters={"student": saved},
+        max_steps=2,
+        evolution_interval=1,
+        num_students=2,
     )
     assert [event.slot for event in import_events(trainer.population)] == ["student_0", "student_1"]
     trainer.train()
@@ -146,12 +151,17 @@ def test_the_lineage_goes_on_across_runs(make_trainer, saved):
     assert lineage.founders("teacher_0") <= {"teacher_0", "teacher_1"}
 
 
+@pytest.mark.slow
 def test_a_run_that_resumes_needs_its_sources_no_more(make_trainer, saved, tmp_path):
     saving = {"save_strategy": "steps", "save_steps": 1, "initial_adapters": saved, "learning_rate": 1e-2}
-    make_trainer(noise=0, max_steps=1, **saving).train()
+    make_trainer(model=two_layers(), noise=0, max_steps=1, **saving).train()
     (tmp_path / "run2").mkdir()
     again = make_trainer(
-        noise=0, max_steps=2, resume_from_checkpoint="auto", **saving | {"initial_adapters": "gone/gone"}
+        model=two_layers(),
+        noise=0,
+        max_steps=2,
+        resume_from_checkpoint="auto",
+        **saving | {"initial_adapters": "gone/gone"},
     )
     again.train(resume_from_checkpoint="auto")
     assert [event.kind for event in Lineage(f"{again.args.output_dir}/lineage.jsonl")] == ["import"] * 4
@@ -159,4 +169,4 @@ def test_a_run_that_resumes_needs_its_sources_no_more(make_trainer, saved, tmp_p
 
 def test_the_penalty_would_undo_it(make_trainer, saved):
     with pytest.raises(ValueError, match=r"beta=0.1 with initial_adapters"):
-        make_trainer(beta=0.1, initial_adapters=saved)
+        make_trainer(model=two_layers(), beta=0.1, initial_adapters=saved)

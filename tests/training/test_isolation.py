@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_model, two_layers
 from tests.training.conftest import Altered, build_trainer, finished, hash_reward, make_config, text_of
 
 
@@ -49,7 +49,9 @@ def swap_rows_of(trainer, victim):
 )
 def test_isolation_of_members(make_trainer, settings):
     def run(victim):
-        trainer = make_trainer(rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings)
+        trainer = make_trainer(
+            model=two_layers(), rewards=only_text_reward, max_steps=2, gradient_checkpointing=True, **settings
+        )
         swap_rows_of(trainer, victim)
         trainer.train()
         return {name: member_state(trainer, name) for name in trainer.population}
@@ -60,6 +62,7 @@ def test_isolation_of_members(make_trainer, settings):
         assert {name for name in plain if plain[name] != swapped[name]} == {victim}
 
 
+@pytest.mark.slow
 def test_isolation_with_more_members_than_rows_in_a_micro_batch(make_trainer):
     def run(swapped):
         trainer = make_trainer(

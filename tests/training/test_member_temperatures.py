@@ -4,7 +4,7 @@ import pytest
 import torch
 from peft import PeftModel
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_model, two_layers
 from tests.training.test_member_updates import shorten, train_alone
 
 
@@ -19,7 +19,9 @@ HEAT = {"teacher_0": 0.8, "teacher_1": 1.0, "student_0": 1.25, "student_1": 0.64
 def test_update_equals_a_trainer_of_that_temperature(make_trainer, tmp_path, settings):
     settings = {"max_steps": 1, "optim": "sgd"} | settings
     noise = 0.0 if settings.get("beta") else 0.1  # TRL's reference is the initial adapter, ours the base
-    trainer = make_trainer(num_generations=4, per_device_train_batch_size=8, noise=noise, temperature=0.9, **settings)
+    trainer = make_trainer(
+        model=two_layers(), num_generations=4, per_device_train_batch_size=8, noise=noise, temperature=0.9, **settings
+    )
     trainer.source.sampler = shorten(trainer.source.sampler)
     for name, temperature in HEAT.items():
         trainer.population.routing.set_temperature(name, temperature)
@@ -29,7 +31,7 @@ def test_update_equals_a_trainer_of_that_temperature(make_trainer, tmp_path, set
         temperature = HEAT[name]
         rows = [row for row in trainer.source.played.rows if row.player == name]
         folder = tmp_path / "founders" / name
-        start = [v for k, v in PeftModel.from_pretrained(tiny_model(), folder).state_dict().items() if "lora_" in k]
+        start = [v for k, v in PeftModel.from_pretrained(two_layers(), folder).state_dict().items() if "lora_" in k]
         own = train_alone(folder, rows, 4, settings | {"temperature": 0.9 * temperature})
         got = trainer.population.parameters(name)
         for parameter, want, first in zip(got, own, start, strict=True):

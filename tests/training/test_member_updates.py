@@ -9,7 +9,7 @@ from datasets import Dataset
 from peft import PeftModel
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.tiny import tiny_model, tiny_tokenizer
+from tests.tiny import tiny_tokenizer, two_layers
 from tests.training.conftest import Altered, hash_reward, text_of
 from trl_populora.training.batching import deal
 
@@ -35,7 +35,7 @@ def shorten(sampler):
 
 def train_alone(folder, rows, G, settings):
     """One adapter under TRL's own trainer, on recorded rows."""
-    model = PeftModel.from_pretrained(tiny_model(), folder, is_trainable=True)
+    model = PeftModel.from_pretrained(two_layers(), folder, is_trainable=True)
     args = GRPOConfig(
         output_dir=str(folder),
         per_device_train_batch_size=4,
@@ -98,7 +98,9 @@ def slow(**settings):
 def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
     settings = {"max_steps": settings.get("num_iterations", 1)} | settings
     fresh = settings.get("beta", 0) > 0  # TRL's reference is the initial adapter, ours the base: equal when B = 0
-    trainer = make_trainer(num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings)
+    trainer = make_trainer(
+        model=two_layers(), num_generations=4, per_device_train_batch_size=8, noise=0.0 if fresh else 0.1, **settings
+    )
     trainer.source.sampler = shorten(trainer.source.sampler)
     trainer.population.save(tmp_path / "founders")
     trainer.train()
@@ -106,7 +108,7 @@ def test_update_equals_a_trainer_of_one(make_trainer, tmp_path, settings):
         rows = [row for row in trainer.source.played.rows if row.player == name]
         assert len(rows) == (4 if name.startswith("teacher") else 16)
         alone = train_alone(tmp_path / "founders" / name, rows, 4, settings)
-        before = PeftModel.from_pretrained(tiny_model(), tmp_path / "founders" / name).state_dict()
+        before = PeftModel.from_pretrained(two_layers(), tmp_path / "founders" / name).state_dict()
         moved = 0.0
         for got, want, start in zip(trainer.population.parameters(name), alone, _lora(before), strict=True):
             torch.testing.assert_close(got - start, want - start, rtol=2e-3, atol=2e-6)
@@ -118,14 +120,15 @@ def _lora(state):
     return [value for key, value in state.items() if "lora_A" in key or "lora_B" in key]
 
 
-@pytest.mark.parametrize(
-    "settings", [slow(), {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"beta": 0.2, "num_iterations": 2, "max_steps": 2}], ids=["plain", "beta"])
 def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
     """Fewer rows than members, whole roles, the whole round: one update, to the rounding of float32."""
     updates = []
     for size in (2, 4, 6, 12):
-        trainer = make_trainer(per_device_train_batch_size=size, optim="sgd", **{"max_steps": 1} | settings)
+        trainer = make_trainer(
+            model=two_layers(), per_device_train_batch_size=size, optim="sgd", **{"max_steps": 1} | settings
+        )
         trainer.source.sampler = shorten(trainer.source.sampler)
         before = {name: [p.detach().clone() for p in trainer.population.parameters(name)] for name in NAMES}
         trainer.train()
@@ -138,7 +141,7 @@ def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
 
 
 def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the_round(make_trainer):
-    trainer = make_trainer(num_iterations=2, max_steps=4)
+    trainer = make_trainer(model=two_layers(), num_iterations=2, max_steps=4)
     trainer.source.sampler = shorten(trainer.source.sampler)
     loss, seen = trainer._compute_loss, []
     trainer._compute_loss = lambda model, inputs: (
@@ -159,7 +162,7 @@ def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the
 
 @pytest.mark.parametrize("bound", [1e-3, 0.5, 1e9])
 def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
-    trainer = make_trainer(max_grad_norm=bound)
+    trainer = make_trainer(model=two_layers(), max_grad_norm=bound)
     trainer.create_optimizer()
     generator = torch.Generator().manual_seed(0)
     trainer.updates.scales = {name: 0.5 + i for i, name in enumerate(NAMES)}

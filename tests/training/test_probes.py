@@ -105,7 +105,10 @@ def engine(folder):
 @pytest.mark.parametrize(
     "extra",
     [
-        dict(max_steps=3, eval_steps=1, evolution_interval=1, hall_of_fame_probability=0.7, logging_steps=3),
+        pytest.param(
+            dict(max_steps=3, eval_steps=1, evolution_interval=1, hall_of_fame_probability=0.7, logging_steps=3),
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             dict(max_steps=4, num_iterations=2, beta=0.05, evolution_kwargs={"mutate_temperature": True}),
             marks=pytest.mark.slow,
@@ -147,6 +150,7 @@ def test_probing_changes_nothing_where_an_engine_draws(make_trainer, tmp_path):
     assert run(True) == run(False)
 
 
+@pytest.mark.slow
 def test_the_sampler_is_as_before(make_trainer):
     trainer = make_trainer(**PROBED, top_k=7, temperature=0.5)
     settings = {k: v for k, v in vars(trainer.source.sampler).items() if isinstance(v, (int, float, type(None)))}
@@ -241,12 +245,10 @@ def test_it_waits_for_what_is_logged_of_training(make_trainer):
 # Resuming ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # test_resume.py resumes others
 @pytest.mark.parametrize(
     "extra",
-    [
-        {},
-        pytest.param({"num_iterations": 2, "max_steps": 8, "save_steps": 4, "eval_steps": 4}, marks=pytest.mark.slow),
-    ],
+    [{}, {"num_iterations": 2, "max_steps": 8, "save_steps": 4, "eval_steps": 4}],
     ids=["plain", "iterations"],
 )
 def test_resume_neither_repeats_nor_loses_anything(make_trainer, extra):

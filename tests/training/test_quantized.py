@@ -27,7 +27,7 @@ needs_bitsandbytes = pytest.mark.skipif(
     bitsandbytes is None, reason="bitsandbytes is not installed: pip install 'trl-populora[quantized]'"
 )
 NF4 = {"load_in_4bit": True, "bnb_4bit_use_double_quant": True}
-SIZES = {"hidden_size": 64, "intermediate_size": 128}
+SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,7 @@ def test_every_completion_of_self_play(make_trainer, tmp_path):
         assert [row["advantage"] for row in group] == pytest.approx(group_advantages(group), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_late_rows_carry_what_the_update_used(make_trainer, tmp_path):
     late = {"teacher_reward": "solvable", "solvable_rounds": 1}
     trainer = make_trainer(max_steps=3, num_generations=2, advantage="role_task", **late)

@@ -62,6 +62,7 @@ def test_a_dataset_keeps_the_numbers_of_trl(config):
     assert "frac_reward_zero_std" in logs and "students/zero_std_groups" not in logs
 
 
+@pytest.mark.slow
 def test_weights_are_measured_every_so_many_rounds(make_trainer):
     summaries = []
     trainer = make_trainer(max_steps=4, weight_metrics_interval=2, on_round=summaries.append)

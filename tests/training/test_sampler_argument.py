@@ -133,6 +133,7 @@ def test_settings_of_a_class_come_by_recipe(make_trainer):
     assert make_trainer().source.sampler.batch_size != 3
 
 
+@pytest.mark.slow
 def test_a_recipe_reaches_a_server_of_another_kind(make_trainer, tmp_path):
     with running(ModelServer(SGLANG)) as server:
         server.double.max_model_length = 4096

@@ -62,6 +62,7 @@ def rates(summary):
     return [[s / n if n else None for s, n in zip(*rows)] for rows in pairs]
 
 
+@pytest.mark.slow
 def test_tensorboard(tracked):
     folder, told = tracked
     events = EventAccumulator(str(folder / "tensorboard"))
@@ -116,6 +117,7 @@ def wandb_values(items):
     return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
+@pytest.mark.slow
 def test_wandb(tracked):
     folder, told = tracked
     (path,) = (folder / "wandb").glob("offline-run-*/run-*.wandb")
@@ -155,6 +157,7 @@ def test_wandb(tracked):
     assert set(columns) > OWN
 
 
+@pytest.mark.slow
 def test_trackio(tracked):
     folder, told = tracked
     store = sqlite3.connect(folder / "trackio" / "populora.db")
@@ -178,6 +181,7 @@ def test_trackio(tracked):
     store.close()
 
 
+@pytest.mark.slow
 def test_the_table_of_completions(tracked):
     folder, told = tracked
     for step in (2, 4):

@@ -49,11 +49,14 @@ def close(first, second):
 
 BALANCED = {"balance_rows": True, "advantage": "role_task"}
 PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
+RECOMBINED = {"recombination_interval": 1, "evolution_interval": 0}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "more", [{}, BALANCED, PROBED, BALANCED | PROBED], ids=["plain", "balanced", "probed", "all of it"]
+    "more",
+    [{}, BALANCED, PROBED, BALANCED | PROBED, RECOMBINED],
+    ids=["plain", "balanced", "probed", "all of it", "recombined"],
 )
 def test_two_processes_equal_one(tmp_path, more):
     alone, (record,) = run(tmp_path / "one", 1, "3", "2", "", "", json.dumps(more))
@@ -63,7 +66,7 @@ def test_two_processes_equal_one(tmp_path, more):
         for first, second, single in zip(parameters, both[1][name], alone[0][name], strict=True):
             assert torch.equal(first, second), name  # replicas stay equal, children too
             torch.testing.assert_close(first, single, rtol=1e-3, atol=1e-5)
-    assert record["lineage"] and records[0]["lineage"] == records[1]["lineage"]
+    assert bool(record["lineage"]) == (more is not RECOMBINED) and records[0]["lineage"] == records[1]["lineage"]
     assert [e["slot"] for e in record["lineage"]] == [e["slot"] for e in records[0]["lineage"]]
     assert records[0]["texts"] == records[1]["texts"] == record["texts"]
     assert records[0]["executed"] == record["executed"]

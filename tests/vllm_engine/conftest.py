@@ -29,7 +29,7 @@ def engine_model(tmp_path_factory) -> str:
     """Folder of the tiny model with heads of a size that vLLM's attention has on the CPU."""
     folder = str(tmp_path_factory.mktemp("engine_model"))
     tiny.tiny_tokenizer().save_pretrained(folder)
-    tiny.tiny_model(head_dim=32).save_pretrained(folder)
+    tiny.two_layers(head_dim=32).save_pretrained(folder)
     return folder
 
 

@@ -327,7 +327,7 @@ def too_long(exam: Exam, decoding: Decoding, sampler: Sampler) -> str | None:
 
 
 def compared(teams: Mapping[str, tuple[Run, list[str]]]) -> dict[str, list[str]]:
-    """Players of each run of which mean, best and weakest are told: its students, or whoever was asked."""
+    """Players of each run for mean, best and weakest: its students, or all evaluated members if it has none."""
     named = {}
     for label, (_, members) in teams.items():
         own = [name for name in members if name != AVERAGE and not name.startswith("teacher")] or members

@@ -70,7 +70,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
 
 
 def read(options: argparse.Namespace, rest: list[str]) -> tuple[RunArguments, PopulationSelfPlayConfig]:
-    """The settings of the recipe. For a GPU that is not here, they are read as if the CPU did its work."""
+    """The settings of the recipe. With `--gpu`, they are read with `use_cpu`, because this machine may have no GPU."""
     from ..recipe import parse
 
     try:

@@ -1,4 +1,4 @@
-"""What the commands that look at runs make of them: members on their base, task types, sandbox; what runs share."""
+"""Makes objects from a run for the commands: population on its base, task types, sandbox. Finds what runs share."""
 
 from __future__ import annotations
 

@@ -64,10 +64,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_table(curves: Sequence[RetentionCurve]) -> None:
-    """One line per operator: points of pass@1 behind the clone at birth and at the end, and when children were level.
+    """One line per operator: pass@1 minus the clone's at birth and at the end, in points, and rounds to recovery.
 
-    Each with one standard error of the mean over seeds, by the spread over tasks. The clone's own line has its pass@1
-    in their place, and above stands that of the first parents.
+    Differences have one standard error of the mean over seeds, computed from the spread over tasks. The line of the
+    clone has its own pass@1 instead. The first line has that of the first parents.
     """
     names = list(dict.fromkeys(curve.operator for curve in curves))
     width = max(map(len, names))

@@ -235,7 +235,8 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     if summary.teachers:
         games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
         metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
-    metrics |= {"evolution/replaced": len(summary.events)} | _under("executor", summary.statuses)
+    metrics |= {"evolution/replaced": len(summary.events), "evolution/recombined": len(summary.recombined)}
+    metrics |= _under("executor", summary.statuses)
     for group in ("complexity", "coverage", "tasks", "seconds"):
         metrics |= _under(group, getattr(summary, group))
     return {name: float(value) for name, value in metrics.items() if value is not None}
@@ -290,7 +291,7 @@ def collapse_alarms(
 
 
 def connected_groups(games: Sequence[Sequence[int]]) -> int:
-    """Groups of members that have met, directly or through others. Ratings can be compared only within a group."""
+    """Number of groups of members that have met, directly or through others. Ratings are comparable within a group."""
     teachers, students = len(games), len(games[0]) if games else 0
     group = list(range(teachers + students))
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 WINDOW = 10
-"""Rounds in which a pair met (a member played, anybody played) over which it is judged. Our choice."""
+"""Number of newest rounds in which a pair met (or a member, or anybody played) that are used. Our choice."""
 AGE = 50
-"""Rounds after which a meeting has no part any more: those who met have learned since. Our choice: in a population of
-8 + 8 that is paired at random, a pair meets 6 times in as many."""
+"""Older rounds are not used, because the members have learned since. Our choice: in a population of 8 + 8 with random
+pairs, a pair meets 6 times in this number of rounds."""
 PATIENCE = 5
-"""So many of them it takes at least to call disengagement. Our choice."""
+"""Minimum number of such rounds for disengagement. Our choice."""
 MIN_TASKS = 20
-"""So many tasks it takes at least to call disengagement. Our choice: where four of five tasks are always solved, 20 of
-20 are in 1 % of cases."""
+"""Minimum number of tasks for disengagement. Our choice: if four of five tasks are always solved, all of 20 tasks are
+solved in 1 % of cases."""
 
 Scope = tuple[str | None, str | None]
 """(teacher, student); `None` stands for all of them."""

@@ -131,6 +131,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "count", "last", SELF_PLAY),
         Metric("matches/student_wins", "Games of `matches/games` that the student won.", "count", "last", SELF_PLAY),
         Metric("evolution/replaced", "Members that were replaced.", "count", "sum"),
+        Metric("evolution/recombined", "Members that moved to the mean of their role.", "count", "sum"),
         Metric("seconds/{phase}",
             "Wall-clock time of one part of a round. On a dataset, the parts are `sample` and `learn`.", "s"),
         Metric("executor/{status}", "Executions of the round that ended with this status.", "count", when=SELF_PLAY),

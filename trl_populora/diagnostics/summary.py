@@ -84,8 +84,9 @@ class RoundSummary:
             `"filled/<author>"`.
         tasks (`dict[str, float]`): Numbers about its tasks (`diagnostics.task_metrics`).
         events (`tuple[dict, ...]`): Replacements after this round, each an `EvolutionEvent` as JSON.
-        seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and `weights`
-            where they were measured) -> seconds.
+        recombined (`tuple[str, ...]`): Members that got the mean update of their role after this round.
+        seconds (`dict[str, float]`): Phase (`propose`, `verify`, `match`, `solve`, `judge`, `learn`, and, in rounds
+            that have them, `weights` and `recombine`) -> seconds.
         alarms (`tuple[str, ...]`): Signs of collapse, in words.
         solve_rate (`float` or `None`): Matched solve rate of everybody: mean over task types of each type's newest
             one, not older than a rotation of the types ([`MatchedGames.solve_rate`]).
@@ -118,6 +119,7 @@ class RoundSummary:
     coverage: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, float] = field(default_factory=dict)
     events: tuple[dict, ...] = ()
+    recombined: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
     solve_rate: float | None = None
@@ -140,7 +142,7 @@ class RoundSummary:
     def from_json(cls, data: Mapping) -> RoundSummary:
         """Inverse of `to_json`; keys of later versions are ignored."""
         known = _known(cls, data)
-        for name in ("teachers", "students", "events", "alarms"):
+        for name in ("teachers", "students", "events", "recombined", "alarms"):
             known[name] = tuple(known.get(name, ()))
         for name in ("games", "wins", "attempts", "solved", "window_attempts", "window_solved", "residuals"):
             known[name] = tuple(tuple(row) for row in known.get(name, ()))

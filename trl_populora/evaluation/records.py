@@ -27,7 +27,7 @@ SUMMARIES: Mapping[str, Callable[[Sequence[np.ndarray]], np.ndarray]] = {
     "best": chosen_elsewhere,
     "weakest": partial(chosen_elsewhere, weakest=True),
 }
-"""What is said of all members of a team together: name -> rates of the members to rates, `(questions,)` each."""
+"""Name of a summary of a team -> function from the rates of its members to one array of rates, `(questions,)` each."""
 
 
 def save_evaluation(

@@ -17,6 +17,7 @@ from .hall_of_fame import Champion, HallOfFame
 from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
+from .recombination import recombine
 from .replacement import Offspring, ask, evolve, remake, tell
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings, read_parameters
@@ -47,6 +48,7 @@ __all__ = [
     "migrate",
     "read_adapter",
     "read_parameters",
+    "recombine",
     "remake",
     "replay",
     "select",

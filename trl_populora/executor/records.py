@@ -41,7 +41,7 @@ class Status(StrEnum):
     TOO_LARGE = "too_large"
     """Source or arguments are above the limits; nothing was run."""
     NONDETERMINISTIC = "nondeterministic"
-    """The two runs of a deterministic job differ."""
+    """The runs of a deterministic job differ."""
     INFRA_ERROR = "infra_error"
     """The executor itself failed, twice. Never reward or punish a program for it."""
 

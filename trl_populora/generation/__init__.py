@@ -1,7 +1,7 @@
 """Sampling from many adapters in one batch.
 
-What is asked and what the answers are worth is not known here. `Sampler` is the base; `TransformersSampler` draws from
-the training model itself, `EngineSampler` from an engine beside it (`engines/`).
+This subpackage does not know tasks or rewards. `Sampler` is the base class. `TransformersSampler` samples from the
+training model itself, `EngineSampler` from a separate engine (`engines/`).
 """
 
 from ..self_play.sampling import Completion

@@ -1,4 +1,4 @@
-"""`TransformersSampler`: all members in one `generate` call on the training model itself.
+"""`TransformersSampler`: samples with `generate` of the training model, with rows of all members in one batch.
 
 Nothing has to be synchronised: the sampled weights are the trained weights.
 """
@@ -112,7 +112,7 @@ class TransformersSampler(Sampler):
             self.progress.reach(before + len(written) - len(going) * (1 - share))
             if not going:
                 break
-            # in the order in which routing need not move rows: it would at every layer of every token
+            # in this order, routing need not move rows at every layer and token
             keep = [going[i] for i in member_order(self._places([members[rows[place]] for place in going]))]
             cache = _select(output.past_key_values, keep)
             rows, ids = [rows[place] for place in keep], ids[keep]
@@ -161,7 +161,7 @@ class TransformersSampler(Sampler):
 
 
 def _select(cache: Cache, rows: list[int]) -> Cache | None:
-    """The cache with these rows of its batch only; `None`, so that it is made anew, if its kind cannot say which."""
+    """The cache reduced to these rows; `None` if its class cannot select rows. Then a new cache is computed."""
     if not hasattr(cache, "batch_select_indices"):
         return None
     cache.batch_select_indices(torch.tensor(rows))

@@ -1,6 +1,6 @@
 """Pictures and words about a run: terminal view, plots, family tree, summary and model card.
 
-Every number comes from `diagnostics` and `evaluation`; this room alone draws, so matplotlib and rich stop here.
+Every number comes from `diagnostics` and `evaluation`. Only this subpackage imports matplotlib and rich.
 """
 
 from .family_tree import family_tree

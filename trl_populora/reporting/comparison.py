@@ -223,8 +223,8 @@ class Comparison:
         return points
 
     def value(self, run: PlayedRun, measure: str) -> float | None:
-        """A run's number that stands for a measure: mean over the last common rounds; of an exam along the run the
-        newest score that all who took it have; `None` if there is none."""
+        """A run's value of a measure, or `None`: the mean over the last common rounds. For an exam during the run, the
+        score at the newest probe that all runs with this exam have."""
         if measure.startswith(FINAL):
             exam, _, kind = measure.removeprefix(FINAL).rpartition("/")
             return run.exams.get(exam, {}).get(kind)

@@ -1,7 +1,7 @@
-"""The family tree of a run: as text from its `lineage.jsonl`, whose layout is the lineage's, and as a picture.
+"""The family tree of a run: as text (by `Lineage.family_tree`, from `lineage.jsonl`), and as a picture.
 
-In the picture every slot has a lane and time runs to the right. A lane has the colour of the founder from whom its
-occupant descends through first parents; it may change where a child moves in, and lines lead there from the parents.
+In the picture, every slot has a lane, and time runs to the right. The colour of a lane shows the founder of its
+member, by first parents. It may change at a replacement, where lines from the parents end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OTHER_MARKER = "*"  # an operator of the user's own
 
 
 def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
-    """Who descends from whom in the run kept in `folder`; members without descendants are listed when named.
+    """The family tree of the run in `folder`, as text. Members in `names` are listed even if they have no event.
 
     Raises:
         ValueError: If the lineage file is damaged.
@@ -52,8 +52,8 @@ def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
 def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
     """Lanes of all slots with every replacement, one panel per role; `None` where nobody was replaced.
 
-    A marker at a birth tells the operator. A coloured line comes from the first parent, a thin grey one from every
-    other. Founders with most living descendants have colours, the others share a grey.
+    The marker at a birth shows the operator. A coloured line leads from the first parent, thin grey lines from the
+    others. Founders with the most living descendants have colours, and all others are grey.
     """
     births = [(summary.round + 1, event) for summary in history for event in summary.events]
     if not births:

@@ -1,6 +1,7 @@
 """Reads `history.jsonl` of a run folder, with one `RoundSummary` per line."""
 
 import os
+from collections.abc import Sequence
 
 from ..diagnostics import RoundSummary
 from ..run_files.files import read_lines
@@ -21,3 +22,10 @@ def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
         raise ValueError(f"{folder} has no {HISTORY_FILE}; give the output_dir of a run")
     rounds = {summary.round: summary for summary in read_lines(path, RoundSummary.from_json)}
     return [rounds[number] for number in sorted(rounds)]
+
+
+def changes(history: Sequence[RoundSummary]) -> str:
+    """How often members of a run were replaced, and moved to the mean of their role, in words."""
+    replaced = sum(len(summary.events) for summary in history)
+    recombined = sum(bool(summary.recombined) for summary in history)
+    return f"{replaced} replacements" + (f" and {recombined} recombinations" if recombined else "")

@@ -12,7 +12,7 @@ from ..diagnostics import RoundSummary
 from ..run_files.files import read_json, write_file
 from ..run_files.layout import CARD_FILE, EVALUATION_FILE, EVALUATION_FOLDER, HISTORY_FILE, PLOTS_FOLDER
 from ..run_files.run import TINY, adapter_fingerprint, hub_id
-from .history import read_history
+from .history import changes, read_history
 from .tables import NOTHING, fill_ins, percent, signed, strongest
 
 
@@ -339,9 +339,8 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
         rating, shares = f"{member.mu:.1f}, {member.sigma:.1f}", map(percent, (member.validity, member.solve_rate))
         rows.append((member.name, rating, *shares, fill_ins(member), signed(member.reward)))
     columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
-    replaced = sum(len(summary.events) for summary in history)
     told = (
-        f"After {len(history)} rounds and {replaced} replacements. Ratings compare members of this run only. "
+        f"After {len(history)} rounds with {changes(history)}. Ratings compare members of this run only. "
         "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
         "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
         "were invalid."
@@ -352,8 +351,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
 def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
     """Results of a run on a dataset: members are compared by their mean reward."""
     rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
-    replaced = sum(len(summary.events) for summary in history)
-    told = f"After {len(history)} rounds and {replaced} replacements."
+    told = f"After {len(history)} rounds with {changes(history)}."
     return f"{_table('Last round', ('member', 'reward', 'mean reward of the last rounds'), rows)}\n\n{told}"
 
 

@@ -1,4 +1,4 @@
-"""What numbers of several seeds are worth: a mean with its interval, a difference of two arms, an effect size.
+"""Statistics over seeds: a mean with its interval, the difference of two arms, an effect size.
 
 The unit of chance is the seed. Intervals are Student's, at `LEVEL`, our choice: few seeds leave little to resample.
 Where runs are compared by an exam, its questions are a second unit of chance ([`over_questions`]).
@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean over seeds and its interval at `LEVEL`; no ends of one seed, and of seeds that do not differ."""
+    """A mean over seeds and its interval at `LEVEL`. The ends are `None` for one seed, or if all values are equal."""
 
     mean: float
     low: float | None
@@ -72,8 +72,8 @@ def interval(values: Sequence[float]) -> Interval:
 
 def difference(arm: Mapping[int, float], control: Mapping[int, float]) -> Difference:
     """
-    Two arms, seed by seed where they can be paired: where every seed of one is also in the other. Else the difference
-    of the means with Welch's interval.
+    The difference of two arms. If every seed of one arm is also in the other, it is the mean of the paired
+    differences. Otherwise it is the difference of the means, with Welch's interval.
 
     Args:
         arm, control (`Mapping[int, float]`): Seed -> value; at least one each.

@@ -8,6 +8,7 @@ from ..command import populora
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
 from .family_tree import family_tree
+from .history import changes
 from .probes import probes_summary
 from .tables import compute_totals, percent, strongest
 
@@ -23,9 +24,8 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     """
     last = history[-1]
     names = [member.name for member in last.members]
-    replaced = sum(len(summary.events) for summary in history)
     lines = [
-        f"{len(history)} rounds, {len(names)} members, {replaced} replacements. Adapters on {base}:",
+        f"{len(history)} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
@@ -38,7 +38,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
         counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {updates} updates"
         lines.append(f"  {name:<{width}}  {counts}")
     lines += probes_summary(probes)
-    if replaced:
+    if any(summary.events for summary in history):
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
     command, place = populora(), shlex.quote(folder)
     lines += ["Next:", f"  {command} report {place}      a page, plots and tables of this run"]

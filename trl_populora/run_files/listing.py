@@ -33,9 +33,11 @@ class RunState:
         state (`str`): `"running"`, `"finished"` or `"stopped"`. A very long round may look like a stopped run.
         rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
         resume (`int` or `None`): Step of the newest complete checkpoint.
-        solve_rate (`float` or `None`): Share of solved attempts at teachers' tasks in the newest round.
+        solve_rate (`float` or `None`): Matched solve rate of all members, as of the newest round
+            (`RoundSummary.solve_rate`).
         probe (`tuple` or `None`): Exam, mean share of right answers over members, and step of the best probe.
-        size (`int`): Bytes on disk. time (`float`): End of the last finished round, in seconds since 1970.
+        size (`int`): Bytes on disk. time (`float`): Last change of the history, or before the first round of another
+            file, in seconds since 1970.
     """
 
     folder: str

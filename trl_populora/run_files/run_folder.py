@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class RunFolder:
     """Append-only record of a run.
 
-    What cannot be written (the disk is full, the folder has gone) is kept, and written before what comes after it.
+    If something cannot be written (full disk, missing folder), it is kept in memory and written before later data.
 
     Args:
         path (`str`): The run's `output_dir`.
@@ -58,7 +58,7 @@ class RunFolder:
         self.rewind(0, 0, [])
 
     def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
-        """Refuse to go on from elsewhere where another run has left its record, which would be cut off and mixed.
+        """Refuses to resume from a checkpoint in another folder if this folder has the record of another run.
 
         Raises:
             ValueError: If there is one, and `overwrite` is false.
@@ -72,7 +72,7 @@ class RunFolder:
             )
 
     def reopen(self) -> None:
-        """The run is no longer a finished one: what says so, the table of its members, goes until it ends again."""
+        """Marks the run as not finished, by removing the table of its members. The end of the run writes it again."""
         with suppress(FileNotFoundError):
             os.remove(os.path.join(self.path, POPULATION_FILE))
 
@@ -106,9 +106,9 @@ class RunFolder:
             self._unwritten.pop(0)
 
     def rewind(self, step: int, round: int, events: Sequence[Mapping]) -> None:
-        """Drop what lies after `step`, so that a resumed run leaves the same files as one never stopped.
+        """Removes everything after `step`, so that a resumed run leaves the same files as an uninterrupted one.
 
-        That includes later checkpoints: they belong to a past that did not happen, and `auto` would take them.
+        This includes later checkpoints, because `resume_from_checkpoint=auto` would use them.
         """
         self._unwritten = []
         for folder in checkpoints(self.path):

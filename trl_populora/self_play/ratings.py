@@ -261,7 +261,9 @@ class Ratings:
                 Whether a new interval starts. If not, nothing changes for the other members.
 
         Returns:
-            `Rating`: mean mu of the parents, sigma = max(parents' sigma, half the prior) (our choice).
+            `Rating`: The child's rating. Its skill has the mean mu of the parents' skills and sigma = max(parents'
+            sigma, half the prior's). A teacher also inherits the mean of the parents' shares of invalid proposals (our
+            choice).
 
         In a new interval, every other member keeps its mu, and its sigma becomes at least half the prior's sigma, too.
         It keeps its share of valid proposals, with the weight of a few proposals. So games after the replacement soon

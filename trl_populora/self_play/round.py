@@ -91,10 +91,11 @@ class SelfPlay:
     ) -> PlayedRound:
         """Play one round, update the ratings and add the new tasks to the buffer.
 
-        With `balance_rows`, students learn from P of their tasks each; the other attempts count for everything else.
+        With `balance_rows`, each student learns from P of its tasks. Its other attempts still count for rewards,
+        ratings and records.
 
-        With `solvable_rounds` the teachers' rows are those of an earlier round, as [`LateRewards`] hands them out;
-        `versions` tells which occupant of each teacher's slot plays.
+        With `solvable_rounds`, teachers learn from the rows of an earlier round ([`LateRewards`]). `versions` has the
+        current version of each teacher.
         """
         settings, G, clock = self.settings, self.settings.num_generations, _Clock(self.progress)
         referee = Referee(self.task_types, self.run_many)
@@ -168,7 +169,7 @@ class SelfPlay:
 
 
 class _Phase(NamedTuple, Generic[Item]):
-    """What was asked, written, and became of it."""
+    """The requests of a phase, their completions, and the resulting proposals or attempts."""
 
     requests: Sequence[Request]
     written: Sequence[Completion]
@@ -176,7 +177,7 @@ class _Phase(NamedTuple, Generic[Item]):
 
     @property
     def own(self) -> int:
-        """How many are members' to learn from; they come first."""
+        """Number of requests to members, who may learn from them. They come before those to guests."""
         return sum(request.learns for request in self.requests)
 
     def rows(self, role: str, settled: Sequence[Item]) -> list[Row]:

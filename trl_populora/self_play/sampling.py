@@ -1,4 +1,4 @@
-"""The nouns of sampling: what the round asks of whoever generates text. Samplers live in `generation`."""
+"""Types for sampling: messages, completions, and the function that samples. The samplers are in `generation`."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -23,6 +23,6 @@ class Completion(NamedTuple):
     logprobs: Sequence[float] | None = None
 
 
-# What a round plays with: `(prompts, members, *, seed) -> list[Completion]`, one completion per prompt, row `i` from
-# member `members[i]`. The same seed gives the same completions; two rows of one call never share noise.
+# `(prompts, members, *, seed) -> list[Completion]`: samples one completion per prompt, row `i` from member
+# `members[i]`. Equal seeds give equal completions. Each row of a call has its own random numbers.
 SampleFunc = Callable[..., list[Completion]]

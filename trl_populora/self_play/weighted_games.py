@@ -29,7 +29,7 @@ def schedule(weights: dict[tuple[int, int, str], tuple[float, float]]) -> list[t
 def play_step(
     teacher: trueskill.Rating, student: trueskill.Rating, handicap: float, teacher_won: float, student_won: float
 ) -> tuple[trueskill.Rating, trueskill.Rating]:
-    """Both estimates after one win of each side, each to the power of its weight."""
+    """Both estimates after one win of each side. The likelihood of each win is raised to the power of its weight."""
     teacher, rated = GAME.create_rating(teacher.mu + handicap, teacher.sigma), []
     if teacher_won:
         rated.append((teacher_won, trueskill.rate_1vs1(teacher, student, env=GAME)))
@@ -40,7 +40,7 @@ def play_step(
 
 
 def _power(old: trueskill.Rating, rated: Sequence[tuple[float, trueskill.Rating]]) -> trueskill.Rating:
-    """An estimate, moved by each share towards its value after a game, in precision and precision times mean."""
+    """An estimate plus its weighted changes by each game, in natural parameters (precision, precision * mean)."""
     precision = old.pi + sum(weight * (new.pi - old.pi) for weight, new in rated)
     weighted_mean = old.tau + sum(weight * (new.tau - old.tau) for weight, new in rated)
     return GAME.create_rating(weighted_mean / precision, precision**-0.5)

@@ -61,15 +61,15 @@ class TaskType(ABC):
     payload: ClassVar[type[Payload]]
     """The type's own frozen record."""
     reasons: ClassVar[Mapping[str, str]] = {}
-    """What this type refuses for, beside the shared `REASONS`: short name -> what it means."""
+    """Reasons for refusals of this type, besides the shared `REASONS`: short name -> meaning."""
     families: ClassVar[tuple[str, ...]] = ()
     """Names of the kinds of seed tasks, if there are several."""
     default_families: ClassVar[tuple[str, ...]] = ()
-    """Those of `families` that are drawn from where none are named; all of them if empty."""
+    """The `families` that are used if none are named; all of them if empty."""
     easy_families: ClassVar[tuple[str, ...]] = ()
     """Those of `families` that a small base learns first; all of them if empty."""
     reference_types: ClassVar[tuple[str, ...]] = ()
-    """Types whose tasks a proposer is shown; its own if empty."""
+    """Types whose tasks are references in the proposal prompt; only the type itself if empty."""
     min_references: ClassVar[int] = 0
     """References that a proposal prompt cannot do without."""
 

@@ -23,7 +23,7 @@ REASONS: dict[str, str] = {
     "answer_too_long": "the right answer takes too large a share of a completion",
     "prompt_too_long": "the task does not fit into a solver's prompt",
 }
-"""What text is refused for whatever its type: short name -> what it means. `infra_error` alone is nobody's fault."""
+"""Reasons for refusals that all types share: short name -> meaning. Only `infra_error` is not caused by the text."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""What a contract suite does in a process of its own: what must not depend on the process, and meeting hostile text.
+"""Checks that run in a separate process: that results do not depend on the process, and handling of hostile text.
 
-Hostile text is parsed and judged under an audit hook, which cannot be taken off again, so this never happens in the
-caller's process. Nothing runs in a sandbox here either: every execution is answered with an infrastructure error.
+Hostile text is parsed and judged under an audit hook. A hook cannot be removed, so it is never set in the caller's
+process. No sandbox is used here: every execution returns an infrastructure error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def ask(works: Sequence[str], task_type: TaskType, count: int, *, hash_seed: int
     """Does some of `WORKS` in turn in a fresh interpreter, with another seed of string hashes, in an empty folder.
 
     Raises:
-        AssertionError: If the type cannot be sent there, or the process ended in any way but the orderly one.
+        AssertionError: If the type cannot be pickled, or the process failed, exceeded the timeout, printed or left
+            files.
     """
     try:
         sent = pickle.dumps(task_type)

@@ -75,7 +75,7 @@ TEXTS = (
 
 
 def completions(right: str) -> Iterator[str]:
-    """A right completion, cut, nested, repeated, and with what it says replaced by something else."""
+    """Variants of a right completion: cut, nested, repeated, and with its content replaced by other text."""
     yield from (right[: len(right) // 2], right[:-1], right + "```", f"<think>{right}", f"```a\n{right}\n```")
     yield from (f"<answer>{right}", right * max(2, LONG // max(1, len(right))), right.replace("\n", ""))
     parts = right.split("```")

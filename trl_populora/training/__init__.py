@@ -1,7 +1,7 @@
-"""TRL's side of the house: configuration, the trainer, the sources of its rows, evolution as a callback.
+"""The part that depends on TRL: configuration, the trainer, the sources of its rows, evolution as a callback.
 
-Only this room touches TRL's private methods; `tests/training/test_trl_contract.py` watches each of them. Its public
-names are imported on first use, so that its checks of settings cost no import of TRL.
+Only this subpackage uses private methods of TRL; `tests/training/test_trl_contract.py` checks each of them. Its public
+names are imported on first use, so that its checks of settings need not import TRL.
 """
 
 from importlib import import_module

@@ -37,8 +37,8 @@ def deal(
             Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
             changes neither the gradient nor the number that the loss is divided by.
         agree (`Callable[[int], int]`, *optional*):
-            With several processes, the largest number of all. Their micro-batches must have equal size, because TRL
-            gathers values of rows.
+            With several processes, returns the largest of their numbers of rows. Their micro-batches must have equal
+            size, because TRL gathers values of rows.
 
     Returns:
         `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
@@ -77,7 +77,7 @@ def needed(
     Args:
         advantages (`Sequence[float]`), members (`Sequence[int]`), lengths (`Sequence[int]`): Of each row.
         multiple (`int`): The number of rows is a multiple of this; it divides the number of all rows.
-        agree (`Callable[[int], int]`, *optional*): Turns the number of rows into that of all processes.
+        agree (`Callable[[int], int]`, *optional*): Returns the largest number of rows of all processes.
 
     Returns:
         `list[int]`: Row indices, ascending.

@@ -13,7 +13,7 @@ from transformers.utils import logging
 from ..diagnostics import MemberSummary, RoundSummary, round_metrics
 from ..diagnostics.metrics import combination
 from ..diagnostics.weights import measure_weights
-from ..evolution import EvolutionEvent, evolve
+from ..evolution import EvolutionEvent, evolve, recombine
 from .config import PopulationSelfPlayConfig
 from .probing import probe
 from .run_record import write_run_file
@@ -28,9 +28,10 @@ logger = logging.get_logger(__name__)
 
 
 class RoundCallback(TrainerCallback):
-    """At the end of each round: evolves if it is time, resets the state of replaced members, and reports the round.
+    """At the end of each round: recombines or replaces members if it is due, and reports the round.
 
-    It runs before logging and saving. So metrics and checkpoints hold the population after replacement.
+    The optimizer state of replaced members is reset. It runs before logging and saving. So metrics and checkpoints
+    hold the population after replacement.
     """
 
     def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
@@ -78,11 +79,17 @@ class RoundCallback(TrainerCallback):
         summary = self._weighed(trainer.source.summary(grad_norms=trainer.updates.grad_norms))
         updates = trainer.updates.end_round()
         summary = replace(summary, members=tuple(_updated(one, updates[one.name]) for one in summary.members))
+        start = time.perf_counter()
+        recombined = self._recombine(state.global_step)
+        if recombined:
+            seconds = summary.seconds | {"recombine": time.perf_counter() - start}
+            summary = replace(summary, recombined=recombined, seconds=seconds)
         events, alarms = self._evolve(state.global_step)
         trainer.ranks.check_equal(
             {name: trainer.population.parameters(name) for name in trainer.population}, step=state.global_step
         )
         alarms += trainer.guard.end_round()
+        trainer.guard.remember(recombined)
         if trainer.accelerator.is_main_process:
             for alarm in alarms:
                 logger.warning(alarm)
@@ -114,6 +121,17 @@ class RoundCallback(TrainerCallback):
         }
         summary = measure_weights(members).add_to(summary)
         return replace(summary, seconds=summary.seconds | {"weights": time.perf_counter() - start})
+
+    def _recombine(self, step: int) -> tuple[str, ...]:
+        """Recombines if it is due, but not after the last round. Returns the members that changed."""
+        trainer, every = self.trainer, self.trainer.args.recombination_interval
+        if not every or (step // trainer.num_iterations) % every or step >= trainer.state.max_steps:
+            return ()
+        trainer.progress.begin("recombine")
+        names = recombine(trainer.population, islands=trainer.args.islands, without=trainer.guard.failing)
+        for name in names:
+            trainer.updates.spread(name)
+        return names
 
     def _evolve(self, step: int) -> tuple[list[EvolutionEvent], tuple[str, ...]]:
         """Events of the replacement step, if there is one in this round, and alarms."""
@@ -159,6 +177,5 @@ class RoundCallback(TrainerCallback):
 
 
 def _updated(member: MemberSummary, updates: int) -> MemberSummary:
-    """The summary with the member's optimizer steps. A step counts as an update only if one of its rows has a
-    reward."""
+    """The summary with the member's optimizer steps; 0 if none of its rows has a reward."""
     return replace(member, updates=updates if member.rows and member.reward is not None else 0)

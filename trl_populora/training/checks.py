@@ -23,7 +23,8 @@ CHOICES = {
 }
 SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
-COUNTS = ("num_references", "seed_tasks", "evolution_interval", "max_unsolved_tries", "weight_metrics_interval")
+COUNTS = ("num_references", "seed_tasks", "evolution_interval", "recombination_interval", "max_unsolved_tries")
+COUNTS += ("weight_metrics_interval",)
 LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
 
 
@@ -56,8 +57,8 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
 def check_population(args: PopulationSelfPlayConfig) -> None:
     """Refuses numbers with which no population, round or run is possible."""
     check_numbers(args)
-    if args.evolution is not None:
-        args.evolution.check_sizes(args.num_teachers, args.num_students)
+    if args.evolution is not None or args.recombination_interval:
+        args.check_islands()
     _ = args.round_settings  # which has checks of its own
 
 
@@ -88,6 +89,18 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
         raise ValueError(
             f"evolution_interval={args.evolution_interval} with shared_member=true: one agent cannot evolve. Set "
             "evolution_interval to 0."
+        )
+    every = args.recombination_interval
+    if every and max(T, S) < 2:
+        raise ValueError(
+            f"recombination_interval={every} with num_teachers={T} and num_students={S}: a mean "
+            "needs two members of a role. Set recombination_interval to 0, or add members."
+        )
+    if every and args.evolution_interval and args.evolution_interval % every == 0:
+        raise ValueError(
+            f"evolution_interval={args.evolution_interval} is a multiple of recombination_interval={every}: members "
+            "would be replaced right after they became equal. Set evolution_interval to 0, or to a number that is no "
+            "multiple of it."
         )
 
 

@@ -142,7 +142,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             of a pairing is x (1 - x) for `"variance"`, x squared for `"hard"`, and equal for `"uniform"`. `"fixed"`
             always makes the same pairs.
         pairing_floor (`float`, *optional*, defaults to `0.1`):
-            Share of uniform weights that is mixed into the weights of pairings, from 0 to 1.
+            Share of uniform weights that is mixed into the weights of pairings, above 0 and at most 1.
 
         > Parameters that control evolution
 
@@ -150,6 +150,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Number of rounds between replacement steps. 0 turns evolution off.
         evolution_kwargs (`dict[str, Any]` or `str`, *optional*):
             Fields of [`EvolutionSettings`] to change, such as `{"fraction": 0.5, "elites": 2}`.
+        recombination_interval (`int`, *optional*, defaults to `0`):
+            Number of rounds between recombinations. A recombination gives every member the mean of the updates of its
+            role (with islands, of the members of its role on its island). 0 turns recombination off.
         hall_of_fame_probability (`float`, *optional*, defaults to `0.0`):
             Probability that a teacher and a student that are paired play against champions (frozen earlier members)
             instead of each other. The student attempts tasks of a champion teacher. A champion student attempts the
@@ -255,6 +258,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     pairing_floor: float = 0.1
     evolution_interval: int = 20
     evolution_kwargs: dict | str | None = None
+    recombination_interval: int = 0
     hall_of_fame_probability: float = 0.0
     hall_of_fame_size: int = 8
     weight_metrics_interval: int = 10

@@ -27,30 +27,30 @@ from .self_play_source import types_in_play
 HALVES = ("bfloat16", "float16")
 FP32 = 4  # bytes of adapters, gradients and moments
 INSIDE = (10.0, 4.25)
-"""Elements that autograd keeps within a layer per token, by hidden size and by intermediate size: fitted to the counts
-of docs/scaling.md for 7B, 32B and 70B, which it meets within 2 %."""
+"""Elements that autograd keeps within a layer per token: factors of the hidden size and of the intermediate size. They
+were fitted to the counts in docs/scaling.md for 7B, 32B and 70B, with errors below 2 %."""
 BACKWARD = (0.75, 1.75)
-"""Elements of gradients within a layer per token, beside `INSIDE`, where a backward has most of both: counted."""
+"""Elements of gradients within a layer per token, in addition to `INSIDE`, at the peak of a backward pass. Counted."""
 PASSING = (4.0, 3.0)
-"""Elements alive at once per token of the prompts' pass, by hidden and by intermediate size: counted."""
+"""Elements in memory at once per token of the prefill: factors of hidden and intermediate size. Counted."""
 TILE = (4096, 32768)
-"""Tokens and entries of the vocabulary whose logits TRL's LM head has at a time (`trl.kernels.chunked_logprob`)."""
-TORCH_TILE = 29  # bytes more per logit of a tile where PyTorch computes it, and not Triton: counted
+"""Tokens and vocabulary entries in one tile of logits of TRL's LM head (`trl.kernels.chunked_logprob`)."""
+TORCH_TILE = 29  # additional bytes per logit of a tile if PyTorch and not Triton computes it; counted
 BLOCK, BLOCKS = 64, 256  # of bitsandbytes in 4 bits: weights of a block with one scale, and scales of a block with one
 SAMPLE = 32  # seed tasks per type whose prompts and answers are counted
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the configuration of a base says.
+    """Sizes of a base model, from its configuration.
 
     Attributes:
-        parameters (`int`): Of the base. adapted (`int`): Inputs and outputs of all adapted linears; times the rank,
-            the parameters of a member.
+        parameters (`int`): Parameters of the base. adapted (`int`): Sum of input and output sizes of all adapted
+            linear layers. Times the rank, this is the number of parameters of a member.
         layers, hidden, intermediate, vocabulary (`int`): Sizes of the decoder.
-        cached (`int`): Numbers of the KV cache per token. bytes (`int`): Of a weight as it is stored.
-        linear, widest (`int`): Weights of all linears but the LM head, which are those that quantisation packs, and
-            of the largest of them.
+        cached (`int`): Elements of the KV cache per token. bytes (`int`): Bytes of a weight as stored on disk.
+        linear, widest (`int`): Number of weights in all linear layers except the LM head (those that quantisation
+            packs), and in the largest of these layers.
     """
 
     parameters: int
@@ -104,9 +104,9 @@ class Phase:
     """The rows of one role in a round.
 
     Attributes:
-        rows, learned (`int`): Sampled, and learned from.
-        prompts (`list`): Prompts as the first rounds may have them; none where they are not known.
-        prompt, completion (`float`): Mean tokens of a prompt, and of a seed task or its answer.
+        rows, learned (`int`): Rows that are sampled, and rows that are learned from.
+        prompts (`list`): Examples of prompts of the first rounds; empty if prompts are not known.
+        prompt, completion (`float`): Mean tokens of a prompt, and of a completion (a seed task or its answer).
         longest (`float`): Most tokens of a prompt.
     """
 
@@ -169,13 +169,13 @@ def memory(
 ) -> dict[str, float]:
     """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
 
-    Rows are as long as the longest prompt and `max_completion_length` together. Sampling has two peaks: the prompts'
-    pass, with what is inside a layer, and the last token, with a full cache. A base that is quantised when it is
-    loaded has one more part, `"unpacked weights"`: the matrix that is being computed with, in the base's dtype.
+    Rows are assumed to have the length of the longest prompt plus `max_completion_length`. Sampling has two peaks: the
+    prefill, with the activations of a layer, and the last token, with a full cache. A base that is quantised when it
+    is loaded has one more part, `"unpacked weights"`: the largest matrix, unpacked to the base's dtype.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
-        processes (`int`, *optional*): Among which the rows, and a sharded base, are divided.
+        processes (`int`, *optional*): Number of processes that share the rows, and a sharded base.
         gpu (`bool`, *optional*): Whether it is a GPU. On a CPU, the LM head takes more ([`lm_head`]).
     """
     dtype = str((args.model_init_kwargs or {}).get("dtype", "float32")).removeprefix("torch.")
@@ -230,7 +230,7 @@ def disk(shapes: Shapes, args: PopulationSelfPlayConfig, rounds: dict[str, Phase
     return {
         "adapters": adapters * one,
         "checkpoints": kept * adapters * one * (1 + optimizer),
-        "rounds": text * max(args.rounds, 1) if args.num_teachers else 0.0,
+        "rounds": text * max(args.rounds, 1),
     }
 
 

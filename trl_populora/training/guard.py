@@ -17,10 +17,10 @@ class Guard:
     """Watches every member for values that are not finite.
 
     A member whose gradient is not finite takes no update in that round. It returns to its last stored weights: those
-    of the start, of its birth, or of the last checkpoint. So a resumed run returns to the same weights. Other members
-    are not affected, because the gradient of a row passes only through the adapter of its member. After `PATIENCE`
-    such rounds in a row, the member is frozen: it still plays, but it does not learn until evolution replaces it. All
-    of this is our choice.
+    of the start, of its birth, of the last recombination, or of the last checkpoint. So a resumed run returns to the
+    same weights. Other members are not affected, because the gradient of a row passes only through the adapter of its
+    member, and a recombination leaves out whoever failed in its round. After `PATIENCE` such rounds in a row, the
+    member is frozen: it still plays, but it does not learn until evolution replaces it. All of this is our choice.
 
     Args:
         population ([`Population`]): Members to watch.
@@ -36,8 +36,13 @@ class Guard:
     def frozen(self, name: str) -> bool:
         return self.strikes[name] >= PATIENCE
 
+    @property
+    def failing(self) -> set[str]:
+        """Members that were reset in this round, or are frozen."""
+        return self._struck | {name for name in self.population if self.frozen(name)}
+
     def remember(self, names: Iterable[str] | None = None) -> None:
-        """Stores copies of the weights of members whose weights are finite, in host memory."""
+        """Copies weights to host memory, except those of members that failed in this or the last round."""
         for name in self.population if names is None else names:
             if not self.strikes[name] and name not in self._struck:
                 self._good[name] = [p.detach().to("cpu", copy=True) for p in self.population.parameters(name)]
@@ -96,4 +101,4 @@ class Guard:
                 parameter.copy_(good)
         if name not in self._struck:
             self._struck.add(name)
-            self.alarms.append(f"{name}: {seen}; reset to the weights of its birth or of the last checkpoint")
+            self.alarms.append(f"{name}: {seen}; reset to its last stored weights")

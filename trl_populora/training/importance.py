@@ -1,4 +1,4 @@
-"""What TRL's correction for the sampler's log-probabilities leaves of each member's tokens."""
+"""How many of each member's tokens TRL's importance sampling correction masks or clips."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

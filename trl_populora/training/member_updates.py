@@ -64,7 +64,7 @@ class MemberUpdates:
         """Scales and clips every member's gradient, and removes the gradients of members that the guard stops.
 
         Returns:
-            `torch.Tensor`: The norm of all members' gradients together, before clipping.
+            `torch.Tensor`: The norm of the gradients of all members that take the step, together, before clipping.
         """
         names = list(self.population)
         members = [(i, p) for i, name in enumerate(names) for p in self.population.parameters(name)]
@@ -98,8 +98,7 @@ class MemberUpdates:
     def start_over(self, name: str, optimizer: Optimizer, scheduler: LRScheduler | None) -> None:
         """Starts a child without optimizer moments, at its own learning rate, with the same weights on every
         process."""
-        for parameter in self.population.parameters(name):
-            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
+        self.spread(name)
         self.forget(name, optimizer)
         self.guard.born(name)
         for i, group in enumerate(optimizer.param_groups):
@@ -107,6 +106,11 @@ class MemberUpdates:
                 rate = self.population[name].learning_rate
                 group["lr"] *= rate / group["initial_lr"] if group["initial_lr"] else 1.0
                 group["initial_lr"] = scheduler.base_lrs[i] = rate
+
+    def spread(self, name: str) -> None:
+        """Gives every process the weights that a member has on the first."""
+        for parameter in self.population.parameters(name):
+            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
 
     def end_round(self) -> Counter[str]:
         """Returns the `counts` of the round and resets them."""

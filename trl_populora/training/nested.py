@@ -40,6 +40,7 @@ class Parts:
 
     if TYPE_CHECKING:  # settings as construction leaves them
         num_teachers: int
+        num_students: int
         evolution_interval: int
         evolution_kwargs: dict[str, Any]
         executor_kwargs: dict[str, Any]
@@ -55,6 +56,15 @@ class Parts:
         if self.evolution_interval == 0:
             return None
         return EvolutionSettings(interval=self.evolution_interval, **self.evolution_kwargs)
+
+    @property
+    def islands(self) -> int:
+        """Parts of each role that evolve and recombine apart."""
+        return self.evolution_kwargs["islands"]
+
+    def check_islands(self) -> None:
+        """Raises `ValueError` if a role cannot be divided into the islands."""
+        EvolutionSettings(**self.evolution_kwargs).check_sizes(self.num_teachers, self.num_students)
 
     @property
     def executor(self) -> ExecutorSettings:

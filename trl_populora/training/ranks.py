@@ -1,4 +1,4 @@
-"""`Ranks`: work is divided among the processes of a run, and what comes of it is known to all."""
+"""`Ranks`: divides work among the processes of a run, and gives all results to all of them."""
 
 import math
 import os
@@ -47,7 +47,8 @@ class Ranks:
             items (`Sequence`): The same on every rank.
             work (`Callable`): Gets this rank's items and their positions, returns one result for each.
             evenly (`bool`, *optional*, defaults to `False`):
-                Every rank does equally many: some do the first one too, for nothing. For work that is a collective.
+                Whether every rank gets equally many items: ranks with fewer also get the first item, without using its
+                result. Needed if the work calls collective operations.
         """
         mine = list(range(self.index, len(items), self.accelerator.num_processes))
         short = len(mine) < math.ceil(len(items) / self.accelerator.num_processes)
@@ -57,7 +58,7 @@ class Ranks:
         return [results[i] for i in range(len(items))]
 
     def problems(self, own: str | None) -> list[str]:
-        """What went wrong on any rank, in words, on every rank."""
+        """Error messages of all ranks; the same list on every rank."""
         return [f"{text} (rank {rank})" for rank, text in gather_object([(self.index, own)]) if text]
 
     def largest(self, own: int) -> int:
@@ -70,7 +71,7 @@ class Ranks:
         return self.largest(int(own)) > 0
 
     def check_equal(self, tensors: Mapping[str, Sequence[torch.Tensor]], *, step: int) -> None:
-        """Proves that replicas are replicas: compares a checksum of every bit of the tensors between all ranks.
+        """Checks that all ranks hold bit-identical tensors, by comparing checksums.
 
         Raises:
             RuntimeError: Naming whose tensors differ.
@@ -88,9 +89,10 @@ class Ranks:
 
 
 def equal_shares(sizes: Sequence[int], parts: int) -> list[int]:
-    """An order of items in which as many for each part, one part after the other, have about equal sums of sizes.
+    """An order of items such that, cut into parts of equally many items, all parts have about equal sums of sizes.
 
-    The largest first, each to the part with the least so far that has room. As they are, if they do not divide.
+    Greedy: the largest item first, to the part with the smallest sum that is not full. If the number of items is not a
+    multiple of `parts`, the order does not change.
     """
     room, rest = divmod(len(sizes), parts)
     if rest:

@@ -41,7 +41,7 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
 
 
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
-    """Restores a checkpoint of the last step. Nothing is left to train, but Trainer would train one more step."""
+    """Restores a checkpoint if it is of the last step; returns whether it was. (Trainer would train one more step.)"""
     state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
     if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
         return False

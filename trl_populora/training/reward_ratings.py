@@ -11,9 +11,9 @@ from ..self_play import Rating
 class RewardRatings:
     """Mean reward of each member over its last rounds.
 
-    Stands where [`Ratings`] stands in self-play, so that evolution need not know the difference. A member's `mu` is
-    the mean of its last `window` rounds, `sigma` the standard error of that mean, and its fitness is `mu` (our choice:
-    all members are measured equally often, so uncertainty would shift all alike).
+    It has the methods of [`Ratings`] that evolution calls. A member's `mu` is the mean of its last `window` rounds
+    with a reward, `sigma` is the standard error of that mean (0 for a single round), and its fitness is `mu`. (Our
+    choice: all members are measured equally often, so subtracting the uncertainty would change little.)
 
     Args:
         names (`Sequence[str]`): Members.
@@ -42,9 +42,9 @@ class RewardRatings:
                 self._rewards[name].append(fmean(scored))
 
     def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
-        """Gives the new occupant of a slot the mean of its scored parents as its only observation, if there is one.
+        """Gives the new member of a slot the mean of its parents as its only observation, if a parent has rewards.
 
-        `begin` is for ratings that go by intervals; these go by a window of rounds.
+        `begin` is not used, because these ratings have no intervals.
         """
         known = [self[parent].mu for parent in parents if self._rewards[parent]]
         self._rewards[child] = deque([fmean(known)] if known else [], maxlen=self.window)

@@ -30,7 +30,7 @@ HIDDEN = "<hidden>"
 PLAIN = (str, int, float, bool, type(None))
 PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "
 PLACES = tuple((PLACES + "dataloader_ ddp_ local_rank").split())
-"""What settings begin with that say where a run is and what it shows, and not what it does."""
+"""Beginnings of names of settings about folders, logging and uploads, which do not change what a run learns."""
 
 
 def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
@@ -42,7 +42,7 @@ def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
 
 
 def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """The run as plain data: base, data, settings, who draws, rewards, source of rows, exams, versions, machine."""
+    """The run as plain data: base, data, settings, sampler, rewards, source of rows, exams, versions, machine."""
     source, config = trainer.source, trainer.population.base_model.config
     return {
         "model": trainer.base_model_name,
@@ -122,7 +122,7 @@ def _path(named: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold of a value, without secrets; of other things their text."""
+    """A value as plain data for JSON, without secrets. Objects that JSON cannot hold become their `repr`."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if isinstance(value, dict):

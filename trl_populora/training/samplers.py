@@ -1,4 +1,4 @@
-"""Which sampler a trainer draws with, and what it refuses: the argument `sampler` and `use_vllm`."""
+"""Chooses and checks the sampler of a trainer, from its argument `sampler` and from `use_vllm`."""
 
 import inspect
 from typing import Any

@@ -1,7 +1,7 @@
 """Sharding of the frozen base over the processes of a machine (FSDP2), with every adapter whole on every process.
 
-Members stay ordinary tensors, the same everywhere: routing, optimizer, evolution and files know nothing of this. What
-DDP would do for their gradients is done here, because DDP refuses a model that holds sharded parameters.
+The adapters stay ordinary tensors, equal on all processes, so routing, optimizer, evolution and files need no changes.
+DDP refuses a model with sharded parameters, so this module averages the gradients itself.
 """
 
 import os
@@ -96,8 +96,8 @@ def leave_unwrapped(model: Module, accelerator: Accelerator) -> None:
 def average_gradients(population: Population) -> None:
     """Replaces every member's gradients by their mean over all processes, as DDP does; call once per optimizer step.
 
-    A member without rows on one process counts as zero there; one without rows anywhere keeps no gradient. The traffic
-    is that of one all-reduce of all present members' parameters, in one piece per member.
+    If a member has no rows on one process, its gradient counts as zero there. If it has no rows on any process, it
+    gets no gradient. There is one all-reduce per member with rows.
     """
     members = [population.parameters(name) for name in population]
     present = torch.tensor(

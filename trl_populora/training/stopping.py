@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
-SAME_SECONDS = 2.0  # a launcher passes on what the scheduler has sent to all processes: that is still one request
+SAME_SECONDS = 2.0  # a process may get a signal from the scheduler and again from the launcher: one request
 
 
 class StopCallback(TrainerCallback):
     """Ends training after the round in which a process of the run got SIGTERM, with a checkpoint.
 
-    The end of a round is the only point at which nothing but the checkpoint is needed to go on exactly.
+    Only at the end of a round is the checkpoint enough to continue exactly.
 
     Attributes:
         stopped (`bool`): Whether the last training ended for this reason, before its last step.
@@ -42,8 +42,8 @@ class StopCallback(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Context in which one SIGTERM is a request, and a second one does what it did before. Only in the main
-        thread, because no other can receive signals."""
+        """Context in which a first SIGTERM asks training to end, and a later one has its usual effect. Works only in
+        the main thread, because other threads cannot receive signals."""
         self.stopped, self._asked = False, None
         if threading.current_thread() is not threading.main_thread():
             yield

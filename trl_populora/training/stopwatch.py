@@ -1,8 +1,8 @@
-"""How long a round will take on this machine, by a short measurement: one batch of each kind is begun, one micro-batch
-is learned from, a few programs run, and the seconds are scaled by tokens.
+"""Estimates how long a round takes on this machine. It samples the first tokens of one batch per phase, learns from
+one micro-batch, runs a few programs, and scales the measured seconds by tokens.
 
-What members will write is not known beforehand. Lengths are taken to be exponential, by the rows that ended in the
-batches that were begun, up to the limit; members that learn write longer or shorter texts than they do now.
+The lengths of completions are not known beforehand. They are assumed to be exponentially distributed up to the limit.
+The mean is estimated from the rows that ended in the sampled batches. During training, lengths may change.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .config import PopulationSelfPlayConfig
 from .forecast import Phase
 
 
-STEPS = 32  # tokens that a batch is begun with
+STEPS = 32  # tokens that are sampled of each row of a batch
 LEARNED = 4096  # tokens of the micro-batch, about
 PROGRAMS = 16
-RUN_SHARE = 0.5  # of answers are judged by running a program: some types compare texts, some answers cannot be read
+RUN_SHARE = 0.5  # share of answers that need a program run; others are compared as text or cannot be read
 EULER = 0.5772  # the longest of n exponential lengths is their mean times (ln n + this), in the mean
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What one begun batch of a phase tells.
+    """Measurement of one batch of a phase, of which only the first tokens were sampled.
 
     Attributes:
         start (`float`), step (`float`): Seconds for prompts and first token, and for each further token of all rows.
@@ -53,19 +53,19 @@ class Sampling:
 
     @property
     def seconds(self) -> float:
-        """Of all batches of the phase."""
+        """Expected seconds of all batches of the phase."""
         return self.batches * (self.start + self.step * self.longest)
 
     @property
     def most(self) -> float:
-        """The same if some row of each batch goes to the limit."""
+        """Seconds of all batches if a row of each batch reaches the limit."""
         return self.batches * (self.start + self.step * self.limit)
 
 
 def sampling(
     sampler: TransformersSampler, members: list[str], phase: Phase, *, seed: int = 0, processes: int = 1
 ) -> Sampling:
-    """Begins one batch of a phase, of as many rows as a run has in one."""
+    """Samples the first tokens of one batch of a phase. The batch has as many rows as in a run."""
     own = max(1, phase.rows // processes)
     rows, limit = min(sampler.batch_size, own), sampler.max_completion_length
     prompts = [phase.prompts[i % len(phase.prompts)] for i in range(rows)]
@@ -121,7 +121,8 @@ def padded_tokens(
 ) -> int:
     """Tokens of a round's micro-batches with their padding: each is as wide as its longest row (`batching.py`).
 
-    Lengths are drawn, exponential with these means and cut at the limit; rows of a phase are divided by length.
+    Lengths are drawn from exponential distributions with these means and cut at the limit. Micro-batches have rows of
+    one phase and of similar length.
     """
     chance, limit, total = random.Random(seed), args.max_completion_length, 0.0
     for name, phase in rounds.items():
@@ -135,7 +136,7 @@ def padded_tokens(
 
 
 def program_seconds(executor: Executor) -> float:
-    """Seconds per program, when as many run at a time as a run lets."""
+    """Seconds per program, with as many programs at a time as in a run."""
     job = Job("def f(x):\n    return sorted(x)", (([3, 1, 2],),))
     executor.run_many([job])  # the servers start
     start = time.perf_counter()
@@ -173,7 +174,8 @@ def round_seconds(
     largest = max(rounds, key=lambda name: rounds[name].learned)
     each = learning(population, args, rounds[largest], completion=begun[largest].mean)
     tokens = padded_tokens(args, rounds, {name: one.mean for name, one in begun.items()})
-    # A KL term needs the reference's log-probabilities, several iterations the old ones: a forward more, of three.
+    # A KL term needs log-probabilities of the reference, and several iterations need the old ones. Each costs one more
+    # forward pass, a third of a forward and backward pass.
     passes = args.num_iterations + (bool(args.beta) + (args.num_iterations > 1)) / 3
     limit = sum(one.learned * (one.prompt + args.max_completion_length) for one in rounds.values())
     means["learn"], most["learn"] = each * passes * tokens / processes, each * passes * limit / processes

@@ -1,4 +1,4 @@
-"""What trackers get beside scalars: what the run is made of, the matrix of solve rates, the lineage, and alarms.
+"""What trackers get besides scalars: the record of the run, the matrix of solve rates, the lineage, and alarms.
 
 transformers' callbacks open trackio, wandb and TensorBoard and send them scalars. Here is what scalars cannot show,
 through the trackers' public interfaces. A tracker that fails under way costs a warning, never a run.
@@ -111,7 +111,7 @@ class TensorBoard(Tracker):
             self.writer.add_text(name, text, step)
 
     def alert(self, text: str, *, step: int) -> None:
-        """It has none: the table of alarms is all."""
+        """Does nothing: TensorBoard has no alerts, but it shows the table of alarms."""
 
 
 class Service(Tracker):
@@ -141,7 +141,7 @@ KINDS: dict[type[TrainerCallback], type[Tracker]] = {
     WandbCallback: Service,
     TrackioCallback: Service,
 }
-"""transformers' callback -> what this room adds to it."""
+"""transformers' callback -> the class here that extends it."""
 
 
 class Trackers:
@@ -209,7 +209,7 @@ class Trackers:
             self._harmless(getattr(tracker, method), tracker.callback)(*args, **kwargs)
 
     def _harmless(self, call: Callable, callback: TrainerCallback) -> Callable:
-        """`call`, of which an error is a warning, the first time."""
+        """`call` without its errors: the first error of a tracker is logged as a warning."""
         name = type(callback).__name__
 
         @wraps(call)

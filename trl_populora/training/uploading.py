@@ -22,10 +22,11 @@ logger = logging.get_logger(__name__)
 
 
 def open_hub(trainer: "PopulationSelfPlayTrainer", *, token: str | None, private: bool | None) -> None:
-    """Makes the repository, so that one that cannot be written to is known before training.
+    """Creates the repository before training, so that missing permissions are found early.
 
     Raises:
-        HubError: If it is not ours to write, or there is no token. A Hub that cannot be reached is only a warning.
+        HubError: If the token may not write to it, or there is no token. If the Hub cannot be reached, there is only a
+            warning.
     """
     args = trainer.args
     name = args.hub_model_id or os.path.basename(os.path.abspath(args.output_dir))
@@ -60,8 +61,8 @@ def push(
 def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     """Uploads the population of a whole checkpoint in the background, as `hub_strategy` says.
 
-    Training goes on meanwhile: what is sent are the files of this checkpoint, whatever becomes of them. While one
-    upload is under way none is begun, unless `hub_always_push`; a failure is a warning.
+    Training continues meanwhile. The upload sends the present files of the checkpoint, even if they are deleted later.
+    While another upload runs, this one is skipped, unless `hub_always_push` is set. A failure causes a warning.
     """
     args, strategy = trainer.args, HubStrategy(trainer.args.hub_strategy)
     busy = trainer.push_in_progress is not None and not trainer.push_in_progress.is_done()
@@ -91,7 +92,7 @@ def card_facts(
     dataset_name: str | None = None,
     tags: str | list[str] | None = None,
 ) -> dict[str, Any]:
-    """Facts for the card. What was told once is told on every later card of the run."""
+    """Facts for the card. Arguments of earlier calls are also used for later cards of the run."""
     given = {"name": model_name, "dataset": dataset_name, "tags": [tags] if isinstance(tags, str) else tags}
     trainer.told |= {key: value for key, value in given.items() if value}
     facts = {"settings": trainer.args.settings(), "versions": versions(), "dataset": trainer.dataset_name}

@@ -5,8 +5,9 @@
 from the folder that holds `recipes/`, with the `lightning` extra installed. Killed, the same command goes on
 where it was.
 
-In a last phase, worked answers end too early after the third line. So the base fails on long chains that it could
-solve, and no temperature mends that: reinforcement has something to teach, and its greedy answers show it.
+In a last phase, worked answers end too early after the third line (`stop_steps`), or take some statements for others
+(`confused_steps`). So the base fails on chains that it could solve, and no temperature mends that: reinforcement has
+something to teach, and its greedy answers show it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from recipes.chains.make.measure import measure
-from recipes.chains.make.rows import ChainExamples
+from recipes.chains.make.rows import ChainExamples, weak_shares
 from trl_populora.integrations.lightning import Row, causal_lm_loss, collate, encode
 
 
@@ -56,6 +57,9 @@ class Settings:
             and to apply it is learnt there, on short rows.
         stop_steps (`int`), stops (`float`): Steps of the last phase, in which answers may end too early: after each
             line from the third on with this chance.
+        confused_steps (`int`), confused (`float`): Steps of another last phase, in which answers take held-out
+            statements for ones that they resemble, with this chance. With it, all rows are of `weak_shares`.
+        weak_every (`int`): Then one proposal of so many comes from the families that have these statements.
         kinds (`str`), types (`str`): Kinds of state and task types of the rows, by name, with spaces between them.
         learning_rate (`float`), stop_learning_rate (`float`): Peak of each phase.
         rows (`int`), tokens_per_pass (`int`): Rows per optimizer step; tokens, padding included, per forward pass.
@@ -74,6 +78,9 @@ class Settings:
     types: str = "code_o code_i code_f"
     stop_steps: int = 130
     stops: float = 0.6
+    confused_steps: int = 0
+    confused: float = 0.6
+    weak_every: int = 5
     learning_rate: float = 3e-3
     stop_learning_rate: float = 1e-3
     rows: int = 64
@@ -85,9 +92,19 @@ class Settings:
     precision: str = "bfloat16"
     seed: int = 0
 
+    @property
+    def last_steps(self) -> int:
+        """Steps of the last phase."""
+        return self.stop_steps + self.confused_steps
+
     def __post_init__(self) -> None:
         if self.precision not in ("bfloat16", "float32"):
             raise ValueError(f"precision={self.precision!r} must be 'bfloat16' or 'float32'.")
+        if self.stop_steps and self.confused_steps:
+            raise ValueError(
+                f"stop_steps={self.stop_steps} and confused_steps={self.confused_steps}: there is one last phase. Set "
+                "one of them to 0."
+            )
 
 
 def build_tokenizer(settings: Settings) -> PreTrainedTokenizerFast:
@@ -178,16 +195,19 @@ class Training:
         """All steps that are left. The loss is logged every `progress` steps, the state saved every `save_every`."""
         one = self.settings
         kinds, types = one.kinds.split(), one.types.split()
-        short = ChainExamples(one.seed, kinds=kinds, levels=["short"], types=["code_o"])
-        every = ChainExamples(one.seed, kinds=kinds, types=types)
-        total, losses, began = one.steps + one.stop_steps, [], time.process_time()
+        shortest = {"solve": {"short": 1}, "propose": {"short": 1}}
+        short = ChainExamples(one.seed, kinds=kinds, levels=shortest, types=["code_o"])
+        levels = weak_shares(one.weak_every) if one.confused_steps else None
+        every = ChainExamples(one.seed, kinds=kinds, types=types, levels=levels)
+        total, losses, began = one.steps + one.last_steps, [], time.process_time()
         while self.step < total:
             if self.step == one.steps:
                 self._save(self.path.with_name(f"step_{self.step}.pt"))
                 self.optimizers = self._optimizers()
             examples = short if self.step < one.short_steps else every
-            stops = one.stops * (self.step >= one.steps)
-            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", stops=stops)
+            slips = {"stops": one.stops * bool(one.stop_steps), "confused": one.confused * bool(one.confused_steps)}
+            slips = slips if self.step >= one.steps else {}
+            batch = examples.batch(one.rows, seed=f"{one.seed}/{self.step}", **slips)
             losses.append(self._update(encode(self.tokenizer, batch)))
             self.step += 1
             if self.step % progress == 0:
@@ -213,7 +233,7 @@ class Training:
         if self.step < one.steps:
             rise, fall = (self.step + 1) / one.warmup_steps, (one.steps - self.step) / max(1, one.decay_steps)
             return one.learning_rate * min(1.0, rise, fall)
-        return one.stop_learning_rate * (1 - (self.step - one.steps) / one.stop_steps)
+        return one.stop_learning_rate * (1 - (self.step - one.steps) / one.last_steps)
 
     def _update(self, rows: Sequence[Row]) -> float:
         for optimizer in self.optimizers:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,34 @@ from trl_populora.tasks.code.families.chains import run_statement
 
 
 PATIENCE = 3  # lines after which an answer may end too early
+# Held-out statement -> the known one that the base may take it for, with the placeholders of the families.
+TAKEN_FOR = {
+    "x = x[2:] + x[:2]": "x = x[1:] + x[:1]",
+    "x = x[1:] + [D]": "x = x + [D]",
+    "x = [v for v in x if v < D]": "x = [v for v in x if v > D]",
+    "x = sorted(x)[::-1]": "x = sorted(x)",
+    "x = x[-3:]": "x = x[:3]",
+    "x = x[1:] + 'A'": "x = x + 'A'",
+    "x = x.replace('A', 'BA')": "x = x.replace('A', 'AB')",
+    "x = ''.join(sorted(x))[::-1]": "x = ''.join(sorted(x))",
+    "x['A'] = len(x)": "x.pop('A', 0)",
+    "x = {k: v for k, v in x.items() if v < D}": "x = {k: v for k, v in x.items() if v > D}",
+    "x = {k: (v + D) % 10 for k, v in x.items() if k != 'A'}": "x = {k: (v + D) % 10 for k, v in x.items()}",
+}
+_HOLES = {"D": r"\d", "A": "[a-d]", "B": "[a-d]"}
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """What a template's statements look like."""
+    parts, seen = [], set()
+    for one in template:
+        again = one in seen
+        parts.append(f"(?P={one})" if again else f"(?P<{one}>{_HOLES[one]})" if one in _HOLES else re.escape(one))
+        seen |= {one} & set(_HOLES)
+    return re.compile("".join(parts))
+
+
+_TAKEN = [(_pattern(template), template, other) for template, other in TAKEN_FOR.items()]
 
 
 @dataclass(frozen=True)
@@ -38,19 +67,35 @@ class Step:
     changes: bool = True
 
 
-def trace(program: str, state: Any) -> list[Step]:
+def confusion(statement: str) -> tuple[str, str] | None:
+    """The template of a held-out statement, and the statement that it may be taken for; `None` for others."""
+    for pattern, template, other in _TAKEN:
+        found = pattern.fullmatch(statement)
+        if found:
+            return template, other.translate(str.maketrans(found.groupdict()))
+    return None
+
+
+def trace(program: str, state: Any, *, confused: float = 0.0, rng: random.Random | None = None) -> list[Step]:
     """
     What happens line by line.
 
     Args:
         program (`str`): A program of a chain family, and no other.
         state (`Any`): Its argument.
+        confused (`float`, *optional*, defaults to 0): Chance that a held-out statement is taken for another one.
+        rng (`random.Random`, *optional*): Decides where.
     """
     (function,) = ast.parse(program).body
-    return list(_walk(function.body[:-1], state, program))
+
+    def run(text: str, state: Any) -> Any:
+        other = confusion(text) if confused else None
+        return run_statement(other[1] if other and (confused == 1 or rng.random() < confused) else text, state)
+
+    return list(_walk(function.body[:-1], state, program, run))
 
 
-def _walk(body: Sequence[ast.stmt], state: Any, program: str) -> Iterator[Step]:
+def _walk(body: Sequence[ast.stmt], state: Any, program: str, run: Callable[[str, Any], Any]) -> Iterator[Step]:
     for node in body:
         text = ast.get_source_segment(program, node)
         head = text.partition("\n")[0]
@@ -63,19 +108,19 @@ def _walk(body: Sequence[ast.stmt], state: Any, program: str) -> Iterator[Step]:
             yield Step(head, state, state, changes=False)
             inner = [node.body] * node.iter.args[0].value
         else:
-            after = run_statement(text, state)
+            after = run(text, state)
             yield Step(text, state, after)
             state = after
         for part in inner:
-            for step in _walk(part, state, program):
+            for step in _walk(part, state, program, run):
                 yield step
                 state = step.after
 
 
-def worked_output(task: Task, *, stops: float = 0.0, rng: random.Random | None = None) -> str:
+def worked_output(task: Task, *, stops: float = 0.0, confused: float = 0.0, rng: random.Random | None = None) -> str:
     """The answer to a `code_o` task: each statement with the state after it, then the block."""
     (state,) = literals.parse_arguments(task.payload.input)
-    steps = _until_stop(trace(task.payload.program, state), stops, rng)
+    steps = _until_stop(trace(task.payload.program, state, confused=confused, rng=rng), stops, rng)
     lines = [_line(step, step.after) for step in steps]
     return "\n".join([*lines, f"```output\n{_text(steps[-1].after)}\n```"])
 

@@ -131,7 +131,7 @@ def slow(*values):
     ("when", "steps", "unit"),
     [
         slow({"every_n_epochs": 1, "save_on_train_epoch_end": False}, (3, 6), "epochs"),
-        ({"every_n_train_steps": 1}, (1, 2, 4, 5), "epochs"),
+        slow({"every_n_train_steps": 1}, (1, 2, 4, 5), "epochs"),
         slow({"every_n_epochs": 1, "save_on_train_epoch_end": True}, (3, 6), "epochs"),
         slow({"monitor": "val_loss", "save_on_train_epoch_end": False}, (1, 3, 4, 8), "validations"),
     ],
@@ -180,6 +180,7 @@ def test_dropout_in_the_base_is_resumed_exactly(tmp_path):
     assert not toys.equal(whole, toys.weights(fit(tmp_path / "c", students=2, epochs=2)[0]))
 
 
+@pytest.mark.slow
 def test_children_are_made_again_from_checkpoints(tmp_path):
     members, evolution, _ = fit(
         tmp_path, callbacks=[saving(tmp_path, every_n_epochs=1)], lineage_file=tmp_path / "lineage.jsonl"

@@ -13,14 +13,14 @@ from torch.utils.data import DataLoader
 from transformers import BertConfig, BertForSequenceClassification
 
 from tests.integrations.under_lightning import toys
-from tests.tiny import lora, tiny_model, tiny_population
+from tests.tiny import lora, tiny_population, two_layers
 from trl_populora.integrations.lightning import PopulationModule, causal_lm_loss
 from trl_populora.population import Population
 
 
 def train_alone(folder, steps, *, clip=None, schedule=None, rate=1e-2):
     """One adapter in plain PyTorch: mean loss per token of a step's rows, one row at a time, clipping, AdamW."""
-    model = PeftModel.from_pretrained(tiny_model(), folder, is_trainable=True)
+    model = PeftModel.from_pretrained(two_layers(), folder, is_trainable=True)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
     for number, rows in enumerate(steps):
@@ -248,6 +248,7 @@ def test_a_classifier_with_its_own_loader_learns(tmp_path):
 # Checkpoints --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_adapters_and_table_and_loads_into_another_population(tmp_path):
     members = toys.population(2)
     fitting = toys.trainer(tmp_path, max_epochs=1)

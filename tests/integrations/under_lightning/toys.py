@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from tests.tiny import lora, tiny_model, tiny_population
+from tests.tiny import lora, tiny_population, two_layers
 from trl_populora.integrations.lightning import MemberLoader, PopulationModule, Row, causal_lm_loss, collate
 
 
@@ -72,7 +72,7 @@ def is_base(members) -> bool:
     """Whether a pass that names no members is the base that [`population`] began with: nobody's rows are routed."""
     ids = torch.tensor([[3, 4, 5]])
     with torch.no_grad():
-        return torch.equal(members.base_model(ids).logits, tiny_model()(ids).logits)
+        return torch.equal(members.base_model(ids).logits, two_layers()(ids).logits)
 
 
 def weights(members) -> dict[str, list[torch.Tensor]]:

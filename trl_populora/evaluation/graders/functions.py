@@ -138,8 +138,8 @@ class FunctionTests(Grader):
 
     Args:
         run (`Run`, *optional*): See [`Grader`].
-        seconds (`float`, *optional*, defaults to `10.0`): CPU time of all calls together, plus four times the time of
-            the question's own solution. The first call may use a fifth of it.
+        seconds (`float`, *optional*, defaults to `10.0`): CPU time of all calls but the first together. The first call
+            has a fifth of it. To both limits, four times the CPU time of the question's own solution is added.
         memory_mb (`int`, *optional*, defaults to `2048`): Address space of an answer in MiB. As many answers as the
             sandbox has workers run at a time.
         kwargs: Arguments of [`~evaluate.Metric`].

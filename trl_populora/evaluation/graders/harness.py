@@ -1,7 +1,7 @@
-"""What surrounds an answer in its child process. The text of this file is put before each job.
+"""Code that loads and runs an answer in its child process. The text of this file is put before each job.
 
-It reads the answer as Python, runs it, calls it and reports what came of it. The answer runs beside it and can change
-all of it, so a report is a claim. The claim is compared with right answers that no child knows.
+It parses the answer as Python, runs it, calls it and reports the result. The answer runs in the same process and can
+change this code, so a report may be false. The caller compares it with right answers that no child knows.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _absorb(value: Any, update: Callable) -> None:
 
 
 def _joined(texts: list | tuple) -> bytes | None:
-    """All of a list of texts at once, which is much faster, if no text holds the separator."""
+    """The texts of a list joined with a separator, which is much faster. `None` if a text has it or is not a text."""
     try:
         text = "\0".join(texts)
     except TypeError:

@@ -92,7 +92,7 @@ class AdapterFiles:
 
     @property
     def needed(self) -> int:
-        """Bytes at the peak: of every adapter what is served and what takes its place; at the start the probes."""
+        """Bytes at the peak: two versions of every adapter (served and new), or the probes at the start."""
         names = adapter_names(self.population)
         sizes = [sum(X.numel() for f in self.population.factors(name).values() for X in f[:2]) for name in names]
         return self.dtype.itemsize * max(2 * sum(sizes), PROBES * max(sizes))

@@ -38,7 +38,7 @@ LIKELIEST = 5
 # 2e-5 in float32 and 0.08 in bfloat16. float16 is not measured; it has eight times the resolution of bfloat16.
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 LIMIT = 8  # times the base's own difference: above, it is not rounding (our choice)
-PROBE_STRENGTH = 0.5  # of a probe's weight changes, by the weights they change
+PROBE_STRENGTH = 0.5  # size of a probe's weight change, relative to the weight
 STEP_TOKENS = 64  # of the prompt that two versions of a member answer
 # Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
 # 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
@@ -102,12 +102,13 @@ class Canary:
     ) -> dict[str, Liveness]:
         """Samples from every version in one mixed batch, and compares with the trainer's weights of its member.
 
-        Whose difference is above the tolerance and below the limit is asked again, with a longer prompt. It may be
-        the rounding of a large base, unless other weights are nearer than the member's own.
+        A member with a difference above the tolerance but below the limit is checked again, with a longer prompt. The
+        difference may be rounding of a large base, unless other weights are nearer than the member's own.
 
         Args:
-            versions (`Sequence[AdapterVersion]`): What the engine has, one of each member.
-            outdated (`Sequence[AdapterVersion]`, *optional*): What it had before, while their files are there.
+            versions (`Sequence[AdapterVersion]`): Versions in the engine, one of each member.
+            outdated (`Sequence[AdapterVersion]`, *optional*): Previous versions, while they are still loaded and on
+                disk.
 
         Raises:
             LivenessError: With the member, the difference, and the member whose weights the answer resembles.

@@ -129,7 +129,7 @@ class Engine(ABC):
 
     @property
     def parts(self) -> Sequence["Engine"]:
-        """The engines behind this one that answer for themselves. The canary checks each of them."""
+        """The separate engines of which this one consists. The canary checks each of them."""
         return (self,)
 
     def leave_out(self, part: "Engine", error: ServerLost) -> None:

@@ -188,7 +188,7 @@ class EngineSampler(Sampler):
         ]
 
     def rest(self) -> None:
-        """Gives the engine's memory back; the next `sync` or `draw` wakes it, and the canary with it."""
+        """Frees the engine's memory. The next `sync` or `draw` wakes the engine and runs the canary."""
         self.engine.sleep()
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 TESTED = {"0.31.0": False}  # versions on which tests/vllm_engine ran -> whether by the second model runner
 MAX_ROWS = 256  # of an engine at once, by default: those beyond wait, and each takes memory for its logits
 OWN = {"model", "tokenizer", "dtype", "enable_lora", "max_lora_rank", "generation_config", "logprobs_mode", "seed"}
-"""Arguments of `vllm.LLM` that serving a population rightly depends on."""
+"""Arguments of `vllm.LLM` that only this class sets, so that the engine serves the population correctly."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
@@ -232,7 +232,7 @@ def vllm_sampler(
 
 
 def _row_length(population: Population, args: "PopulationSelfPlayConfig") -> int | None:
-    """Tokens that a row can have, where the settings say; fewer than the model's leave more rows their cache."""
+    """Maximum tokens of a row by the settings, or `None`. A limit below the model's leaves cache for more rows."""
     wanted, own = args.max_row_tokens, population.base_model.config.get_text_config().max_position_embeddings
     return None if wanted is None else min(wanted, own)
 
@@ -249,7 +249,7 @@ def round_up_rank(rank: int) -> int:
 
 
 def log_version(version: str, *, second_runner: bool) -> None:
-    """Tells which vLLM answers, by which of its two model runners; a warning where that pair was never tested here."""
+    """Logs the versions of vLLM and of its model runner, as a warning if this pair was not tested."""
     known = TESTED.get(version.split("+")[0])
     tested = ", ".join(f"{one} by model runner V{1 + runner}" for one, runner in TESTED.items())
     log = logger.info if known is second_runner else logger.warning

@@ -238,6 +238,6 @@ class _MetricRatings:
         return Rating(self._fitness[name], 0.0)
 
     def inherit(self, child: str, parents: Sequence[str], *, begin: bool = True) -> Rating:
-        """Mean of the parents, for the record: the child is measured before it is judged."""
+        """The mean of the parents, only for the record: the next validation measures the child itself."""
         self._fitness[child] = fmean(self._fitness[parent] for parent in parents)
         return self[child]

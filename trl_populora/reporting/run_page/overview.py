@@ -83,6 +83,9 @@ def _tiles(run: RunData) -> Iterator[Tile]:
         yield Tile("Coverage", f"{last.coverage['filled']}", f"cells, {first.coverage.get('filled', 0)} at the start")
     born = [event for event in run.replacements if event["round"] is not None]
     yield Tile("Replacements", str(len(born)), f"after {len(set(run.births))} rounds" if born else "nobody yet")
+    mixed = [summary.round + 1 for summary in run.history if summary.recombined]
+    if mixed:
+        yield Tile("Recombinations", str(len(mixed)), f"members moved to their mean, last after round {mixed[-1]}")
     for role, title in (("teacher", "Best teacher"), ("student", "Best student"), ("shared", "Best member")):
         best = strongest(last, role)
         if best is not None and run.self_play:

@@ -144,7 +144,7 @@ def _texts(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _shows(node: ast.AST) -> bool:
-    """An error whose message the program can read: it may quote a name. Or a type alias, whose text is its name."""
+    """Whether a node can show names: an exception bound to a name (its message may quote one), or a type alias."""
     return isinstance(node, ast.ExceptHandler) and node.name is not None or type(node).__name__ == "TypeAlias"
 
 

@@ -1,0 +1,89 @@
+"""A second look at the finished runs of an experiment: what its YAML did not register.
+
+    python benchmarks/second_look.py runs/experiments/NAME --exam chains_weak \
+        --questions recipes.chains.exams:chains_weak --first 144 --json benchmarks/results/NAME_second_look.json
+
+from the root of a clone. For each arm: the mean student's score on the questions of the exam from number `--first` on,
+for example those on which settings were not chosen, and its difference to every other arm with Student's 95 % interval
+over seeds; and the norm of the students' updates along the run (`delta_norm`: Frobenius norm, over all matrices).
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+
+from trl_populora.evaluation import make_exam
+from trl_populora.experiments.questions import right_by_question
+from trl_populora.reporting.comparison import PlayedRun, read_run
+from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Part of an exam, and sizes of updates, by arm.")
+    parser.add_argument("folder", type=Path, help="folder of an experiment")
+    parser.add_argument("--exam", required=True, help="name of the exam in the records")
+    parser.add_argument(
+        "--questions", required=True, help="the same exam as module:function, for the questions' order"
+    )
+    parser.add_argument("--first", type=int, required=True, help="number of the first question that counts, from 0")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    asked = {question.id for question in make_exam(options.questions, {}).questions[options.first :]}
+    arms = finished(options.folder)
+    scores = {arm: {run.seed: score(run, options.exam, asked) for run in runs} for arm, runs in arms.items()}
+    found = {
+        "questions": len(asked),
+        "arms": {arm: {"seeds": sorted(own), **rounded(interval(list(own.values())))} for arm, own in scores.items()},
+        "differences": {
+            f"{one} - {other}": rounded(difference(scores[one], scores[other]))
+            for one, other in combinations(scores, 2)
+        },
+        "delta_norm": {arm: norms(runs) for arm, runs in arms.items()},
+    }
+    print(json.dumps(found, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def finished(folder: Path) -> dict[str, list[PlayedRun]]:
+    """Arm -> its runs that have taken their exam."""
+    arms = defaultdict(list)
+    for run in sorted(folder.glob("*/seed_*")):
+        if (run / EVALUATION_FOLDER / EVALUATION_FILE).exists():
+            arms[run.parent.name].append(read_run(str(run)))
+    if not arms:
+        raise SystemExit(f"{folder} holds no finished run (ARM/seed_N with an exam).")
+    return dict(arms)
+
+
+def score(run: PlayedRun, exam: str, asked: set[str]) -> float:
+    """Share of these questions that the students of a run solve, on average."""
+    right = right_by_question(run, exam, of="mean")
+    missing = asked - right.keys()
+    if missing or not asked:
+        raise SystemExit(f"{run.folder} has no answers of {exam} to {len(missing)} of {len(asked)} questions.")
+    return fmean(right[question] for question in asked)
+
+
+def norms(runs: list[PlayedRun]) -> dict[str, float]:
+    """Round, from 1 -> norm of the students' updates, mean over students and runs, where it was measured."""
+    found = defaultdict(list)
+    for run in runs:
+        for summary in run.history:
+            own = [one.delta_norm for one in summary.members if one.role != "teacher" and one.delta_norm is not None]
+            if own:
+                found[str(summary.round + 1)].append(fmean(own))
+    return {number: round(fmean(values), 2) for number, values in found.items()}
+
+
+def rounded(record: tuple) -> dict[str, float | None]:
+    """The first three parts of an interval or a difference: its middle, low and high end."""
+    return {name: None if one is None else round(one, 4) for name, one in zip(("mean", "low", "high"), record)}
+
+
+if __name__ == "__main__":
+    main()
