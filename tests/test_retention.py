@@ -44,7 +44,8 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
 
 
 @pytest.mark.slow
-def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys):
+@pytest.mark.parametrize(("questions", "count"), [(["--tasks", "4"], 4), (["--exam", "held_out[:3]"], 3)])
+def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model, capsys, questions, count):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     output = tmp_path / "retention"
     options = [
@@ -58,7 +59,7 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
         "--rounds",
         "3",
     ]
-    options += ["--every", "2", "--tasks", "4", "--output", str(output)]
+    options += ["--every", "2", *questions, "--output", str(output)]
     assert cli.main(["retention", *recipe, *options]) == 0
     printed = capsys.readouterr().out
     assert "rounds until level" in printed and "First parents: pass@1" in printed and "dare" in printed
@@ -69,9 +70,18 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     clone = curves[0]  # added, though nobody asked for it; what the others are measured against, round by round
     assert clone["difference"] == [0.0] * 3 and clone["standard_error"] == [0.0] * 3 and clone["steps_to_recover"] == 0
     assert clone["pass_at_1"][0] == clone["parent_pass_at_1"]  # at birth it answers as its parent
+    assert all((count * rate).is_integer() for own in curves for rate in own["pass_at_1"])
     for own in curves[1:]:
         assert own["difference"] == pytest.approx([a - b for a, b in zip(own["pass_at_1"], clone["pass_at_1"])])
     assert (output / "retention.png").stat().st_size > 10_000
+
+
+def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_path, tiny_model):
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+    where = {"folder": str(tmp_path / "out"), "seeds": [0]}
+    with pytest.raises(ValueError, match="reserved_exams: exam 'held_ou' is unknown. Did you mean 'held_out'"):
+        measure_retention(recipe, ["gaussian"], exam="held_ou", **where)
+    assert not list(tmp_path.glob("out/**/history.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ def measure_retention(
     rounds: int = 20,
     every: int = 2,
     tasks: int = 128,
+    exam: str | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[RetentionCurve]:
     """Trains parents, makes children, trains the children further, and lets them answer held-out tasks.
@@ -110,6 +111,8 @@ def measure_retention(
         rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
         every (`int`, *optional*, defaults to `2`): Rounds between exams.
         tasks (`int`, *optional*, defaults to `128`): Held-out tasks per task type.
+        exam (`str`, *optional*): Name of an exam that takes the place of the held-out tasks, such as `"gsm8k[:200]"`.
+            The runs may not learn from its tasks.
         report (`Callable[[str], None]`, *optional*): Receives a line of progress now and then.
 
     Returns:
@@ -131,16 +134,16 @@ def measure_retention(
             raise ValueError(f"{name}={value} is too small; choose at least {low}")
     curves = []
     for seed in seeds:
-        parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed)
-        exam = parents.exam(tasks)
+        parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed, exam)
+        questions = parents.exam(tasks, exam)
         parents.train()
-        solved = np.nanmean(parents.take_exam(exam), axis=1)
+        solved = np.nanmean(parents.take_exam(questions), axis=1)
         order = np.argsort(-solved, kind="stable")  # operators take the best parent first
         report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
-        children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed)
+        children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed, exam)
         children.take_over(parents, ways, [parents.factors(f"student_{i}") for i in order], seed)
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
-        _train_and_ask(children, exam, own, every=every, report=report)
+        _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
     return curves
 
@@ -171,9 +174,11 @@ def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
 
 
 class _Phase:
-    """A run of students against one frozen teacher."""
+    """A run of students against one frozen teacher. It does not learn from the tasks of `exam`, if that is named."""
 
-    def __init__(self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int) -> None:
+    def __init__(
+        self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int, exam: str | None = None
+    ) -> None:
         from transformers import PrinterCallback
 
         from .integrations.base_models import resolve_base
@@ -201,7 +206,10 @@ class _Phase:
             "seed": seed,
             "disable_tqdm": True,
         }
-        self.run, self.args = parse([*recipe, *(text for k, v in forced.items() for text in (f"--{k}", str(v)))])
+        changes = [text for key, value in forced.items() for text in (f"--{key}", str(value))]
+        if exam is not None:
+            changes += ["--reserved_exams", *dict.fromkeys((*(args.reserved_exams or ()), exam))]
+        self.run, self.args = parse([*recipe, *changes])
         os.makedirs(folder, exist_ok=True)
         self.trainer = PopulationSelfPlayTrainer(resolve_base(self.run.model_name_or_path), args=self.args)
         self.trainer.remove_callback(PrinterCallback)
@@ -231,12 +239,16 @@ class _Phase:
             self.trainer.on_round = lambda summary: after_round(summary.round + 1)
         self.trainer.train()
 
-    def exam(self, count: int) -> "Exam":
-        """`count` seed tasks of each type, of the run's families, that its buffer does not hold."""
+    def exam(self, count: int, name: str | None = None) -> "Exam":
+        """The exam of a name; or else `count` seed tasks of each type, of the run's families, that its buffer does not
+        hold."""
+        from .evaluation.exams import make_exam
         from .evaluation.held_out import HELD_OUT_SEED, task_exam
         from .tasks import families_of
 
         source, tasks = self.trainer.source, []
+        if name is not None:
+            return make_exam(name, source.task_types)
         families = families_of(source.task_types, self.args.seed_families)
         for name, task_type in source.task_types.items():
             known = {task.id for task in source.buffer.tasks(name)}
@@ -250,7 +262,7 @@ class _Phase:
         from .evaluation.results import ExamResult
 
         source = self.trainer.source
-        with source.sampler.decoding(temperature=0.0):
+        with source.sampler.decoding(temperature=0.0, max_completion_length=exam.max_completion_length):
             rows = self.args.generation_rows
             answers = collect_answers(exam, self.students, source.sampler, base=False, rows_per_call=rows)
         result = ExamResult(exam, grade(exam, answers, exam.grader(self.trainer.probes.examiner.run)))

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="the children's rounds (default: 20)")
     parser.add_argument("--every", type=int, default=2, metavar="N", help="rounds between exams (default: 2)")
     parser.add_argument("--tasks", type=int, default=128, metavar="N", help="held-out tasks per type (default: 128)")
+    parser.add_argument("--exam", metavar="NAME", help="an exam in the place of these tasks, such as gsm8k[:200]")
     parser.add_argument("--output", metavar="FOLDER", default="runs/retention", help="default: runs/retention")
 
 
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         ["--config", options.config],
         options.operators or list(OPERATORS),
         folder=options.output,
-        **{name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks")},
+        **{name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks", "exam")},
         report=lambda line: print(line, flush=True),
     )
     print()
