@@ -69,11 +69,20 @@ def test_islands_have_means_of_their_own():
     assert cosine(own["student_1"], own["student_2"]) < 0.9
 
 
+def test_a_role_that_is_not_named_stays():
+    population = population_of(2, 2)
+    before = updates(population, population.names("teacher"))
+    assert recombine(population, roles=["student"]) == ("student_0", "student_1")
+    for name, own in updates(population, population.names("teacher")).items():
+        assert all(torch.equal(update, before[name][path]) for path, update in own.items())
+
+
 def test_a_member_that_is_not_finite_stops_it_before_anything_is_written():
-    population = population_of(1, 2)
-    next(iter(population.factors("student_1").values())).B.fill_(float("inf"))
-    kept = updates(population, ["student_0"])["student_0"]
+    population = population_of(4, 4)
+    next(iter(population.factors("student_3").values())).B.fill_(float("inf"))
+    finite = [name for name in population.names() if name != "student_3"]
+    kept = updates(population, finite)
     with pytest.raises(ValueError, match="finite"):
-        recombine(population)
-    for path, update in updates(population, ["student_0"])["student_0"].items():
-        assert torch.equal(update, kept[path])
+        recombine(population, islands=2)
+    for name, own in updates(population, finite).items():
+        assert all(torch.equal(update, kept[name][path]) for path, update in own.items()), name

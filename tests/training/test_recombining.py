@@ -49,9 +49,28 @@ def test_without_two_of_a_role_there_is_no_mean(config, single):
         config(recombination_interval=3, **single)
 
 
-def test_replacement_right_after_a_recombination_is_refused(config):
-    with pytest.raises(ValueError, match="evolution_interval=4 is a multiple of recombination_interval=2"):
-        config(recombination_interval=2, evolution_interval=4)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"evolution_interval": 2}, "recombination_interval=4 is a multiple of evolution_interval=2"),
+        ({"evolution_interval": 4}, "recombination_interval=4 is a multiple of evolution_interval=4"),
+        ({"recombination_roles": "pupils"}, "recombination_roles='pupils' is unknown; choose one of"),
+        ({"recombination_roles": "teachers", "num_teachers": 1}, "recombination_roles='teachers', .*two members of a"),
+    ],
+)
+def test_settings_without_a_recombination_are_refused(config, settings, words):
+    with pytest.raises(ValueError, match=words):
+        config(recombination_interval=4, **settings)
+
+
+def test_only_named_roles_recombine_and_none_in_the_round_of_a_replacement(make_trainer):
+    seen = []
+    settings = dict(max_steps=5, recombination_interval=1, recombination_roles="students", evolution_interval=2)
+    trainer = make_trainer(**settings, on_round=seen.append)
+    trainer.train()
+    students = tuple(trainer.population.students)
+    assert [one.recombined for one in seen] == [students, (), students, (), ()]
+    assert [bool(one.events) for one in seen] == [False, True, False, True, False]
 
 
 def test_islands_are_checked_and_recombine_apart_without_evolution(config, make_trainer):

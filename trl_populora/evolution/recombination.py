@@ -18,7 +18,13 @@ from .islands import divide
 
 
 @torch.no_grad()
-def recombine(population: Population, *, islands: int = 1, without: Collection[str] = ()) -> tuple[str, ...]:
+def recombine(
+    population: Population,
+    *,
+    roles: Collection[str] = ("teacher", "student"),
+    islands: int = 1,
+    without: Collection[str] = (),
+) -> tuple[str, ...]:
     """Gives every member of a role the mean update of the role, in place.
 
     A member's version, age, rating and optimizer moments stay. It writes the mean in its own frame of A (`compose`),
@@ -27,6 +33,7 @@ def recombine(population: Population, *, islands: int = 1, without: Collection[s
 
     Args:
         population (`Population`): Members and their factors.
+        roles (`Collection[str]`, *optional*): Roles that recombine; members of others stay as they are.
         islands (`int`, *optional*, defaults to 1): Number of equal parts of each role that have means of their own.
         without (`Collection[str]`, *optional*): Members that take no part: they do not count and do not change.
 
@@ -34,17 +41,15 @@ def recombine(population: Population, *, islands: int = 1, without: Collection[s
         `tuple[str, ...]`: Members that were changed. One member alone never changes.
 
     Raises:
-        ValueError: If a member is not finite, or a role cannot be divided into the islands. That role is then as it
-            was.
+        ValueError: If a member is not finite, or a role cannot be divided into the islands. Nothing is then changed.
     """
-    changed = []
-    for names in _groups(population, islands):
-        names = [name for name in names if name not in without]
-        if len(names) > 1:
-            for name, mean in zip(names, means([population.factors(name) for name in names]), strict=True):
-                population.write(name, mean)
-            changed += names
-    return tuple(changed)
+    own = [[name for name in names if name not in without] for names in _groups(population, roles, islands)]
+    groups = [names for names in own if len(names) > 1]
+    mixed = [means([population.factors(name) for name in names]) for names in groups]
+    for names, factors in zip(groups, mixed, strict=True):
+        for name, mean in zip(names, factors, strict=True):
+            population.write(name, mean)
+    return tuple(name for names in groups for name in names)
 
 
 def means(parents: Sequence[Factors]) -> list[Factors]:
@@ -70,7 +75,8 @@ def _in_frame(parents: Sequence[Factors], mixed: Mapping[str, Spectrum], place: 
     return child
 
 
-def _groups(population: Population, islands: int) -> Iterator[list[str]]:
+def _groups(population: Population, roles: Collection[str], islands: int) -> Iterator[list[str]]:
     """Members that share a mean: those of a role and an island."""
-    for role in dict.fromkeys(population[name].role for name in population.names()):
+    present = dict.fromkeys(population[name].role for name in population.names())
+    for role in (role for role in present if role in roles):
         yield from divide(population.names(role), islands).values()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..evaluation import Exam
     from ..training import PopulationSelfPlayConfig
 
-PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights")
+PHASES = ("propose", "verify", "match", "solve", "judge", "extra", "sample", "learn", "weights", "recombine")
 ROLES = {"teacher": "teacher", "student": "student", "agent": "shared"}
 """What a member's name begins with -> its role."""
 OPEN = ("executor/", "teachers/refused/", "students/refused/", "teachers/rewards/", "students/rewards/")

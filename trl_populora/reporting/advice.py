@@ -39,7 +39,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "before the first such round. With evolution_interval 0 nobody will replace it.",
     ),
     (
-        "last stored weights",
+        "; reset to ",
         "Its numbers overflowed and it was restored. Once is harmless. If it happens again, lower the learning rate "
         "or "
         "max_grad_norm, or train in float32 or bfloat16 instead of float16.",

@@ -123,12 +123,21 @@ class RoundCallback(TrainerCallback):
         return replace(summary, seconds=summary.seconds | {"weights": time.perf_counter() - start})
 
     def _recombine(self, step: int) -> tuple[str, ...]:
-        """Recombines if it is due, but not after the last round. Returns the members that changed."""
-        trainer, every = self.trainer, self.trainer.args.recombination_interval
-        if not every or (step // trainer.num_iterations) % every or step >= trainer.state.max_steps:
+        """Recombines if it is due, but not after the last round, nor right before a replacement step. Returns the
+        members that changed."""
+        trainer, args = self.trainer, self.trainer.args
+        rounds, every = step // trainer.num_iterations, args.recombination_interval
+        if not every or rounds % every or step >= trainer.state.max_steps:
+            return ()
+        if args.evolution is not None and args.evolution.due(rounds):
             return ()
         trainer.progress.begin("recombine")
-        names = recombine(trainer.population, islands=trainer.args.islands, without=trainer.guard.failing)
+        names = recombine(
+            trainer.population,
+            roles=[role for role in ("teacher", "student") if args.recombination_roles in (f"{role}s", "both")],
+            islands=args.islands,
+            without=trainer.guard.failing,
+        )
         for name in names:
             trainer.updates.spread(name)
         return names

@@ -20,6 +20,7 @@ CHOICES = {
     "advantage": ("group", "role_task"),
     "pairing": (*PAIRINGS, "fixed"),
     "member_prompts": ("shared", "split"),
+    "recombination_roles": ("both", "teachers", "students"),
 }
 SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
@@ -91,16 +92,18 @@ def _check_members(args: PopulationSelfPlayConfig) -> None:
             "evolution_interval to 0."
         )
     every = args.recombination_interval
-    if every and max(T, S) < 2:
+    sizes = {"teachers": T, "students": S, "both": max(T, S)}
+    if every and sizes[args.recombination_roles] < 2:
         raise ValueError(
-            f"recombination_interval={every} with num_teachers={T} and num_students={S}: a mean "
-            "needs two members of a role. Set recombination_interval to 0, or add members."
+            f"recombination_interval={every} with recombination_roles={args.recombination_roles!r}, num_teachers={T} "
+            f"and num_students={S}: a mean needs two members of a role. Set recombination_interval to 0, or add "
+            "members."
         )
-    if every and args.evolution_interval and args.evolution_interval % every == 0:
+    if every and args.evolution_interval and every % args.evolution_interval == 0:
         raise ValueError(
-            f"evolution_interval={args.evolution_interval} is a multiple of recombination_interval={every}: members "
-            "would be replaced right after they became equal. Set evolution_interval to 0, or to a number that is no "
-            "multiple of it."
+            f"recombination_interval={every} is a multiple of evolution_interval={args.evolution_interval}: there is "
+            "no recombination in a round with a replacement step, so there would never be one. Choose another "
+            "interval, or set evolution_interval to 0."
         )
 
 

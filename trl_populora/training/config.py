@@ -152,7 +152,10 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Fields of [`EvolutionSettings`] to change, such as `{"fraction": 0.5, "elites": 2}`.
         recombination_interval (`int`, *optional*, defaults to `0`):
             Number of rounds between recombinations. A recombination gives every member the mean of the updates of its
-            role (with islands, of the members of its role on its island). 0 turns recombination off.
+            role (with islands, of the members of its role on its island). In a round with a replacement step there is
+            none. 0 turns recombination off.
+        recombination_roles (`str`, *optional*, defaults to `"both"`):
+            Roles that recombine: `"teachers"`, `"students"` or `"both"`.
         hall_of_fame_probability (`float`, *optional*, defaults to `0.0`):
             Probability that a teacher and a student that are paired play against champions (frozen earlier members)
             instead of each other. The student attempts tasks of a champion teacher. A champion student attempts the
@@ -259,6 +262,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     evolution_interval: int = 20
     evolution_kwargs: dict | str | None = None
     recombination_interval: int = 0
+    recombination_roles: str = "both"
     hall_of_fame_probability: float = 0.0
     hall_of_fame_size: int = 8
     weight_metrics_interval: int = 10
