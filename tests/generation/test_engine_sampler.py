@@ -13,6 +13,7 @@ import torch
 
 from tests.generation.engine_double import EngineDouble, base_model
 from tests.tiny import lora, perturb, tiny_tokenizer
+from trl_populora.evolution import recombine
 from trl_populora.generation import EngineSampler, TransformersSampler, vllm_sampler
 from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, ServerLost, VLLMEngine
 from trl_populora.generation.engines.vllm_engine import log_version
@@ -200,6 +201,18 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
     assert len(long) > 2 * len(short) and long[: len(short)] == short, "a wrongly cached prefix is under both"
     with pytest.raises(LivenessError, match="differ from the trainer's by 0.009"):
         make(faults={"rounding": (1e-3, 9e-3)}).sync()
+
+
+def test_members_that_recombined_are_not_confused_by_rounding(make, caplog):
+    """They have the same update in frames of their own, so which weights are the nearest is chance."""
+    sampler = make(faults={"rounding": (1e-3, 3e-3)})
+    assert len(recombine(sampler.population, roles=["student"])) == 2
+    sampler.sync()
+    assert caplog.text.count("Its own weights are the nearest") == len(sampler.population)
+    version = sampler._serving["student_1"]
+    (drawn,) = sampler.canary._draw([version])
+    others = sampler.canary._others(version, drawn, sampler.liveness["student_1"])
+    assert "'teacher_0'" in others and "'student_0'" not in others
 
 
 def test_small_steps_that_the_engine_never_took_are_seen_before_they_are_large(make):

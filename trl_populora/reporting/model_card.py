@@ -269,20 +269,23 @@ def _header(
 def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
     cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
     who = _who(table, base, member)
+    every, roles = settings.get("recombination_interval"), settings.get("recombination_roles", "both")
+    who_moves = "Members of a role" if roles == "both" else roles.capitalize()
+    mixed = f" {who_moves} moved to their mean update every {every} rounds." if every else ""
     if not table["num_teachers"]:
         evolved = (
             ", and weak ones were replaced by variants of strong ones" if settings.get("evolution_interval") else ""
         )
         return (
             f"{who}. The students were trained by GRPO on {_prompts(dataset)}, each by the rewards of its own "
-            f"completions{evolved}. Populations of adapters: {cite}"
+            f"completions{evolved}.{mixed} Populations of adapters: {cite}"
         )
     reward, types = settings.get("teacher_reward"), settings.get("task_types")
     kinds = f" ({', '.join(f'`{name}`' for name in types)})" if types else ""
     wanted = f" {PAID_TASKS.get(reward, f'that the reward function `{reward}` pays for')}" if reward else ""
     return (
         f"{who}. Teachers were trained to propose valid tasks{kinds}{wanted}, students to solve them. Programs and "
-        f"parsers judge the answers, and no model does. Method: {cite}"
+        f"parsers judge the answers, and no model does.{mixed} Method: {cite}"
     )
 
 

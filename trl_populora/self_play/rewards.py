@@ -100,17 +100,21 @@ class RewardSettings:
         wrong (`float`, *optional*, defaults to `-0.5`): Reward of a student for a well-formed wrong answer.
         malformed (`float`, *optional*, defaults to `-1.0`): Reward of a student if no answer could be read.
         invalid (`float`, *optional*, defaults to `-1.0`): Reward of a teacher for an invalid proposal.
+        sharing (`float`, *optional*, defaults to `0.0`):
+            Strength of fitness sharing: a positive reward of a task is divided by its niche count (how many tasks of
+            the round resemble it) to this power, relative to the other tasks. 0 turns it off, 1 is the usual strength.
         teacher (`str`, *optional*, defaults to `"adversarial"`):
             Reward of a teacher for a valid task, by name (`reward_of_a_task`).
 
     Raises:
-        ValueError: If `teacher` is unknown or a reward is not finite.
+        ValueError: If `teacher` is unknown, a reward is not finite, or `sharing` is negative.
     """
 
     solved: float = 1.0
     wrong: float = -0.5
     malformed: float = -1.0
     invalid: float = -1.0
+    sharing: float = 0.0
     teacher: str = "adversarial"
 
     def __post_init__(self) -> None:
@@ -122,6 +126,8 @@ class RewardSettings:
             value = getattr(self, field.name)
             if field.name != "teacher" and not np.isfinite(value):
                 raise ValueError(f"Reward {field.name!r} must be a finite number, got {value}.")
+        if self.sharing < 0:
+            raise ValueError(f"sharing={self.sharing} must be 0 (off) or more; it would pay for what others propose.")
 
     @property
     def asks_others(self) -> bool:

@@ -24,6 +24,7 @@ from .requests import Request, draw, proposal_requests
 from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
 from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
+from .sharing import share
 from .verification import verify
 
 
@@ -143,6 +144,7 @@ class SelfPlay:
         self.late.note(solvable)
         solved = solved_by_slot(answered.requests, attempts)
         rewarded = reward_teachers(proposals[:own], solved, solvable, self.settings.rewards)
+        rewarded = share(rewarded, self.task_types, exponent=self.settings.rewards.sharing)
         results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
         self.ratings.update(results)
         for proposal in rewarded:

@@ -45,6 +45,11 @@ class RoundSettings:
         for name in ("solvable_attempts", "solvable_rounds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
+        if self.solvable_rounds and self.rewards.sharing:
+            raise ValueError(
+                f"sharing={self.rewards.sharing} in reward_kwargs with solvable_rounds={self.solvable_rounds}: late "
+                "rewards cannot be shared among the tasks of a round. Set one of them to 0."
+            )
         if self.solvable_rounds and not self.rewards.asks_others:
             raise ValueError(
                 f"solvable_rounds={self.solvable_rounds} with teacher_reward={self.rewards.teacher!r}: this reward "

@@ -7,6 +7,7 @@ package. `referee.py` calls the methods of types.
 from __future__ import annotations
 
 import random
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,15 @@ class TaskType(ABC):
     @abstractmethod
     def features(self, task: Task) -> Features | None:
         """Complexity and position of what the task's author wrote itself; `None` if it cannot be measured."""
+
+    def parts(self, task: Task) -> frozenset[str]:
+        """Parts of what the author wrote, by which tasks are compared (`sharing` of `reward_kwargs`).
+
+        Default: pairs of neighbouring words and signs in the proposal, in which all numbers are the same.
+        """
+        words = re.findall(r"[^\W\d]+|\d+|[^\w\s]", self.propose_completion(task))
+        words = ["0" if word.isdigit() else word for word in words]
+        return frozenset(map(" ".join, zip(words, words[1:], strict=False)))
 
     def key(self, payload: Any) -> str:
         """A key that is equal for two payloads only if they are the same task. By default, only equal payloads are."""

@@ -43,6 +43,8 @@ STEP_TOKENS = 64  # of the prompt that two versions of a member answer
 # Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
 # 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
 STEP_ROUNDINGS = 30
+# Relative difference of two updates up to which nothing tells the members' answers apart, as after a recombination.
+SAME = 0.01  # our choice; float32 sums leave about 5e-4
 
 
 class Liveness(NamedTuple):
@@ -220,7 +222,7 @@ class Canary:
             # (B - B₀) A + B₀ (A - A₀), the change of B A, as one product without cancellation
             downs = torch.cat([A, A - older[path].A]).float()
             ups = torch.cat([B - older[path].B, older[path].B], dim=1).float()
-            change = scaling * ((ups.T @ ups) * (downs @ downs.T)).sum().clamp_min(0).sqrt().item()
+            change = scaling * frobenius(ups, downs)
             outputs, inputs = len(B), A.shape[1]
             share += outputs * change / (self._spread(path) * math.sqrt(outputs * inputs))
         return share / torch.finfo(self.dtype).eps
@@ -334,10 +336,10 @@ class Canary:
     # Explanations ----------------------------------------------------------------------------------------------
 
     def _others(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> dict[str, float]:
-        """How far an answer is from all weights that are not the member's own, in nats."""
+        """How far an answer is from all weights that are other than the member's own, in nats."""
         others = {"the frozen base, without any adapter": seen.effect}
         for name in adapter_names(self.population):
-            if name != version.member:
+            if name != version.member and not self._same(name, version.member):
                 others[repr(name)] = distance(answer, self._reference([name], [answer])[0])
         return others
 
@@ -351,6 +353,16 @@ class Canary:
             f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; file {version.path}). "
             f"The answer looks like {nearest}."
         )
+
+    def _same(self, one: str, other: str) -> bool:
+        """Whether two members have the same update, up to rounding."""
+        apart = whole = 0.0
+        theirs = self.population.factors(other)
+        for path, (A, B, scaling) in self.population.factors(one).items():
+            C, D, factor = theirs[path]
+            whole += frobenius(scaling * B, A) ** 2
+            apart += frobenius(torch.cat([scaling * B, -factor * D], dim=1), torch.cat([A, C])) ** 2
+        return apart <= SAME**2 * whole
 
     # Probes ----------------------------------------------------------------------------------------------------
 
@@ -384,6 +396,12 @@ def distance(answer: Drawn, reference: Tensor) -> float:
         for token, logprob in reported.items()
     ]
     return math.sqrt(sum(squares) / len(squares))
+
+
+def frobenius(ups: Tensor, downs: Tensor) -> float:
+    """Frobenius norm of `ups @ downs`, shapes `(out, k)` and `(k, in)`, without the product."""
+    ups, downs = ups.detach().float(), downs.detach().float()
+    return ((ups.T @ ups) * (downs @ downs.T)).sum().clamp_min(0).sqrt().item()
 
 
 @contextmanager

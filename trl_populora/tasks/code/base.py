@@ -22,6 +22,7 @@ from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
 from trl_populora.tasks.code.keys import task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
+from trl_populora.tasks.code.statements import statements
 from trl_populora.tasks.parsing import completion_fences, last_body, num_bytes, reserved_in
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
@@ -177,6 +178,9 @@ class CodeType(TaskType):
         if measured is None:
             return None
         return Features(measured.known(), "python", place(measured, task.payload.outputs))
+
+    def parts(self, task: Task) -> frozenset[str]:
+        return statements(task.payload.program)
 
     def key(self, payload: CodePayload) -> str:
         return task_key(self.id, payload.program, payload.inputs)
