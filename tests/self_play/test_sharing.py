@@ -1,0 +1,84 @@
+"""Fitness sharing: what resembles other tasks earns less, and the mean reward factor stays 1."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.code_tasks import code_task, code_types
+from tests.drawn_examples import examples
+from tests.self_play.script import G, scripted, self_play
+from trl_populora.self_play import RewardSettings, RoundSettings
+from trl_populora.self_play.records import Proposal
+from trl_populora.self_play.sharing import niche_counts, share, shares
+from trl_populora.tasks import Refusal
+
+
+TYPES = code_types()
+SORTED = "def f(x):\n    x = sorted(x)\n    return x"
+RENAMED = "def f(values):\n    values = sorted(values)\n    return values"
+LENGTH = "def f(x):\n    y = len(x)\n    return y"
+
+
+def proposal(program, reward, kind="code_o"):
+    task = program and code_task(kind, program, inputs=["[2, 1]"], outputs=["[1, 2]"])
+    refusal = None if task else Refusal("no_program", "")
+    return Proposal("teacher_0", kind, "", 0, task=task, refusal=refusal, reward=reward)
+
+
+def test_niche_counts_are_sums_of_jaccard_indices_without_what_all_have():
+    parts = [frozenset(text) for text in ("zab", "zab", "zac", "zd")]
+    # without z: ab, ab, ac, d; ab and ac share one of three
+    assert niche_counts(parts) == pytest.approx([2 + 1 / 3, 2 + 1 / 3, 1 + 2 / 3, 1])
+    assert niche_counts([frozenset("z")] * 3).tolist() == [3, 3, 3] and niche_counts([]).shape == (0,)
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdef")), min_size=1, max_size=8), st.floats(0, 4))
+@examples(100)
+def test_counts_are_between_1_and_n_and_the_mean_factor_is_1(parts, exponent):
+    counts = niche_counts(parts)
+    common = frozenset.intersection(*parts)
+    for one, count in zip(parts, counts, strict=True):
+        pairs = [(one - common, other - common) for other in parts]
+        assert count == pytest.approx(sum(len(a & b) / len(a | b) if a | b else 1 for a, b in pairs))
+    factors = shares(counts, exponent)
+    assert (counts >= 1 - 1e-9).all() and (counts <= len(parts) + 1e-9).all() and factors.mean() == pytest.approx(1)
+    assert (np.diff(factors[np.argsort(counts)]) <= 1e-9).all(), "more alike, less reward"
+
+
+def test_the_unusual_task_earns_more_and_names_make_no_difference():
+    before = [proposal(SORTED, 0.5), proposal(RENAMED, 0.5), proposal(LENGTH, 0.5)]
+    first, second, third = (one.reward for one in share(before, TYPES, exponent=1.0))
+    assert first == pytest.approx(second) and third == pytest.approx(2 * first)
+    assert first + second + third == pytest.approx(1.5)
+    assert share(before, TYPES, exponent=0.0) == tuple(before)
+
+
+def test_only_positive_rewards_of_valid_tasks_are_shared_and_types_apart():
+    before = [proposal(SORTED, -0.5), proposal(RENAMED, None), proposal(LENGTH, 0.5), proposal(None, -1.0)]
+    before += [proposal(SORTED, 0.5, "code_i")]
+    after = share(before, TYPES, exponent=1.0)
+    assert [one.reward for one in after[:2]] == [-0.5, None] and after[3:] == tuple(before[3:])
+    assert after[2].reward > 0.5
+
+
+def test_in_a_round_a_teacher_earns_less_for_what_is_often_proposed(executor):
+    plain, shared = (
+        self_play(executor, settings=RoundSettings(num_generations=G, num_references=1, rewards=rewards))
+        for rewards in (RewardSettings(), RewardSettings(sharing=1.0))
+    )
+    script = {"valid": 0.9, "solved": 0.4}
+    before = plain.play(scripted(plain, **script), round=0, step=0).record.proposals
+    played = shared.play(scripted(shared, **script), round=0, step=0)
+    after = played.record.proposals
+    assert [one.completion for one in after] == [one.completion for one in before]
+    assert after == share(before, shared.task_types, exponent=1.0) != before
+    assert [row.reward for row in played.rows[: len(after)]] == [one.reward for one in after]
+
+
+def test_a_strength_that_cannot_be_is_refused():
+    with pytest.raises(ValueError, match=r"sharing=-1.0 must be 0 \(off\) or more"):
+        RewardSettings(sharing=-1.0)
+    rewards = RewardSettings(sharing=1.0, teacher="solvable")
+    with pytest.raises(ValueError, match="sharing=1.0 in reward_kwargs with solvable_rounds=2"):
+        RoundSettings(rewards=rewards, solvable_rounds=2)
