@@ -48,6 +48,18 @@ def test_what_teachers_were_paid_for(reward, words):
     assert f"to propose valid tasks (`sql`) {words}, students to solve them" in told
 
 
+@pytest.mark.parametrize("teachers", [1, 0])
+@pytest.mark.parametrize(("roles", "who"), [("both", "Members of a role"), ("students", "Students")])
+def test_recombination_is_told(teachers, roles, who):
+    settings = {"recombination_interval": 5, "recombination_roles": roles}
+    card = model_card(table(teachers=teachers, students=2), base_model="org/base", settings=settings)
+    assert f". {who} moved to their mean update every 5 rounds. " in card
+    settings["recombination_interval"] = 0
+    assert "mean update" not in model_card(
+        table(teachers=teachers, students=2), base_model="org/base", settings=settings
+    )
+
+
 def test_every_reward_has_words():
     assert PAID_TASKS.keys() == TEACHER_REWARDS.keys()
 
