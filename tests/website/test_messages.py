@@ -19,7 +19,10 @@ from trl_populora.training import PopulationSelfPlayConfig, trackers
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "trouble" / "messages.md"
 HOLE = "\0"
-FOREIGN = ("Your setup doesn't support bf16/gpu.",)  # messages of transformers
+FOREIGN = (  # messages of transformers and TRL
+    "Your setup doesn't support bf16/gpu.",
+    "… does not support …, which … uses when several GPUs are visible to a single process.",
+)
 
 
 def quoted() -> list[str]:
