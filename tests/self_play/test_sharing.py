@@ -1,15 +1,18 @@
 """Fitness sharing: what resembles other tasks earns less, and the mean reward factor stays 1."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.code_tasks import code_task, code_types
+from tests.code_tasks import code_buffer, code_task, code_types
 from tests.drawn_examples import examples
 from tests.self_play.script import G, scripted, self_play
+from trl_populora.diagnostics import task_metrics
 from trl_populora.self_play import RewardSettings, RoundSettings
-from trl_populora.self_play.records import Proposal
+from trl_populora.self_play.records import Proposal, RoundRecord
 from trl_populora.self_play.sharing import niche_counts, share, shares
 from trl_populora.tasks import Refusal
 
@@ -74,6 +77,14 @@ def test_in_a_round_a_teacher_earns_less_for_what_is_often_proposed(executor):
     assert [one.completion for one in after] == [one.completion for one in before]
     assert after == share(before, shared.task_types, exponent=1.0) != before
     assert [row.reward for row in played.rows[: len(after)]] == [one.reward for one in after]
+
+
+def test_the_metric_is_the_mean_over_pairs_of_one_type():
+    tasks = [proposal(SORTED, 0.5), proposal(RENAMED, 0.5), proposal(LENGTH, 0.5), proposal(SORTED, 0.5, "code_i")]
+    record = RoundRecord(0, 0, proposals=(*tasks, proposal(None, -1.0)))
+    found = task_metrics(record, code_buffer(), TYPES)
+    assert found["similarity"] == pytest.approx(1 / 3)  # of three pairs, one is alike and two have nothing in common
+    assert "similarity" not in task_metrics(replace(record, proposals=tuple(tasks[2:])), code_buffer(), TYPES)
 
 
 def test_a_strength_that_cannot_be_is_refused():

@@ -222,7 +222,7 @@ def test_records_and_rows_tell_the_kinds_apart(executor):
 def test_metrics_of_tasks(executor):
     game, sampler = game_of(executor, able=("student_1",), teacher="adversarial")
     record = game.play(sampler, round=0, step=0).record
-    metrics = task_metrics(record, game.buffer)
+    metrics = task_metrics(record, game.buffer, game.task_types)
     valid = [one for one in record.proposals if one.valid]
     unsolved = [one for one in valid if one.solve_rate == 0]
     assert metrics["unsolved"] == len(unsolved) / len(valid) and 0 < metrics["unsolved"] < 1
@@ -231,9 +231,10 @@ def test_metrics_of_tasks(executor):
     assert (metrics["duplicates"], metrics["extra_rows"], metrics["given_up"]) == (0.0, 0.0, 0.0)
     late_game, late_sampler = game_of(executor, able=("student_1",), rounds=1)
     first, second = (one.record for one in play_on(late_game, late_sampler, 2))
-    assert "unsolved_reward" not in task_metrics(first, late_game.buffer), "no teacher learned yet"
-    assert task_metrics(second, late_game.buffer)["unsolved_reward"] == 1.0
-    assert task_metrics(RoundRecord(0, 0), code_buffer()) == {"given_up": 0.0, "extra_rows": 0.0}
+    before, after = (task_metrics(one, late_game.buffer, late_game.task_types) for one in (first, second))
+    assert "unsolved_reward" not in before, "no teacher learned yet"
+    assert after["unsolved_reward"] == 1.0
+    assert task_metrics(RoundRecord(0, 0), code_buffer(), late_game.task_types) == {"given_up": 0.0, "extra_rows": 0.0}
 
 
 def test_a_teacher_that_repeats_itself_is_refused(executor):
@@ -252,7 +253,7 @@ def test_a_teacher_that_repeats_itself_is_refused(executor):
     assert reasons == [[None, *["duplicate"] * (G - 1)]] * 2, "two teachers may have the same idea in one round"
     again = game.play(repeat, round=1, step=1).record
     assert {one.refusal.reason for one in again.proposals} == {"duplicate"}
-    assert task_metrics(again, game.buffer)["duplicates"] == 1.0
+    assert task_metrics(again, game.buffer, game.task_types)["duplicates"] == 1.0
 
 
 def test_the_copy_of_a_proposal_that_the_executor_failed_on_is_spared_like_it(executor):

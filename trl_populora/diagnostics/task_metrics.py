@@ -5,24 +5,27 @@ Pure functions from records to numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from ..self_play.sharing import niche_counts
 
 
 if TYPE_CHECKING:
     from ..self_play.records import Proposal, RoundRecord
-    from ..tasks import TaskBuffer
+    from ..tasks import TaskBuffer, TaskType
 
 
-TASK_METRICS = ("unsolved", "unsolved_reward", "never_solved", "given_up", "duplicates", "extra_rows")
+TASK_METRICS = ("unsolved", "unsolved_reward", "never_solved", "given_up", "duplicates", "similarity", "extra_rows")
 
 
-def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
+def task_metrics(record: RoundRecord, buffer: TaskBuffer, types: Mapping[str, TaskType]) -> dict[str, float]:
     """Numbers about the round's tasks. Shares are in [0, 1]. A share without any cases has no key.
 
     Args:
         record ([`RoundRecord`]): What happened.
         buffer ([`TaskBuffer`]): The buffer after the round.
+        types (`Mapping[str, TaskType]`): Task types by id.
 
     Returns:
         `dict[str, float]`:
@@ -32,6 +35,7 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
             - `never_solved`: share of the proposed tasks in the buffer, among those tried, that nobody ever solved.
             - `given_up`: proposed tasks in the buffer that left play.
             - `duplicates`: share of proposals refused because the task exists already.
+            - `similarity`: mean similarity of two valid proposals of one type (`niche_counts`), over all pairs.
             - `extra_rows`: attempts that nobody learns from (`solvable_attempts`).
     """
     paid = record.settled_proposals
@@ -46,6 +50,7 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
             len([one for one in tries if one.attempts]),
         ),
         "duplicates": (len(duplicates), len(record.proposals)),
+        "similarity": _similarity(record.proposals, types),
     }
     counts = {"given_up": float(buffer.given_up), "extra_rows": float(len(record.extra_attempts))}
     values = counts | {name: part / whole for name, (part, whole) in shares.items() if whole}
@@ -54,3 +59,14 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer) -> dict[str, float]:
 
 def _earned(proposals: Iterable[Proposal]) -> float:
     return sum(max(one.reward or 0.0, 0.0) for one in proposals if one.valid)
+
+
+def _similarity(proposals: Iterable[Proposal], types: Mapping[str, TaskType]) -> tuple[float, int]:
+    """Sum of the similarities of ordered pairs of different proposals, and the number of pairs."""
+    tasks = [one.task for one in proposals if one.task is not None]
+    alike, pairs = 0.0, 0
+    for name, task_type in types.items():
+        parts = [task_type.parts(task) for task in tasks if task.type == name]
+        alike += float(niche_counts(parts).sum()) - len(parts)
+        pairs += len(parts) * (len(parts) - 1)
+    return alike, pairs

@@ -50,6 +50,7 @@ SHOWN = {
     "tasks/duplicates": Shown(
         "Duplicates", "Share of proposals refused because the task exists already.", "share", True, "Tasks"
     ),
+    "tasks/similarity": Shown("Similarity", "Mean similarity of two tasks of a round.", "share", True, "Tasks"),
     "complexity/": Shown(
         "Proposed tasks: {}", "Mean complexity of what teachers wrote in valid tasks.", "mean", group="Tasks"
     ),

@@ -28,9 +28,8 @@ def share(
         return tuple(proposals)
     shared = list(proposals)
     for name, task_type in task_types.items():
-        places = [i for i, one in enumerate(proposals) if one.task is not None and one.task.type == name]
-        parts = [task_type.parts(proposals[i].task) for i in places]
-        for i, factor in zip(places, shares(niche_counts(parts), exponent).tolist(), strict=True):
+        parts = {i: task_type.parts(one.task) for i, one in enumerate(proposals) if one.task and one.task.type == name}
+        for i, factor in zip(parts, shares(niche_counts(list(parts.values())), exponent).tolist(), strict=True):
             if (reward := proposals[i].reward) is not None and reward > 0:
                 shared[i] = replace(proposals[i], reward=reward * factor)
     return tuple(shared)

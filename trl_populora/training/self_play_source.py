@@ -197,7 +197,7 @@ class SelfPlaySource(RowSource):
             ratings=self.ratings,
             population=self.population,
             counts=self.execution_counts,
-            tasks=task_metrics(self.played.record, self.buffer),
+            tasks=task_metrics(self.played.record, self.buffer, self.task_types),
             seconds=self.played.seconds | {"learn": time.perf_counter() - self.ready_at},
             grad_norms=grad_norms,
         )
