@@ -1,7 +1,9 @@
 """Several servers as one engine: rows are dealt, every adapter travels once to each, and a lost server is left out."""
 
 import json
+import logging
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,34 @@ def test_the_rows_of_a_lost_server_are_asked_again_of_the_others(two, connect, a
     engine.generate(rows, SAMPLING)
     engine.load(VERSION)
     assert two[0].asked == [] and len(requests(two[1], VLLM.load)) == 1
+
+
+def test_a_server_that_accepts_rows_and_never_answers_is_named_and_can_be_stopped(two, connect, caplog):
+    """Its rows wait; when it is stopped, the other one answers them."""
+    engine, stopped = connect(two), threading.Event()
+    for server in engine.live:
+        server.timeout = 0.2
+    two[0].answers["/v1/completions"] = lambda body: (stopped.wait(), (None, ""))[1]
+    rows = rows_of([3] * 6)
+    warned = threading.Event()
+
+    class Stop(logging.Handler):
+        def emit(self, record):
+            if "has answered none of its" in record.getMessage():
+                warned.set()
+                stopped.set()
+
+    handler = Stop()
+    logging.getLogger("trl_populora.generation.engines.server").addHandler(handler)
+    try:
+        assert [answer.ids for answer in engine.generate(rows, SAMPLING)] == right(rows)
+    finally:
+        stopped.set()
+        logging.getLogger("trl_populora.generation.engines.server").removeHandler(handler)
+    assert warned.is_set()
+    (said,) = [record.getMessage() for record in caplog.records if "has answered none" in record.getMessage()]
+    assert two[0].url in said and "none of its 3 rows" in said
+    assert [server.url for server in two if server.url in engine.where] == [two[1].url]
 
 
 def test_a_killed_server_is_left_out_also_between_draws_and_the_last_is_an_error(two, connect, caplog):

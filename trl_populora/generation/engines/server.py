@@ -7,12 +7,14 @@ missing adapter raises [`ServerLost`], and the sampler loads the adapters again.
 
 import contextlib
 import json
+import logging
 import re
 import socket
+import threading
 import time
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import httpx
@@ -21,6 +23,8 @@ from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost, check_unmixed
 from .server_kinds import ServerKind
 
+
+logger = logging.getLogger(__name__)
 
 CONNECTIONS = 256  # rows under way at once; a server's own limit of sequences is of this size
 RETRY_SECONDS = 1.0
@@ -47,6 +51,7 @@ class ServerEngine(Engine):
                 f"base_url={base_url!r} is not the URL of a server; write it like 'http://localhost:8000'."
             )
         self.kind, self.timeout, self.filtered_logprobs = kind, timeout, kind.filtered_logprobs
+        self._open, self._answered, self._lock = 0, 0.0, threading.Lock()
         self.waits = True  # for a server that does not answer; otherwise it is lost
         self.where = f"the {kind.name} server at {base_url.rstrip('/')}"
         self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="rows")
@@ -88,10 +93,27 @@ class ServerEngine(Engine):
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
         """Samples each row in a separate request, because a request has one seed. The server batches them."""
         check_unmixed(rows)
-        return list(self._pool.map(lambda row: self.draw(row, sampling), rows))
+        drawn = [self._pool.submit(self.draw, row, sampling) for row in rows]
+        return gather(drawn, [self], patience=self.timeout)
 
     def draw(self, row: EngineRow, sampling: Mapping[str, Any]) -> Drawn:
         """Samples one row."""
+        with self._lock:
+            self._open += 1
+            if self._open == 1:
+                self._answered = time.monotonic()
+        try:
+            return self._draw(row, sampling)
+        finally:
+            with self._lock:
+                self._open, self._answered = self._open - 1, time.monotonic()
+
+    def silence(self) -> tuple[float, int]:
+        """Seconds since it answered a row, and the number of rows that wait for it; `(0.0, 0)` if none does."""
+        with self._lock:
+            return (time.monotonic() - self._answered, self._open) if self._open else (0.0, 0)
+
+    def _draw(self, row: EngineRow, sampling: Mapping[str, Any]) -> Drawn:
         body = {
             **sampling,
             **self.kind.fields,
@@ -188,6 +210,32 @@ class ServerEngine(Engine):
         if status == 404:
             return f"it does not see {version.path}. Set adapter_dir to a folder that both machines share. ({said})"
         return f"status {status}: {said}"
+
+
+def gather(drawn: Sequence[Future[Drawn]], servers: Sequence[ServerEngine], *, patience: float) -> list[Drawn]:
+    """The answers to rows in their order. Warns once of each server that has rows and answers none for `patience`
+    seconds: it may hang, and nothing but time tells that from rows that take long.
+
+    Raises:
+        Exception: The first one of a row. Rows that have not begun are then given up.
+    """
+    waiting, silent = set(drawn), list(servers)
+    try:
+        while waiting:
+            done, waiting = wait(waiting, timeout=patience, return_when=FIRST_EXCEPTION)
+            for one in done:
+                one.result()
+            for server in [one for one in silent if one.silence()[0] >= patience]:
+                silent.remove(server)
+                logger.warning(
+                    "%s has answered none of its %d rows for %.0f s. Long rows can take so long. If it hangs, stop "
+                    "it: its rows are then sampled again by another server, or by itself when it is back.",
+                    *(server.where, server.silence()[1], server.silence()[0]),
+                )
+        return [one.result() for one in drawn]
+    finally:
+        for one in waiting:
+            one.cancel()
 
 
 def _message(answer: str) -> str:

@@ -16,7 +16,7 @@ from ...population import Population
 from .adapters import AdapterVersion
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost, check_unmixed
 from .engine_sampler import EngineSampler
-from .server import CONNECTIONS, ServerEngine
+from .server import CONNECTIONS, ServerEngine, gather
 from .server_kinds import KINDS, ServerKind
 
 
@@ -120,7 +120,8 @@ class ServersEngine(Engine):
                     self.leave_out(server, error)
                     server = self._next()
 
-        return list(self._pool.map(draw, rows, places))
+        drawn = [self._pool.submit(draw, row, place) for row, place in zip(rows, places, strict=True)]
+        return gather(drawn, live, patience=self.live[0].timeout)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
