@@ -1,5 +1,6 @@
 """Fitness sharing: what resembles other tasks earns less, and the mean reward factor stays 1."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,8 @@ from tests.self_play.script import G, scripted, self_play
 from trl_populora.diagnostics import task_metrics
 from trl_populora.self_play import RewardSettings, RoundSettings
 from trl_populora.self_play.records import Proposal, RoundRecord
-from trl_populora.self_play.sharing import niche_counts, share, shares
+from trl_populora.self_play.rewards import MAX_SHARING
+from trl_populora.self_play.sharing import divide, niche_counts, share
 from trl_populora.tasks import Refusal
 
 
@@ -29,24 +31,38 @@ def proposal(program, reward, kind="code_o"):
     return Proposal("teacher_0", kind, "", 0, task=task, refusal=refusal, reward=reward)
 
 
-def test_niche_counts_are_sums_of_jaccard_indices_without_what_all_have():
+def test_niche_counts_are_sums_of_similarities_by_the_weights_of_parts():
     parts = [frozenset(text) for text in ("zab", "zab", "zac", "zd")]
-    # without z: ab, ab, ac, d; ab and ac share one of three
-    assert niche_counts(parts) == pytest.approx([2 + 1 / 3, 2 + 1 / 3, 1 + 2 / 3, 1])
+    three, two, one = math.log(4 / 3), math.log(2), math.log(4)  # a has three of four, b two, c and d one, z all
+    apart = three / (three + two + one)
+    assert niche_counts(parts) == pytest.approx([2 + apart, 2 + apart, 1 + 2 * apart, 1])
     assert niche_counts([frozenset("z")] * 3).tolist() == [3, 3, 3] and niche_counts([]).shape == (0,)
 
 
-@given(st.lists(st.frozensets(st.sampled_from("abcdef")), min_size=1, max_size=8), st.floats(0, 4))
+def test_one_task_without_what_all_others_have_makes_them_hardly_more_alike():
+    parts = [frozenset(["def", name]) for name in "abcdefgh" * 4]
+    before = niche_counts(parts)
+    after = niche_counts([*parts[:-1], frozenset(["other def", "h"])])
+    assert (after[:-1] < 1.2 * before[:-1]).all()
+
+
+@given(
+    st.lists(
+        st.tuples(st.frozensets(st.sampled_from("abcdef")), st.just(0.0) | st.floats(0.01, 4)), min_size=1, max_size=8
+    ),
+    st.floats(0, MAX_SHARING),
+)
 @examples(100)
-def test_counts_are_between_1_and_n_and_the_mean_factor_is_1(parts, exponent):
+def test_counts_are_between_1_and_n_and_rewards_keep_their_sum(tasks, exponent):
+    parts, rewards = [one for one, _ in tasks], np.array([reward for _, reward in tasks])
     counts = niche_counts(parts)
-    common = frozenset.intersection(*parts)
-    for one, count in zip(parts, counts, strict=True):
-        pairs = [(one - common, other - common) for other in parts]
-        assert count == pytest.approx(sum(len(a & b) / len(a | b) if a | b else 1 for a, b in pairs))
-    factors = shares(counts, exponent)
-    assert (counts >= 1 - 1e-9).all() and (counts <= len(parts) + 1e-9).all() and factors.mean() == pytest.approx(1)
-    assert (np.diff(factors[np.argsort(counts)]) <= 1e-9).all(), "more alike, less reward"
+    assert (counts >= 1 - 1e-9).all() and (counts <= len(parts) + 1e-9).all()
+    divided = divide(rewards, counts, exponent)
+    assert divided.sum() == pytest.approx(rewards.sum()) and (divided >= 0).all()
+    ratios = divided[rewards > 1e-3] / rewards[rewards > 1e-3]
+    assert (np.diff(ratios[np.argsort(counts[rewards > 1e-3], kind="stable")]) <= 1e-9).all(), (
+        "more alike, less reward"
+    )
 
 
 def test_the_unusual_task_earns_more_and_names_make_no_difference():
@@ -62,7 +78,14 @@ def test_only_positive_rewards_of_valid_tasks_are_shared_and_types_apart():
     before += [proposal(SORTED, 0.5, "code_i")]
     after = share(before, TYPES, exponent=1.0)
     assert [one.reward for one in after[:2]] == [-0.5, None] and after[3:] == tuple(before[3:])
-    assert after[2].reward > 0.5
+    assert after[2].reward == pytest.approx(0.5), "the only one that earns something"
+    before[0] = replace(before[0], reward=1.0)
+    many, few = (
+        one.reward
+        for one in share(before, TYPES, exponent=1.0)
+        if one.type == "code_o" and one.reward and one.reward > 0
+    )
+    assert many < 1.0 and few > 0.5 and many + few == pytest.approx(1.5)
 
 
 def test_in_a_round_a_teacher_earns_less_for_what_is_often_proposed(executor):
@@ -88,7 +111,7 @@ def test_the_metric_is_the_mean_over_pairs_of_one_type():
 
 
 def test_a_strength_that_cannot_be_is_refused():
-    with pytest.raises(ValueError, match=r"sharing=-1.0 must be 0 \(off\) or more"):
+    with pytest.raises(ValueError, match=r"sharing=-1.0 must be between 0 \(off\) and 10"):
         RewardSettings(sharing=-1.0)
     rewards = RewardSettings(sharing=1.0, teacher="solvable")
     with pytest.raises(ValueError, match="sharing=1.0 in reward_kwargs with solvable_rounds=2"):

@@ -252,7 +252,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Share of proposals that were refused because the task exists already.", "0 to 1", when=SELF_PLAY),
         Metric("tasks/similarity",
             "Mean similarity of two valid proposals of one type in this round: the share of their parts (statements "
-            "of a program) that both have, without those that all proposals have. Near 1, teachers propose the same.",
+            "of a program) that both have; parts that most proposals have count little. 1: all are the same.",
             "0 to 1", when=f"{SELF_PLAY}, in rounds with two such proposals"),
         Metric("tasks/extra_rows",
             "Number of extra attempts (`solvable_attempts`). Nobody learns from them.", "count", when=SELF_PLAY),

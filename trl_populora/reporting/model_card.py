@@ -271,7 +271,8 @@ def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str |
     who = _who(table, base, member)
     every, roles = settings.get("recombination_interval"), settings.get("recombination_roles", "both")
     who_moves = "Members of a role" if roles == "both" else roles.capitalize()
-    mixed = f" {who_moves} moved to their mean update every {every} rounds." if every else ""
+    apart = ", except in rounds with a replacement" if settings.get("evolution_interval") else ""
+    mixed = f" {who_moves} moved to their mean update every {every} rounds{apart}." if every else ""
     if not table["num_teachers"]:
         evolved = (
             ", and weak ones were replaced by variants of strong ones" if settings.get("evolution_interval") else ""

@@ -15,6 +15,9 @@ import numpy as np
 from ..named import named
 
 
+MAX_SHARING = 10.0
+"""Beyond it, one task of a round earns everything."""
+
 VARIANCE_EPSILON = 1e-8
 """Added to the variance by `role_task_advantages`, as in verl's `masked_whiten`."""
 
@@ -102,12 +105,12 @@ class RewardSettings:
         invalid (`float`, *optional*, defaults to `-1.0`): Reward of a teacher for an invalid proposal.
         sharing (`float`, *optional*, defaults to `0.0`):
             Strength of fitness sharing: a positive reward of a task is divided by its niche count (how many tasks of
-            the round resemble it) to this power, relative to the other tasks. 0 turns it off, 1 is the usual strength.
+            the round resemble it) to this power. Their sum over the round stays. 0 turns it off, 1 is usual.
         teacher (`str`, *optional*, defaults to `"adversarial"`):
             Reward of a teacher for a valid task, by name (`reward_of_a_task`).
 
     Raises:
-        ValueError: If `teacher` is unknown, a reward is not finite, or `sharing` is negative.
+        ValueError: If `teacher` is unknown, a reward is not finite, or `sharing` is outside [0, 10].
     """
 
     solved: float = 1.0
@@ -126,8 +129,8 @@ class RewardSettings:
             value = getattr(self, field.name)
             if field.name != "teacher" and not np.isfinite(value):
                 raise ValueError(f"Reward {field.name!r} must be a finite number, got {value}.")
-        if self.sharing < 0:
-            raise ValueError(f"sharing={self.sharing} must be 0 (off) or more; it would pay for what others propose.")
+        if not 0 <= self.sharing <= MAX_SHARING:
+            raise ValueError(f"sharing={self.sharing} must be between 0 (off) and {MAX_SHARING:g}; 1 is usual.")
 
     @property
     def asks_others(self) -> bool:

@@ -17,29 +17,34 @@ from .records import Proposal
 def share(
     proposals: Sequence[Proposal], task_types: Mapping[str, TaskType], *, exponent: float
 ) -> tuple[Proposal, ...]:
-    """Multiplies each positive reward of a valid task by the task's share among the valid tasks of its type.
+    """Divides each positive reward of a valid task by the task's niche count among the valid tasks of its type, to the
+    power of `exponent`. The sum of these rewards stays as it was.
 
     Args:
         proposals (`Sequence[Proposal]`): All proposals of the members in a round, with rewards.
         task_types (`Mapping[str, TaskType]`): Task types by id; they say what the parts of a task are.
-        exponent (`float`): Strength, as in [`shares`]; 0 changes nothing.
+        exponent (`float`): Strength; 0 changes nothing.
     """
     if not exponent:
         return tuple(proposals)
     shared = list(proposals)
     for name, task_type in task_types.items():
         parts = {i: task_type.parts(one.task) for i, one in enumerate(proposals) if one.task and one.task.type == name}
-        for i, factor in zip(parts, shares(niche_counts(list(parts.values())), exponent).tolist(), strict=True):
-            if (reward := proposals[i].reward) is not None and reward > 0:
-                shared[i] = replace(proposals[i], reward=reward * factor)
+        counts = niche_counts(list(parts.values()))
+        rewards = np.array([max(proposals[i].reward or 0.0, 0.0) for i in parts])
+        for i, reward in zip(parts, divide(rewards, counts, exponent).tolist(), strict=True):
+            if reward > 0:
+                shared[i] = replace(proposals[i], reward=reward)
     return tuple(shared)
 
 
 def niche_counts(parts: Sequence[frozenset[str]]) -> np.ndarray:
     """Sum of the similarities of each task to all tasks, itself included.
 
-    The similarity of two tasks is the number of parts that both have, divided by the number that at least one has (the
-    Jaccard index). Parts that all tasks have do not count, and two tasks without other parts have a similarity of 1.
+    The similarity of two tasks is the weight of the parts that both have, divided by the weight of the parts that at
+    least one has (a weighted Jaccard index). The weight of a part that n of N tasks have is log(N / n), so parts that
+    nearly all have hardly count. Two tasks without parts of any weight have a similarity of 1. (The weights are our
+    choice.)
 
     Args:
         parts (`Sequence[frozenset[str]]` of length N): Parts of each task.
@@ -51,13 +56,16 @@ def niche_counts(parts: Sequence[frozenset[str]]) -> np.ndarray:
     has = np.zeros((len(parts), len(names)))
     for row, own in enumerate(parts):
         has[row, [names[name] for name in own]] = 1
-    has = has[:, ~has.all(axis=0)]
-    both, sizes = has @ has.T, has.sum(axis=1)
+    weighed = has * np.log(len(parts) / has.sum(axis=0))
+    both, sizes = weighed @ has.T, weighed.sum(axis=1)
     either = sizes[:, None] + sizes - both
-    return np.divide(both, either, out=np.ones_like(both), where=either > 0).sum(axis=1)
+    return np.divide(both, either, out=np.ones_like(both), where=either > 1e-9).sum(axis=1)
 
 
-def shares(counts: np.ndarray, exponent: float) -> np.ndarray:
-    """Factors of rewards, `count ** -exponent`, divided by their mean, so that the mean factor is 1. Shape `(N,)`."""
-    factors = counts**-exponent
-    return factors / factors.mean() if len(factors) else factors
+def divide(rewards: np.ndarray, counts: np.ndarray, exponent: float) -> np.ndarray:
+    """Rewards, shape `(N,)`, none negative, divided by `counts ** exponent` and multiplied so that their sum stays."""
+    divided, paid = np.zeros_like(rewards), rewards > 0
+    if paid.any():
+        divided[paid] = rewards[paid] * (counts[paid] / counts[paid].min()) ** -exponent  # of one at least, not 0
+        divided *= rewards.sum() / divided.sum()
+    return divided

@@ -161,9 +161,7 @@ class TaskType(ABC):
 
         Default: pairs of neighbouring words and signs in the proposal, in which all numbers are the same.
         """
-        words = re.findall(r"[^\W\d]+|\d+|[^\w\s]", self.propose_completion(task))
-        words = ["0" if word.isdigit() else word for word in words]
-        return frozenset(map(" ".join, zip(words, words[1:], strict=False)))
+        return word_pairs(self.propose_completion(task))
 
     def key(self, payload: Any) -> str:
         """A key that is equal for two payloads only if they are the same task. By default, only equal payloads are."""
@@ -223,3 +221,9 @@ def refused_by(execution: Execution) -> Refusal:
     """The refusal for an execution that is not `ok`. Its reason is the status. `infra_error` means that the executor
     failed."""
     return Refusal(execution.status.value, execution.error or "")
+
+
+def word_pairs(text: str) -> frozenset[str]:
+    """Pairs of neighbouring words and signs of a text, in which all numbers are the same; of one word, the word."""
+    words = ["0" if word.isdigit() else word for word in re.findall(r"[^\W\d]+|\d+|[^\w\s]", text)]
+    return frozenset(map(" ".join, zip(words, words[1:], strict=False))) or frozenset(words)

@@ -130,8 +130,8 @@ def check_task(task_type: TaskType, task: Task) -> None:
     _check_messages("solve_prompt", task_type.solve_prompt(task))
     assert task_type.size(task) > 0, "size must be above 0"
     parts = task_type.parts(task)
-    alike = isinstance(parts, frozenset) and all(isinstance(part, str) for part in parts) and parts
-    assert alike and parts == task_type.parts(task), f"parts must be some text, the same each time, got {parts!r}"
+    of_text = isinstance(parts, frozenset) and all(isinstance(part, str) for part in parts)
+    assert of_text and parts == task_type.parts(task), f"parts must be a frozenset of str, each time, got {parts!r}"
     features = task_type.features(task)
     if features is not None:
         measures, space, point = features

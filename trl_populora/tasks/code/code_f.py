@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import Job, canonical, literals
-from trl_populora.tasks.base import Message, Run
+from trl_populora.tasks.base import Message, Run, word_pairs
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.base import CodeType
 from trl_populora.tasks.code.hygiene import defines_f, parse
@@ -166,6 +166,9 @@ class CodeF(CodeType):
             for answer, own in zip(answers, pairs, strict=True)
         ]
         return self.compare(jobs, [[output for _, output in own] for own in pairs], run)
+
+    def parts(self, task: Task) -> frozenset[str]:
+        return word_pairs(self.propose_completion(task))  # not of the program, which the teacher was given
 
     def features(self, task: Task) -> None:
         """None: the program is another author's."""

@@ -24,6 +24,7 @@ from trl_populora.tasks.code.complexity import program_complexity
 from trl_populora.tasks.code.hygiene import ALLOWED_MODULES, BANNED_NAMES, parse
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
 from trl_populora.tasks.code.source import read_program
+from trl_populora.tasks.code.statements import statements
 from trl_populora.tasks.math.answers import (
     BOX,
     MAX_DECIMALS,
@@ -271,6 +272,9 @@ class MathWord(TaskType):
     def simplest(self) -> Task:
         problem = "Anna has 3 apples and gets 4 more. How many apples does Anna have now?"
         return Task.create(self.id, WordProblem(problem, "def f():\n    return 3 + 4", "7"), author="seed:simplest")
+
+    def parts(self, task: Task) -> frozenset[str]:
+        return statements(task.payload.program)
 
     def key(self, payload: Any) -> str:
         """A hash of the problem without case and layout, because one problem has one answer."""

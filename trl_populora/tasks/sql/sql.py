@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from trl_populora.executor import Execution, Job, Status
-from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by
+from trl_populora.tasks.base import Features, Message, Run, TaskType, refused_by, word_pairs
 from trl_populora.tasks.parsing import completion_fences, fence, last_body, num_bytes, reserved_in
 from trl_populora.tasks.sql.families import FAMILIES
 from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
@@ -251,6 +251,9 @@ class Sql(TaskType):
             _share(measures["nesting"] / 4),
         )
         return Features(measures, self.id, point)
+
+    def parts(self, task: Task) -> frozenset[str]:
+        return word_pairs(task.payload.query)  # tables differ in names and numbers only
 
     def key(self, payload: SqlTask) -> str:
         return task_key(read_tables(payload.tables), payload.query)
