@@ -6,6 +6,7 @@ import ast
 import builtins
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 from trl_populora.tasks.code.hygiene import parse
 from trl_populora.tasks.code.scopes import binds, imported_by
@@ -89,4 +90,5 @@ class _Plain(ast.NodeTransformer):
     def visit_Global(self, node: ast.Global) -> ast.stmt:
         return type(node)([NAME])
 
-    visit_AsyncFunctionDef, visit_Nonlocal = visit_FunctionDef, visit_Global
+    visit_AsyncFunctionDef: Any = visit_FunctionDef
+    visit_Nonlocal: Any = visit_Global
