@@ -5,7 +5,8 @@
 
 from the root of a clone. For each arm: the mean student's score on the questions of the exam from number `--first` on,
 for example those on which settings were not chosen, and its difference to every other arm with Student's 95 % interval
-over seeds; and the norm of the students' updates along the run (`delta_norm`: Frobenius norm, over all matrices).
+over seeds, and with other questions or other groups of questions as chance, too (`over_questions`); and the norm of
+the students' updates along the run (`delta_norm`: Frobenius norm, over all matrices).
 """
 
 import argparse
@@ -15,10 +16,12 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from trl_populora.evaluation import make_exam
 from trl_populora.experiments.questions import right_by_question
 from trl_populora.reporting.comparison import PlayedRun, read_run
-from trl_populora.reporting.over_seeds import difference, interval
+from trl_populora.reporting.over_seeds import difference, interval, over_questions
 from trl_populora.run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 
 
@@ -32,14 +35,17 @@ def main() -> None:
     parser.add_argument("--first", type=int, required=True, help="number of the first question that counts, from 0")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    asked = {question.id for question in make_exam(options.questions, {}).questions[options.first :]}
+    asked = {question.id: question.group for question in make_exam(options.questions, {}).questions[options.first :]}
     arms = finished(options.folder)
-    scores = {arm: {run.seed: score(run, options.exam, asked) for run in runs} for arm, runs in arms.items()}
+    right = {arm: {run.seed: answers(run, options.exam, list(asked)) for run in runs} for arm, runs in arms.items()}
+    scores = {arm: {seed: float(own.mean()) for seed, own in runs.items()} for arm, runs in right.items()}
+    groups = np.array(list(asked.values()))
     found = {
         "questions": len(asked),
         "arms": {arm: {"seeds": sorted(own), **rounded(interval(list(own.values())))} for arm, own in scores.items()},
         "differences": {
             f"{one} - {other}": rounded(difference(scores[one], scores[other]))
+            | wider(right[one], right[other], groups)
             for one, other in combinations(scores, 2)
         },
         "delta_norm": {arm: norms(runs) for arm, runs in arms.items()},
@@ -60,13 +66,21 @@ def finished(folder: Path) -> dict[str, list[PlayedRun]]:
     return dict(arms)
 
 
-def score(run: PlayedRun, exam: str, asked: set[str]) -> float:
-    """Share of these questions that the students of a run solve, on average."""
+def answers(run: PlayedRun, exam: str, asked: list[str]) -> np.ndarray:
+    """Share of the students of a run that solve each of these questions."""
     right = right_by_question(run, exam, of="mean")
-    missing = asked - right.keys()
+    missing = set(asked) - right.keys()
     if missing or not asked:
         raise SystemExit(f"{run.folder} has no answers of {exam} to {len(missing)} of {len(asked)} questions.")
-    return fmean(right[question] for question in asked)
+    return np.array([right[question] for question in asked])
+
+
+def wider(ours: dict[int, np.ndarray], theirs: dict[int, np.ndarray], groups: np.ndarray) -> dict[str, list[float]]:
+    """Intervals of a difference for other seeds and other questions, and for other seeds and other groups of them."""
+    apart = np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+    means = np.array([[one[groups == group].mean() for group in dict.fromkeys(groups.tolist())] for one in apart])
+    reaches = {"questions": over_questions(apart), "groups": over_questions(means)} if len(apart) > 1 else {}
+    return {name: [round(reach.low, 4), round(reach.high, 4)] for name, reach in reaches.items() if reach is not None}
 
 
 def norms(runs: list[PlayedRun]) -> dict[str, float]:

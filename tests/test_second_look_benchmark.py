@@ -36,6 +36,14 @@ def test_the_whole_exam_gives_what_the_experiment_gave(runs, monkeypatch, capsys
     for arm, own in found["arms"].items():
         wanted = told["values"]["mean_student"][arm]
         assert own["mean"] == pytest.approx(sum(wanted.values()) / len(wanted), abs=1e-4)
+    for pair, one in told["pairs"]["mean_student"].items():
+        swapped = " - ".join(reversed(pair.split(" - ")))
+        own = found["differences"].get(pair) or found["differences"][swapped]
+        wanted = (
+            one["with_questions"] if pair in found["differences"] else [-end for end in one["with_questions"][::-1]]
+        )
+        assert own["questions"] == pytest.approx(wanted, abs=1e-4)
+        assert own["groups"][0] < own["mean"] < own["groups"][1]
     part = look(runs, monkeypatch, 144)
     assert part["questions"] == 144 and part["arms"] != found["arms"]
     assert part["differences"].keys() == found["differences"].keys() and len(part["differences"]) == 6
