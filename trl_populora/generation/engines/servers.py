@@ -121,7 +121,7 @@ class ServersEngine(Engine):
                     server = self._next()
 
         drawn = [self._pool.submit(draw, row, place) for row, place in zip(rows, places, strict=True)]
-        return gather(drawn, live, patience=self.live[0].timeout)
+        return gather(drawn, live, patience=self._all[0].timeout)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
