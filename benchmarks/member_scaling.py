@@ -8,7 +8,8 @@ Variants alternate in one warm process; read the ratios, which are medians over 
 of "one" in the same repeat ("cpu_ratio": of processor time, which other jobs disturb less). The variants: "one", a
 single adapter on PEFT's own path; "ours", all members routed in one pass; "sequential", one pass per member; "mixed",
 PEFT's mixed batch (`adapter_names`); "base", no adapter. Ratios are promised for 8 members and measured several times
-there; everything else is measured once. With `--device cuda` the base is bfloat16 under autocast, as TRL trains it; on
+there; everything else is measured once. "growth" compares the most members with 8 (or the fewest), at equal rows and in
+turn: all of `--growth` ratios are kept. With `--device cuda` the base is bfloat16 under autocast, as TRL trains it; on
 the CPU all is float32.
 """
 
@@ -18,6 +19,7 @@ import gc
 import json
 import os
 import platform
+import statistics
 import time
 
 import numpy as np
@@ -130,6 +132,16 @@ class Bench:
         seconds = alternate(self.device, {"one": lambda: self.ours(population, total)}, 1)["seconds"]
         return {"members": len(population), "rows": total, "seconds": seconds["one"], "peak_mib": peak(self.device)}
 
+    def growth(self, few: int, many: int) -> dict:
+        """An update of many members by one of few, of the same rows: all ratios, each of two updates in turn."""
+        total = max(self.args.rows, many)
+        populations = {"one": self.population(few), "many": self.population(many)}
+        variants = {name: lambda p=p: self.ours(p, total) for name, p in populations.items()}
+        alternate(self.device, variants, 1)  # warm
+        ratios = [alternate(self.device, variants, 1) for _ in range(self.args.growth)]
+        found = [ratio.get("cpu_ratio", ratio["ratio"])["many"] for ratio in ratios]
+        return {"members": [few, many], "rows": total, "ratios": found}
+
     def repeats(self, members: int) -> int:
         return self.args.repeats if members == PROMISED else 1
 
@@ -174,7 +186,7 @@ def clear(population: Population) -> None:
 
 def measure(args: argparse.Namespace) -> dict:
     bench = Bench(args)
-    result = {"update": [], "update_per_member": [], "generate": [], "step": []}
+    result = {"update": [], "update_per_member": [], "generate": [], "growth": [], "step": []}
     for N in args.members:
         population = bench.population(N)
         for name in ("update", "update_per_member", "generate"):
@@ -183,6 +195,12 @@ def measure(args: argparse.Namespace) -> dict:
         save(args, result)
         del population
         gc.collect()  # a population and its hooks refer to each other
+    if args.growth and len(args.members) > 1:
+        few, *_, many = sorted(args.members)
+        result["growth"].append(bench.growth(PROMISED if few < PROMISED < many else few, many))
+        print("growth", json.dumps(result["growth"][-1]), flush=True)
+        save(args, result)
+        gc.collect()
     for N in args.step_members:
         result["step"].append(whole_step(bench, N))
         print("step", json.dumps(result["step"][-1]), flush=True)
@@ -193,7 +211,8 @@ def measure(args: argparse.Namespace) -> dict:
 
 def summary(result: dict) -> dict:
     """The numbers that are promised, each from the rows above; `None` where its N was not measured."""
-    at = {name: {row["members"]: row for row in rows} for name, rows in result.items()}
+    at = {name: {row["members"]: row for row in rows} for name, rows in result.items() if name != "growth"}
+    growth = {tuple(row["members"]): statistics.median(row["ratios"]) - 1 for row in result["growth"]}
     update, generate, step, cost = (at[name] for name in ("update", "generate", "step", "update_per_member"))
     N, seconds = list(cost), [row["seconds"] for row in cost.values()]
 
@@ -207,7 +226,7 @@ def summary(result: dict) -> dict:
         "overhead_share_64": step[64]["overhead_share"] if 64 in step else None,
         # Each against one adapter in the same minute: a busy machine would spoil a comparison of seconds.
         "member_cost_64_over_8": relative(64) / relative(8) if {8, 64} <= update.keys() else None,
-        "growth_8_64": relative(64) / relative(8) - 1 if {8, 64} <= update.keys() else None,
+        "growth_8_64": growth.get((8, 64)),
         "peak_gib_64": cost[64]["peak_mib"] / 1024 if 64 in cost else None,
         "step_row_ratio": {n: row["seconds_per_row"] / step[1]["seconds_per_row"] for n, row in step.items()}
         if 1 in step
@@ -233,6 +252,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--layers", type=int, help="keep only the first so many layers of the model")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--growth", type=int, default=5, help="ratios of the update of the most members to that of 8")
     parser.add_argument("--quick", action="store_true", help="few members, short rows: proves that the script runs")
     args = parser.parse_args()
     if args.quick:

@@ -18,10 +18,13 @@ def test_growth_and_peak_are_those_of_64_members():
         {"members": 8, "ratio": {"ours": 2.0}, "cpu_ratio": {"ours": 0.8}, "seconds": 1.0, "peak_mib": 9000.0},
         {"members": 64, "ratio": {"ours": 3.0}, "cpu_ratio": {"ours": 1.0}, "seconds": 2.0, "peak_mib": 6656.0},
     ]
-    numbers = summary({"update": made, "update_per_member": made, "generate": made, "step": []})
-    assert numbers["growth_8_64"] == pytest.approx(0.25) and numbers["peak_gib_64"] == 6.5
+    others = {"update_per_member": made, "generate": made, "step": []}
+    growth = [{"members": [8, 64], "ratios": [1.5, 1.04, 0.9]}]
+    numbers = summary({"update": made, "growth": growth, **others})
+    assert numbers["growth_8_64"] == pytest.approx(0.04) and numbers["peak_gib_64"] == 6.5
     assert numbers["member_cost_64_over_8"] == pytest.approx(1.25)
-    numbers = summary({"update": made[:1], "update_per_member": made[:1], "generate": made[:1], "step": []})
+    growth = [{"members": [1, 8], "ratios": [1.5]}]
+    numbers = summary({name: made[:1] for name in ("update", "update_per_member", "generate")} | {"growth": growth, "step": []})
     assert numbers["growth_8_64"] is None and numbers["peak_gib_64"] is None
 
 
@@ -41,6 +44,8 @@ def test_quick_run_writes_every_number(tmp_path):
     assert [row["rows"] for row in result["update_per_member"]] == [1, 2, 8]
     for row in result["update"] + result["generate"]:
         assert row["rows"] == 16 and all(value > 0 for value in (*row["seconds"].values(), *row["ratio"].values()))
+    (growth,) = result["growth"]
+    assert growth["members"] == [1, 8] and len(growth["ratios"]) == 5 and min(growth["ratios"]) > 0
     assert result["update_ratio_8"] == result["update"][2]["ratio"]["ours"]
     assert result["generate_ratio_8"] == result["generate"][2]["ratio"]["ours"]
     of_64 = ("overhead_share_64", "member_cost_64_over_8", "growth_8_64", "peak_gib_64")
