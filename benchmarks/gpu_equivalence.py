@@ -1,6 +1,7 @@
 """Is routing right on this device? The stage "equivalence" of `gpu.py`: the tests' properties, in bfloat16 too."""
 
 import copy
+import json
 import os
 
 import torch
@@ -150,6 +151,8 @@ def resume(report: Report) -> None:
             "--disable_tqdm",
             "true",
         ]
+        if bf16 == "true":
+            options += ["--model_init_kwargs", json.dumps({"dtype": "bfloat16"})]
         weights = []
         for checkpoint in (None, os.path.join(folder, "checkpoint-2")):
             run, args = train.parse(["--config", str(ROOT / "recipes" / "tiny" / "4t4s.yaml"), *options])

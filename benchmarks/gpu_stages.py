@@ -52,10 +52,11 @@ class Report:
         return 0
 
     def number(self, what: str, value: float, *, shown: str | None = None, least=None, most=None) -> None:
-        """A number and its aim, `at least` or `at most`."""
+        """A number and its aim, `at least` or `at most`. It takes the place of an earlier one of this name."""
         aim = f"at most {most:g}" if most is not None else f"at least {least:g}" if least is not None else None
         reached = None if aim is None else (most is None or value <= most) and (least is None or value >= least)
         shown = shown or f"{value:.3g}"
+        self.told["numbers"] = [number for number in self.told["numbers"] if number["what"] != what]
         self.told["numbers"].append({"what": what, "value": value, "shown": shown, "aim": aim, "reached": reached})
         self.save()
 
@@ -73,7 +74,9 @@ class Report:
 
 
 def machine(report: Report) -> None:
-    """Card, memory, driver, versions, /dev/shm, and its speed in a large product."""
+    """Card, memory, driver, versions, /dev/shm, how far programs are confined, and its speed in a large product."""
+    from trl_populora.executor import Executor
+
     versions = {name: version(name) for name in PACKAGES}
     shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
     report.detail("versions", {"python": sys.version.split()[0], "cuda": torch.version.cuda} | versions)
@@ -89,6 +92,8 @@ def machine(report: Report) -> None:
     size = 256 if report.toy else 8192
     a, b = (torch.randn(size, size, device=report.device, dtype=torch.bfloat16) for _ in range(2))
     seconds = alternate(report.device, {"one": lambda: a @ b}, 6)["seconds"]["one"]
+    with Executor(1) as executor:  # which the stages with whole runs need
+        report.number("isolation of programs", int(executor.isolation[1:]), shown=executor.isolation)
     report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
 
 
@@ -149,12 +154,10 @@ def update(report: Report) -> None:
     for name in bases(report, "qwen2.5-1.5b-shapes", "qwen2.5-7b-shapes"):
         base = bench(report, name, rows=8, tokens=1024)
         for members in (1, 4, 8, 16):
+            alone = peak_of(report, base.one, max(base.args.rows, members))  # before there are other adapters
             population = base.population(members)
             row = base.update(population)
-            row["peak_mib"] = {
-                "one": peak_of(report, base.one, row["rows"]),
-                "ours": peak_of(report, base.ours, population, row["rows"]),
-            }
+            row["peak_mib"] = {"one": alone, "ours": peak_of(report, base.ours, population, row["rows"])}
             report.detail(f"{name}, {members} members", row)
             seconds = row["seconds"]
             shown = f"{row['ratio']['ours']:.2f} ({seconds['ours']:.2f} s over {seconds['one']:.2f} s)"
@@ -191,7 +194,7 @@ def generation(report: Report) -> None:
     report.number("transformers: 8 adapters over 1, tokens/s", 1 / row["ratio"]["ours"], least=0.85)
     del base
     gc.collect()
-    large = {"rows_per_member": 16, "generation_rows": 64, "tokens": 64, "new_tokens": 128, "repeats": 2}
+    large = {"rows_per_member": 16, "generation_rows": 64, "tokens": 64, "new_tokens": 64, "repeats": 1}
     small = {"rows_per_member": 2, "generation_rows": 8, "tokens": 16, "new_tokens": 8, "repeats": 1}
     sizes = {"model": name, "device": report.device.type, "rank": 32, "layers": None} | (
         small if report.toy else large
@@ -309,7 +312,17 @@ def step(report: Report) -> None:
     (name,) = bases(report, "qwen2.5-7b-shapes")
     base = bench(report, name, rows=4, tokens=64, new_tokens=64)
     kinds = {"members": (8, 2), "as many": (1, 8), "an eighth": (1, 1)}  # members, and prompts of each teacher
+    names = {"as many": "as many rows", "an eighth": "an eighth of the rows (the paper: 1.31)"}
     found: dict[str, list[dict]] = {kind: [] for kind in kinds}
+
+    def over(kind: str) -> None:
+        """Said after every turn: what comes later may not end in time."""
+        pairs = list(zip(found["members"], found[kind], strict=True))
+        ratio, last = statistics.median(a["seconds"] / b["seconds"] for a, b in pairs), pairs[-1][0]
+        shown = f"{ratio:.2f} ({last['seconds']:.1f} s, {last['rows']} rows)"
+        what = f"{name}: step of 4T+4S over one agent with {names[kind]}"
+        report.number(what, ratio, shown=shown, most=1.15 if kind == "as many" else None)
+
     for turn in range(1 if report.toy else 2):
         if turn and time.monotonic() + 1.2 * sum(rows[0]["took"] for rows in found.values()) > report.end:
             break
@@ -318,17 +331,10 @@ def step(report: Report) -> None:
             row = whole_step(base, members, prompts=prompts, generations=2 if report.toy else 3, steps=2)
             found[kind].append(row | {"took": time.perf_counter() - begin})
             report.detail(kind, found[kind])
+            if kind != "members":
+                over(kind)
             gc.collect()
-
-    def over(kind: str) -> float:
-        return statistics.median(
-            a["seconds"] / b["seconds"] for a, b in zip(found["members"], found[kind], strict=True)
-        )
-
     last = found["members"][-1]
-    shown = f"{over('as many'):.2f} ({last['seconds']:.1f} s, {last['rows']} rows)"
-    report.number(f"{name}: step of 4T+4S over one agent with as many rows", over("as many"), shown=shown, most=1.15)
-    report.number(f"{name}: over one agent with an eighth of the rows (the paper: 1.31)", over("an eighth"))
     for part, seconds in sorted(last["parts"].items(), key=lambda item: -item[1]):
         share = seconds / last["seconds"]
         report.number(f"{name}: share of the step of 4T+4S, {part}", share, shown=f"{share:.1%}")

@@ -8,9 +8,9 @@ Variants alternate in one warm process; read the ratios, which are medians over 
 of "one" in the same repeat ("cpu_ratio": of processor time, which other jobs disturb less). The variants: "one", a
 single adapter on PEFT's own path; "ours", all members routed in one pass; "sequential", one pass per member; "mixed",
 PEFT's mixed batch (`adapter_names`); "base", no adapter. Ratios are promised for 8 members and measured several times
-there; everything else is measured once. "growth" compares the most members with 8 (or the fewest), at equal rows and in
-turn: all of `--growth` ratios are kept. With `--device cuda` the base is bfloat16 under autocast, as TRL trains it; on
-the CPU all is float32.
+there; everything else is measured once. "growth" compares the most members with 8 (or the fewest), at equal rows and
+in turn: all of `--growth` ratios are kept. With `--device cuda` the base is bfloat16 under autocast, as TRL trains it;
+on the CPU all is float32.
 """
 
 import argparse
@@ -21,6 +21,8 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -158,7 +160,8 @@ class Bench:
 
         def draw_one():
             self.single.model.base_model.enable_adapter_layers()
-            one.draw(prompts, [None] * total, range(total))
+            with cast(self.single, self.dtype):
+                one.draw(prompts, [None] * total, range(total))
             self.single.model.base_model.disable_adapter_layers()
 
         variants = {
@@ -176,6 +179,18 @@ class Bench:
         )
         sampler.eos_ids = [1 << 30]  # no such token: no row ends early
         return sampler
+
+
+@contextmanager
+def cast(population: Population, dtype: torch.dtype) -> Iterator[None]:
+    """Adapters in another dtype. Outside autocast, PEFT computes in that of its adapters, we in that of the base."""
+    parameters = [parameter for name in population for parameter in population.parameters(name)]
+    before = [parameter.data for parameter in parameters]
+    for parameter in parameters:
+        parameter.data = parameter.data.to(dtype)
+    yield
+    for parameter, data in zip(parameters, before, strict=True):
+        parameter.data = data
 
 
 def clear(population: Population) -> None:

@@ -19,6 +19,7 @@ import random
 import torch
 from base_shapes import load
 from measuring import alternate
+from member_scaling import cast
 from peft import LoraConfig
 
 from trl_populora.generation import TransformersSampler, transformers_sampler
@@ -127,8 +128,9 @@ def measured(args: argparse.Namespace) -> dict:
         one.model.base_model.disable_adapter_layers()
 
     variants = {"one": alone, "members": lambda: draw(samplers[1], owners)}
-    alternate(device, variants, 1)  # warm
-    return {"rows": rows, "tokens": sum(limits)} | alternate(device, variants, args.repeats)
+    with cast(one, dtype):
+        alternate(device, variants, 1)  # warm
+        return {"rows": rows, "tokens": sum(limits)} | alternate(device, variants, args.repeats)
 
 
 def population(model: torch.nn.Module, members: int, rank: int) -> Population:

@@ -24,7 +24,9 @@ def test_growth_and_peak_are_those_of_64_members():
     assert numbers["growth_8_64"] == pytest.approx(0.04) and numbers["peak_gib_64"] == 6.5
     assert numbers["member_cost_64_over_8"] == pytest.approx(1.25)
     growth = [{"members": [1, 8], "ratios": [1.5]}]
-    numbers = summary({name: made[:1] for name in ("update", "update_per_member", "generate")} | {"growth": growth, "step": []})
+    numbers = summary(
+        dict.fromkeys(("update", "update_per_member", "generate"), made[:1]) | {"growth": growth, "step": []}
+    )
     assert numbers["growth_8_64"] is None and numbers["peak_gib_64"] is None
 
 

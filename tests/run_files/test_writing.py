@@ -1,11 +1,13 @@
 """Files are whole or as they were, and on the disk, when writing returns."""
 
 import errno
+import importlib.metadata
 import os
 
 import pyarrow.parquet
 import pytest
 
+from trl_populora import __version__
 from trl_populora.run_files.checkpoint import find_defect, write_checkpoint
 from trl_populora.run_files.files import (
     append_lines,
@@ -17,6 +19,7 @@ from trl_populora.run_files.files import (
     write_lines,
     write_table,
 )
+from trl_populora.run_files.layout import MANIFEST_FILE, STAGING_FOLDER
 
 
 @pytest.fixture
@@ -180,3 +183,21 @@ def test_text_that_utf8_cannot_hold_does_not_stop_a_table(tmp_path):
         {"a": "x?", "b": "3"},
         {"a": None, "b": None},
     ]
+
+
+def test_a_checkout_that_is_not_installed_writes_checkpoints(tmp_path, monkeypatch):
+    def unknown(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata.Distribution, "from_name", unknown)
+    with pytest.raises(importlib.metadata.PackageNotFoundError):
+        importlib.metadata.version("trl-populora")
+
+    def write():
+        write_json(tmp_path / STAGING_FOLDER / "checkpoint-1" / "a.json", {})
+
+    def problems(problem):
+        return [problem] if problem else []
+
+    write_checkpoint(write, output_dir=str(tmp_path), step=1, is_main=True, problems=problems, about={})
+    assert read_json(tmp_path / "checkpoint-1" / MANIFEST_FILE, missing="")["trl_populora"] == __version__

@@ -230,3 +230,18 @@ def test_role_task_whitens_over_the_tokens_of_the_round(make_trainer):
         tokens = np.repeat(rewards[own], lengths[own])
         wanted[own] = (rewards[own] - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
     torch.testing.assert_close(output["advantages"].double(), torch.from_numpy(wanted), rtol=1e-4, atol=1e-4)
+
+
+def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trainer):
+    """TRL turns gradient checkpointing off and on in each step, and transformers adds a hook each time."""
+    hooks, names = [], []
+
+    def on_round(summary):
+        hooks.append(len(trainer.population.base_model.get_input_embeddings()._forward_hooks))
+
+    trainer = make_trainer(gradient_checkpointing=True, max_steps=4, logging_steps=1, on_round=on_round)
+    trainer.train()
+    assert hooks[0] > 0 and len(set(hooks)) == 1 and len(hooks) == 4
+    for log in trainer.state.log_history[:4]:
+        names.append({id(name) for name in log if name.startswith("reward")})
+    assert names[0] and names[0] == names[3]  # the same objects

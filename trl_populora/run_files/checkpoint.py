@@ -5,10 +5,10 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 
 from safetensors import SafetensorError
 
+from .. import __version__  # not from the metadata: a checkout need not be installed
 from .files import files_below, move_folder, read_json, write_json
 from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoints
 
@@ -150,6 +150,6 @@ def _problem(action: Callable[[], None]) -> str | None:
 def _seal(source: str, target: str, about: Mapping) -> None:
     """Lists all files with their sizes, and moves the folder into place."""
     sizes = {os.path.relpath(path, source): os.path.getsize(path) for path in files_below(source)}
-    manifest = {"format": FORMAT_VERSION, "trl_populora": version("trl-populora"), **about, "files": sizes}
+    manifest = {"format": FORMAT_VERSION, "trl_populora": __version__, **about, "files": sizes}
     write_json(os.path.join(source, MANIFEST_FILE), manifest)
     move_folder(source, target)  # there may be one that was torn, or left by a run resumed from an earlier one

@@ -1,6 +1,7 @@
 """What happens between rounds: the replacement step, and the round's summary."""
 
 import math
+import sys
 import time
 import zlib
 from dataclasses import replace
@@ -105,6 +106,8 @@ class RoundCallback(TrainerCallback):
         logs: dict[str, Any],
         **kwargs: Any,
     ) -> None:
+        # Trainer keeps all logs. Two thirds of a log are its names, which are made anew in every round.
+        state.log_history[-1] = {sys.intern(name): value for name, value in state.log_history[-1].items()}
         if logs.keys() & {"loss", "train_loss"}:
             self.trackers.log(step=state.global_step)
 

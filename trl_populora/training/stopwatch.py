@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 from transformers import PreTrainedTokenizerBase
+from trl.trainer.utils import add_fused_lm_head
 
 from ..executor import Executor, Job
 from ..generation import TransformersSampler
@@ -99,6 +100,11 @@ def learning(
     vocabulary, chance = model.get_input_embeddings().weight.shape[0], random.Random(seed)
     ids = torch.tensor([[chance.randrange(vocabulary) for _ in range(prompt + answer)] for _ in range(rows)])
     ids, device = ids.to(args.device), torch.device(args.device).type
+    labels = ids.clone()
+    labels[:, :prompt] = -100  # only completions are scored
+    add_fused_lm_head(
+        population.base_model, args.temperature or 1.0, args.cast_lm_head_to_fp32, ("log_probs", "entropy")
+    )
     model.train()
     if args.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -106,9 +112,7 @@ def learning(
     for _ in range(2):  # the first warms up
         start = time.perf_counter()
         with torch.autocast(device, torch.bfloat16) if args.bf16 else nullcontext(), population.route(members):
-            logits = population.base_model(input_ids=ids, logits_to_keep=answer + 1, use_cache=False).logits[:, :-1]
-            told = logits.float().log_softmax(-1).gather(-1, ids[:, -answer:, None])
-            (-told.mean()).backward()
+            population.base_model(input_ids=ids, labels=labels, fused_lm_head=True).loss.backward()
         if device == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
