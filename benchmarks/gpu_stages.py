@@ -92,9 +92,9 @@ def machine(report: Report) -> None:
     size = 256 if report.toy else 8192
     a, b = (torch.randn(size, size, device=report.device, dtype=torch.bfloat16) for _ in range(2))
     seconds = alternate(report.device, {"one": lambda: a @ b}, 6)["seconds"]["one"]
+    report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
     with Executor(1) as executor:  # which the stages with whole runs need
         report.number("isolation of programs", int(executor.isolation[1:]), shown=executor.isolation)
-    report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
 
 
 def version(name: str) -> str | None:
@@ -165,7 +165,9 @@ def update(report: Report) -> None:
             report.number(what, row["ratio"]["ours"], shown=shown, most=1.05 if members == 8 else None)
             gib = {variant: size / 1024 for variant, size in row["peak_mib"].items()}
             report.number(
-                f"{name}: its peak memory, GiB", gib["ours"], shown=f"{gib['ours']:.1f} over {gib['one']:.1f}"
+                f"{name}: peak memory of {members} members over one, GiB",
+                gib["ours"],
+                shown=f"{gib['ours']:.1f} over {gib['one']:.1f}",
             )
             del population
             gc.collect()

@@ -106,7 +106,7 @@ class RoundCallback(TrainerCallback):
         logs: dict[str, Any],
         **kwargs: Any,
     ) -> None:
-        # Trainer keeps all logs. Two thirds of a log are its names, which are made anew in every round.
+        # Trainer keeps all logs. The names are made anew in every round, and are longer than the numbers.
         state.log_history[-1] = {sys.intern(name): value for name, value in state.log_history[-1].items()}
         if logs.keys() & {"loss", "train_loss"}:
             self.trackers.log(step=state.global_step)
