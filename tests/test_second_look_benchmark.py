@@ -49,6 +49,7 @@ def test_the_whole_exam_gives_what_the_experiment_gave(runs, monkeypatch, capsys
     assert part["differences"].keys() == found["differences"].keys() and len(part["differences"]) == 6
 
 
+@pytest.mark.slow
 def test_folders_and_exams_that_are_not_there_are_refused(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="holds no finished run"):
         look(tmp_path, monkeypatch, 0)

@@ -96,6 +96,7 @@ def test_the_average_of_the_students_is_one_adapter(run_folder, data, tmp_path):
     assert written[0] == written[1] and written[0]
 
 
+@pytest.mark.slow
 def test_servers_answer_as_the_model_itself(run_folder, tiny_model, data, tmp_path, capsys, monkeypatch):
     """Members, their average and the base, on two servers; once those are gone, an error says so."""
     asked = [run_folder, "--exams", LETTERS, "--data", data, "--average", "--teachers"]
@@ -161,6 +162,7 @@ def test_several_runs_are_compared(run_folder, data, tmp_path):
     assert record["comparisons"] == 2 * (2 * 3 + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings, exam, words, settled",
     [
@@ -192,6 +194,7 @@ def test_runs_that_were_prompted_differently_are_refused(
         assert evaluate(*argv, *settled) == 0
 
 
+@pytest.mark.slow
 def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, capsys):
     state = read(Path(run_folder), "self_play.json")
     other = tmp_path / "other"

@@ -286,6 +286,7 @@ def test_a_run_leaves_what_its_owner_needs(run_folder):
     assert (folder / "plots" / "ratings.png").is_file()
 
 
+@pytest.mark.slow
 def test_a_warm_start_precedes_the_rounds_and_is_not_repeated_on_resuming(recipe, capfd):
     warm = {"warm_start_steps": 2, "warm_start_rows": 1, "save_strategy": "steps", "save_steps": 1, "plots": False}
     assert train.main(recipe(max_steps=1, **warm)) == 0

@@ -120,8 +120,7 @@ CASES = {
 }
 
 
-FAST = ("model-peft", "reward-mixed", "reward-model-chat", "reward-columns", "dataset-stream", "eval-dict")
-FAST += ("callbacks", "optimizer-schedule")
+FAST = ("model-peft", "reward-mixed", "reward-columns", "dataset-stream", "optimizer-schedule")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -49,6 +49,7 @@ def test_resume(maker, peft, pair, folders, tmp_path, monkeypatch):
     assert [log.get("step") for log in ours.logs] == [1, 2, 3, 4, 4]  # the first two from the checkpoint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peft", [False, pytest.param(True, marks=slow)], ids=["full", "lora"])
 def test_best_model(peft, pair, folders):
     chosen = dict(eval_strategy="steps", eval_steps=1, save_strategy="steps", save_steps=1, save_total_limit=1)
@@ -65,6 +66,7 @@ def test_adaptive_entropy_is_kept(pair, folders):
     assert any(path.endswith("entropy_ctrl_state.json") for path in ours.files)
 
 
+@pytest.mark.slow
 def test_calls_by_hand(pair, folders):
     """Train, evaluate, save, write a card, train on."""
 
@@ -90,6 +92,7 @@ def test_stopped_by_a_callback(pair, folders):
     assert ours.state["global_step"] == 2
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_a_difference(folders, tmp_path, monkeypatch):
     """One random number more, or a gradient changed in its last bits: told apart."""
 

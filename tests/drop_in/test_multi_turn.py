@@ -7,6 +7,7 @@ from tests.drop_in.multi_turn import Counter, add, add_later, scripted_turn, sum
 from tests.drop_in.pairs import chats, settings
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("tool", [pytest.param(add, marks=pytest.mark.slow), add_later], ids=["sync", "async"])
 def test_tools(tool, pair, folders, monkeypatch):

@@ -94,9 +94,7 @@ def test_loss_lora(name, pair, folders):
     pair(lambda: arguments(folders, LOSSES[name], True))
 
 
-@pytest.mark.parametrize(
-    "name", slow_but("beta-loss", "evaluation", "epochs", "sync-reference", of=SETTINGS | FULL_ONLY)
-)
+@pytest.mark.parametrize("name", slow_but("beta-loss", "sync-reference", of=SETTINGS | FULL_ONLY))
 def test_full(name, pair, folders):
     pair(lambda: arguments(folders, (SETTINGS | FULL_ONLY)[name], False))
 

@@ -66,10 +66,12 @@ def weak_tasks():
     return exam, [code_o.read_task(json.loads(question.reference)) for question in exam.questions]
 
 
+@pytest.mark.slow
 def test_the_exam_of_weak_statements_never_changes(weak_tasks):
     assert weak_tasks[0].version == "03ec139b8202"
 
 
+@pytest.mark.slow
 def test_each_weak_statement_has_as_many_tasks_of_its_own(weak_tasks):
     exam, tasks = weak_tasks
     groups = [question.group for question in exam.questions]
@@ -80,6 +82,7 @@ def test_each_weak_statement_has_as_many_tasks_of_its_own(weak_tasks):
         assert [found[0] for found in map(confusion, lines) if found] == ([] if group == KNOWN else [group])
 
 
+@pytest.mark.slow
 def test_confused_answers_are_wrong_and_others_right(weak_tasks):
     exam, tasks = weak_tasks
     verdicts = {}

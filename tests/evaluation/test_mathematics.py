@@ -227,6 +227,7 @@ def test_numbers_need_no_sandbox():
     assert [grade.verdict for grade in grades] == ["wrong", "solved", "solved", "solved"]
 
 
+@pytest.mark.slow
 def test_answers_that_hang_take_no_other_down(run, monkeypatch):
     """They share a batch with right ones."""
     limits = replace(mathematics.LIMITS, cpu_seconds=0.7)

@@ -85,6 +85,7 @@ def test_intervals_of_shares_cover_the_truth(samples):
     assert 0.93 < covered / runs < 0.97
 
 
+@pytest.mark.slow
 def test_intervals_of_differences_cover_the_truth():
     rng, covered, runs = np.random.default_rng(1), 0, 150
     for _ in range(runs):
@@ -157,6 +158,7 @@ def test_a_star_needs_what_the_sign_test_needs(better, worse, comparisons):
     assert found.significant == (stats.binomtest(better, better + worse).pvalue <= 0.05 / comparisons)
 
 
+@pytest.mark.slow
 def test_the_best_of_equal_members_is_no_better_elsewhere():
     """Members of pure noise: the naive best is several points too good, the one chosen elsewhere is not."""
     rng, truth, runs, members, questions = np.random.default_rng(2), 0.3, 600, 8, 100

@@ -80,6 +80,7 @@ def test_answers_are_those_of_a_member_asked_alone(exam, sampler, tmp_path):
         assert [one.text for one in alone] == [one.text for one in together.samples if one.player == name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", [Decoding(rows_per_call=4), Decoding(3, 0.8, rows_per_call=5)])
 def test_an_interrupted_exam_goes_on_where_it_was(exam, sampler, tmp_path, decoding):
     sampler.expected = (decoding.temperature, 6)

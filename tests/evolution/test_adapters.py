@@ -114,6 +114,7 @@ def run_of_three_events(folder):
     return population
 
 
+@pytest.mark.slow
 def test_the_lineage_file_replays_every_child_bit_for_bit(tmp_path):
     run_of_three_events(tmp_path)
     lineage = Lineage(tmp_path / "lineage.jsonl")

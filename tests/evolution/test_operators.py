@@ -156,7 +156,7 @@ def test_m1_stretches_singular_values_and_keeps_the_spaces(seed, eps):
                 torch.testing.assert_close(a @ a.T, b @ b.T, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("rank", [2, 8, 32])
+@pytest.mark.parametrize("rank", [2, 8, pytest.param(32, marks=pytest.mark.slow)])
 def test_m1_turns_by_about_eps_at_any_rank(rank):
     rng = torch.Generator().manual_seed(0)
     A = torch.linalg.qr(torch.randn(64, rank, generator=rng, dtype=torch.float64))[0].T

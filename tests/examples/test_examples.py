@@ -50,6 +50,7 @@ def test_own_dataset_then_start_from_its_adapters(run_main, tmp_path, capsys):
     assert "student_0 says:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_own_operator_makes_the_children(run_main, tmp_path, monkeypatch):
     from trl_populora import OPERATORS
 

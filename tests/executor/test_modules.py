@@ -114,6 +114,7 @@ def f(seed):
     assert [value.value[0] for value in execution.values] == [100.0] * 2
 
 
+@pytest.mark.slow
 def test_a_package_that_imports_at_first_use_is_made_ready_by_a_module_of_ours(executor):
     program = "from trl_populora.tasks.math.harness import judge as f"
     answers = (r"\frac{2}{4}", "0.5", r"50\%", r"\frac{1}{3}", "I do not know", "")

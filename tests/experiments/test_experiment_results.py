@@ -110,6 +110,7 @@ def test_exams_along_the_run_are_drawn_too(record, tmp_path, monkeypatch):
     assert [list(line.get_ydata()) for line in along.lines] == [[0.5]] and "along" in along.get_ylabel()
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_of_any_record(record, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("matplotlib.pyplot.close", drawn.append)

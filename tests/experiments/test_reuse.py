@@ -53,8 +53,8 @@ def test_the_same_runs_are_used(link, old):
     "changes",
     [
         {"settings": {"max_steps": 5}},
-        {"settings": {"evolution_kwargs": {"elites": 2}}},
-        {"exam_samples": 2, "exam_temperature": 1.0},
+        pytest.param({"settings": {"evolution_kwargs": {"elites": 2}}}, marks=pytest.mark.slow),
+        pytest.param({"exam_samples": 2, "exam_temperature": 1.0}, marks=pytest.mark.slow),
         {"exam_temperature": 0.5},
         {"seeds": [7]},
         {"reuse": ["/no/such/folder"]},
@@ -131,6 +131,7 @@ def test_a_run_that_has_begun_is_its_own(link, plan):
     assert set(link()[1]) == {"two/0", "one/1", "two/1"}
 
 
+@pytest.mark.slow
 def test_results_name_what_was_reused(link, old, plan, capsys):
     from trl_populora.cli import main
 

@@ -188,6 +188,7 @@ def test_stale_and_tampered_weights_are_named_after_the_start(make, monkeypatch)
         sampler.sync()
 
 
+@pytest.mark.slow
 def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
     """The base shows how much this machine rounds. More than the tolerance is no proof while the own are nearest."""
     sampler = make(faults={"rounding": (1e-3, 3e-3)})

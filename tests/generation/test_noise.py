@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -33,6 +34,7 @@ def test_rows_and_positions_are_uncorrelated():
     assert off_diagonal.max() < 5 / np.sqrt(5000)
 
 
+@pytest.mark.slow
 def test_argmax_draws_from_the_softmax():
     p = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
     for draws in (

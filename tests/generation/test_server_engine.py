@@ -227,7 +227,13 @@ def sampler_on(server, population, folder, **settings):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=() if kind.name == "vLLM" else pytest.mark.slow)
+        for kind in KINDS.values()
+    ],
+)
 def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kind, tmp_path):
     population = population_of()
     greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)

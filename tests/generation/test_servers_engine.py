@@ -218,6 +218,7 @@ def ids(sampler, members=NAMES, prompts=PROMPTS, seed=0):
     return [list(completion.ids) for completion in sampler(prompts, members, seed=seed)]
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_whichever_server_answers(three, tmp_path):
     """Drawn at temperature 1 from three servers, from one, and from two after one was killed."""
     population = population_of()
@@ -295,6 +296,7 @@ def test_traffic_is_what_the_docs_count(three, tmp_path):
     sampler.close()
 
 
+@pytest.mark.slow
 def test_use_vllm_takes_several_urls(three, tmp_path):
     urls = [server.url for server in three]
     settings = dict(vllm_mode="server", vllm_server_base_url=None, vllm_server_base_urls=urls, vllm_server_timeout=5.0)

@@ -151,6 +151,7 @@ def test_hostile_sql(executor, tmp_path):
     assert (tmp_path / "there.db").read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_hostile_answers(executor, tmp_path):
     """None is right, ends the judge of another, or is evaluated as Python."""
     tmp_path.chmod(0o777)

@@ -49,6 +49,7 @@ def full():
         return executor.isolation
 
 
+@pytest.mark.slow
 @needs_root
 def test_root_in_docker(full):
     assert elsewhere("docker")["level"] == ("L2" if full == "L3" else "L1")
@@ -70,6 +71,7 @@ def test_a_plain_user(uid):
     assert seen["level"] in ("L1", "L2", "L3") and seen["uid"] == uid
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("place", ["full-tmp", pytest.param("read-only-tmp", marks=pytest.mark.slow)])
 def test_nowhere_to_write(place, full):
@@ -180,6 +182,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_a_long_mixture():
     """Normal jobs among hostile ones, in any order: none of them wrong, and each with the same verdict every time."""
     rng = random.Random(0)

@@ -98,6 +98,7 @@ def test_a_run_starts_from_a_shared_population(client, shared, run, tmp_path):
     assert now["student_1"]["parents"] == [f"user/repo@{commit}/student_1@{table['student_1']['version']}"]
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_adapters_of_the_hub_and_of_folders(client, shared, run, tmp_path):
     sources = {"teacher": "user/repo/teacher_1", "student_0": "user/repo", "student_1": str(run / "student_0")}
     changes = SIZE | {"initial_adapters": sources, "learning_rate": 1e-30}

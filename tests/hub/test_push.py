@@ -112,6 +112,7 @@ def test_the_rounds_as_a_dataset(client, hub, run):
     assert client(scripts.run_dataset_card, text) == rows
 
 
+@pytest.mark.slow
 def test_a_checkpoint_only_when_asked(client, hub, run):
     pushed(client, run, "--to", "user/repo", "--checkpoint")
     files = {path for path in hub.files("user/repo") if path.startswith("last-checkpoint/")}

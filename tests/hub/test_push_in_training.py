@@ -18,6 +18,7 @@ def versions_of(hub, commit):
     return title, {path: blob.content for path, blob in files.items()}
 
 
+@pytest.mark.slow
 def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
     """The Hub takes the files of step 1 only when step 3 is saved and step 1 is gone: it gets step 1, whole."""
     hub.held.clear()
@@ -41,6 +42,7 @@ def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
     assert b"hf_user" not in checkpoint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy, folders", [
     pytest.param("end", set(), marks=pytest.mark.slow),
     pytest.param("every_save", set(), marks=pytest.mark.slow),
@@ -79,6 +81,7 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights
 
 
+@pytest.mark.slow
 def test_what_cannot_be_pushed_to_is_known_before_training(client, hub, tmp_path):
     settings = {"push_to_hub": True, "hub_model_id": "other/repo"}
     code, _, err = client(scripts.train, settings, str(tmp_path))
@@ -100,6 +103,7 @@ def test_a_hub_that_cannot_be_reached_does_not_keep_a_run_from_starting(client, 
     assert hub.titles("user/repo") == ["initial commit", "End of training"]
 
 
+@pytest.mark.slow
 def test_tags_and_the_dataset_of_a_script(client, hub, tmp_path):
     assert client(scripts.push_from_a_script, str(tmp_path)).endswith("/commit/" + hub_head(hub))
     data, text = hub.card("user/repo")

@@ -92,6 +92,7 @@ def test_a_worked_answer_to_read():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_id, work", [("code_o", worked_output), ("code_i", worked_input)])
 def test_answers_that_end_too_early_are_beginnings_of_whole_ones(type_id, work):
     rng, ended, lines = random.Random(0), 0, 0
@@ -139,6 +140,7 @@ def test_proposals_and_tasks_to_solve_may_have_levels_of_their_own():
     )
 
 
+@pytest.mark.slow
 def test_batches_depend_on_their_seed_alone():
     examples = ChainExamples(0)
     first = examples.batch(8, seed="a")
@@ -205,6 +207,7 @@ def test_a_training_that_was_stopped_ends_in_the_same_bits(tmp_path):
     assert not any(value.equal(start[name]) for name, value in weights(whole).items() if "mlp" in name)
 
 
+@pytest.mark.slow
 def test_a_last_phase_and_a_state_of_another_model_is_refused(tmp_path):
     settings = replace(SMALL, steps=2, stop_steps=2)
     training = Training(tmp_path, settings)
@@ -215,6 +218,7 @@ def test_a_last_phase_and_a_state_of_another_model_is_refused(tmp_path):
         Training(tmp_path, replace(settings, layers=2))
 
 
+@pytest.mark.slow
 def test_a_last_phase_of_confusions(tmp_path):
     settings = replace(SMALL, steps=1, short_steps=0, stop_steps=0, confused_steps=2, types="code_o")
     training, plain = Training(tmp_path / "a", settings), Training(tmp_path / "b", replace(settings, confused=0.0))
@@ -229,6 +233,7 @@ def test_two_last_phases_are_refused():
         replace(SMALL, stop_steps=1, confused_steps=2)
 
 
+@pytest.mark.slow
 def test_a_training_begins_with_given_weights(tmp_path):
     first = Training(tmp_path / "first", replace(SMALL, precision="float32"))
     save(first.model, first.tokenizer, tmp_path / "start", SMALL)

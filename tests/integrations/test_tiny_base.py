@@ -87,6 +87,7 @@ def test_a_code_f_proposal_without_a_program_cannot_be_trivial():
     assert trivial_proposal(completion) == completion
 
 
+@pytest.mark.slow
 def test_rows_repeat_by_seed_and_shares_are_kept():
     first, again, other = TinyExamples(0), TinyExamples(0), TinyExamples(1)
     rows = [first.draw() for _ in range(50)]

@@ -105,6 +105,7 @@ def test_leaves_modes_gradients_and_trainability_as_found(model, tokenizer, type
     assert all(parameter.grad is None for parameter in population.model.parameters())
 
 
+@pytest.mark.slow
 def test_same_seed_same_weights(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=1)
     start = {name: [w.clone() for w in weights(population, name)] for name in population}

@@ -51,7 +51,15 @@ def test_routed_rows_equal_plain_peft(ids, tmp_path):
             torch.testing.assert_close(routed[i], alone(ids[i : i + 1]).logits[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("rows", [ROWS, NAMES, ["student_0"] * 6, ["teacher_1", "teacher_0", "teacher_0"]])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS,
+        pytest.param(NAMES, marks=pytest.mark.slow),
+        pytest.param(["student_0"] * 6, marks=pytest.mark.slow),
+        ["teacher_1", "teacher_0", "teacher_0"],
+    ],
+)
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_routed_gradients_equal_separate_passes(rows, checkpointing):
     ids = torch.randint(3, 200, (len(rows), 9), generator=torch.Generator().manual_seed(2))

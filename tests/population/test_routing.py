@@ -74,6 +74,7 @@ def test_gradients_equal_pefts_own_path(rows, checkpointing):
     assert_equal(gradients(population), separate_passes(tiny_population(), rows, ids, weights), 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", BATCHES.values(), ids=BATCHES)
 def test_under_autocast_it_is_as_near_to_float32_as_peft_is(rows):
     """bfloat16 has 8 bits: both paths round, so neither is the truth. Ours may be at most 1.25 times as far off."""
@@ -175,6 +176,7 @@ def test_memory_is_bounded_by_the_micro_batch():
     assert all(p.grad is None for p in large.parameters("student_11"))
 
 
+@pytest.mark.slow
 def test_the_number_of_matmuls_does_not_grow_with_the_members():
     calls = []
 

@@ -7,6 +7,7 @@ from trl_populora.reporting import save_plots
 from trl_populora.reporting.plots import PLOTS, running_mean
 
 
+@pytest.mark.slow
 def test_every_plot_is_a_picture_with_something_in_it(tmp_path, rounds):
     paths = save_plots(rounds, tmp_path / "plots")
     assert [path.rsplit("/", 1)[1] for path in paths] == [f"{name}.png" for name in PLOTS]

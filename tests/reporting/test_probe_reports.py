@@ -63,6 +63,7 @@ def test_curves_of_members_and_the_base():
     assert len([axis for axis in plot_probes([record(0, 0.5, founders=False)]).axes if axis.get_visible()]) == 1
 
 
+@pytest.mark.slow
 def test_records_are_read_and_drawn(rounds, tmp_path, monkeypatch):
     assert read_probes(tmp_path) == []
     (tmp_path / "probes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in RECORDS))

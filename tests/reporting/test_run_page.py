@@ -100,6 +100,7 @@ def test_one_round_that_still_goes_on(tmp_path):
     assert "lineage" not in sections(html) and "frames" not in embedded(html, "figures")["matrix"]
 
 
+@pytest.mark.slow
 def test_missing_and_damaged_files_are_told(tmp_path):
     made = MadeRun(tmp_path / "run").make(5)
     (made.folder / "rounds" / "round_000001.parquet").unlink()
@@ -224,6 +225,7 @@ def test_every_alarm_has_advice(made):
     assert advice("something else") == UNKNOWN
 
 
+@pytest.mark.slow
 def test_alarms_are_told_with_their_rounds(tmp_path):
     made = MadeRun(tmp_path / "run", evolution_interval=0).make(21)
     spans = alarm_spans(read_history(made.folder))
@@ -232,6 +234,7 @@ def test_alarms_are_told_with_their_rounds(tmp_path):
     assert "Alarms: 0 now, 1 earlier" in html and "until round 20" in html and "Read its refused proposals" in html
 
 
+@pytest.mark.slow
 def test_a_watched_run_is_written_after_each_round(tmp_path):
     made = MadeRun(tmp_path / "run")
     made.begin(3)

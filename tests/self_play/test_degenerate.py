@@ -114,7 +114,7 @@ def test_under_the_papers_reward_impossible_tasks_earn_the_most(executor):
     ("outputs", "expected"),
     [
         (2, 0.50),
-        (5, 0.73),
+        pytest.param(5, 0.73, marks=pytest.mark.slow),
         pytest.param(10, 0.62, marks=pytest.mark.slow),
         pytest.param(20, 0.41, marks=pytest.mark.slow),
     ],

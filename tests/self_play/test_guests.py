@@ -86,6 +86,7 @@ def test_nobody_learns_from_a_guest_and_its_tasks_stay_out_of_the_buffer(executo
     assert all(p.task in game.buffer for p in record.proposals if p.valid)
 
 
+@pytest.mark.slow
 def test_games_with_members_are_rated_beside_games_with_guests(executor):
     crossed, rated = 0, 0
     for round in range(4):

@@ -233,6 +233,7 @@ def test_correlations_are_those_of_the_tasks(task_sd, prompt_sd):
     assert correlations.of("code_i") == pytest.approx((within, across), abs=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task_sd", [0.0, 1.4])
 @pytest.mark.parametrize(
     "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]

@@ -33,7 +33,13 @@ def lines(program: str) -> set[str]:
 HELD_OUT = {kind.name: fillings(kind.held_out) for kind in KINDS}
 
 
-@pytest.mark.parametrize("family", CHAINS, ids=lambda one: one.__name__)
+FAST = ("chain_digits_short", "chain_text_middle", "chain_table_long", "chain_digits_blocks", "chain_text_held_out")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(one, id=one.__name__, marks=() if one.__name__ in FAST else pytest.mark.slow) for one in CHAINS],
+)
 def test_families_obey_the_rules_and_their_depths(family):
     rng, (least, most) = random.Random(0), DEPTHS[family.__name__.split("_", 2)[2]]
     depths = set()

@@ -99,6 +99,7 @@ def test_identity_tasks_are_tasks_like_any_other(type, n, play_with):
     assert play.solved(task, play.types[type].solve_completion(task))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", TYPES)
 def test_seed_sets_are_distinct_and_repeatable(type):
     tasks = code_seeds(256, type=type)
@@ -109,6 +110,7 @@ def test_seed_sets_are_distinct_and_repeatable(type):
     assert len({task.author for task in tasks}) > 40
 
 
+@pytest.mark.slow
 def test_seed_sets_do_not_depend_on_the_hash_seed():
     code = "from trl_populora.tasks import make_task_types\n"
     code += "print([t.id for y in make_task_types().values() for t in y.seeds(150)])"

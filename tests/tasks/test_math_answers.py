@@ -154,6 +154,7 @@ DIFFERENT = [
 ]
 
 
+@pytest.mark.slow
 def test_agreement_with_math_verify(run):
     assert len(AGREED) > 100
     here = judge_pairs([(right, text) for right, text, _ in AGREED], run)
@@ -321,6 +322,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 def test_no_hostile_answer_is_right_or_spoils_another(run):
     pairs = [
         pair for text in HOSTILE.values() for pair in (("7", text), ("7/2", r"\frac{7}{2}"), ("7/2", r"\frac{8}{2}"))

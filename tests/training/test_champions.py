@@ -62,6 +62,7 @@ def champions(tmp_path_factory):
     return trainer, rounds, seen, weights, admitted
 
 
+@pytest.mark.slow
 def test_members_learn_from_their_own_rows_only(champions):
     trainer, rounds, seen, weights, _ = champions
     population = trainer.population
@@ -80,6 +81,7 @@ def test_members_learn_from_their_own_rows_only(champions):
     assert not in_groups & {id(p) for p in guests}
 
 
+@pytest.mark.slow
 def test_guests_are_the_champions_of_the_time(champions):
     trainer, *_, admitted = champions
     assert admitted == ["guest_0", "guest_1"] * 5  # none before the first champions

@@ -124,6 +124,7 @@ def test_true_wants_a_checkpoint_and_auto_does_not(make_trainer):
     make_trainer(max_steps=1).train(resume_from_checkpoint="auto")
 
 
+@pytest.mark.slow
 def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_trainer):
     trainer = make_trainer(max_steps=2, overwrite_output_dir=False)
     trainer.train()
@@ -146,6 +147,7 @@ def test_old_checkpoints_go_only_when_the_new_one_is_whole(make_trainer):
     assert not os.path.exists(os.path.join(trainer.args.output_dir, ".saving"))
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(whole, make_trainer, monkeypatch, caplog):
     """Files stop growing at 2 kB: adapters cannot be saved, nor rounds recorded; later all is well again."""
     kept, _, (wanted, wanted_files) = whole

@@ -122,6 +122,7 @@ def test_with_rewards_that_wait_history_tells_what_was_learned_from_in_each_roun
     assert rows == 4 * trainer.args.completions_per_round - 4, "those of the last round wait"
 
 
+@pytest.mark.slow
 def test_updates_count_optimizer_steps_and_not_those_held_back(make_trainer):
     trainer = make_trainer(max_steps=4, num_iterations=2)
     broken = trainer.population.parameters("student_1")[0]
@@ -232,6 +233,7 @@ def test_role_task_whitens_over_the_tokens_of_the_round(make_trainer):
     torch.testing.assert_close(output["advantages"].double(), torch.from_numpy(wanted), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trainer):
     """TRL turns gradient checkpointing off and on in each step, and transformers adds a hook each time."""
     hooks, names = [], []

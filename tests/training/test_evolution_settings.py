@@ -4,6 +4,7 @@ import pytest
 import torch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("min_age", "steps"), [(2, [4]), pytest.param(3, [], marks=pytest.mark.slow)])
 def test_interval_and_ages_count_rounds(make_trainer, min_age, steps):
     """Two optimizer steps a round, three rounds: after round 2 founders are 4 steps old, but 2 rounds."""

@@ -66,6 +66,7 @@ def test_fork_servers_that_die_are_replaced(make_trainer):
     assert set(statuses(trainer)[0]) == set(statuses(trainer)[3]) and "ok" in statuses(trainer)[3]
 
 
+@pytest.mark.slow
 def test_a_folder_that_comes_back_has_lost_nothing(make_trainer, caplog):
     """The output folder is a file for two rounds, as when a disk is not mounted."""
     trainer = make_trainer(max_steps=4)

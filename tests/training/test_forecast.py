@@ -40,6 +40,7 @@ def test_the_lm_head_holds_what_is_counted(dtype, vocabulary):
     assert live.peak == pytest.approx(counted, rel=0.05)
 
 
+@pytest.mark.slow
 def test_an_update_with_its_head_holds_what_is_counted():
     """Four rows of four members, scored as TRL does. Of a layer and the head only one is computed with at a time."""
     from trl.trainer.utils import add_fused_lm_head
@@ -54,6 +55,7 @@ def test_an_update_with_its_head_holds_what_is_counted():
     assert live.peak == pytest.approx(kept + lm_head(shapes, ids.numel(), 2, gpu=False), rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing, layers", [pytest.param(True, 6, marks=pytest.mark.slow), (False, 3)])
 def test_an_update_without_its_head_holds_what_is_counted(config, checkpointing, layers):
     sizes = {**SIZES, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": layers, "vocab_size": 300}

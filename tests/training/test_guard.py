@@ -47,6 +47,7 @@ def own_reward(completions, player):
     return [len(set(c[0]["content"])) / 4 for c in completions]
 
 
+@pytest.mark.slow
 def test_others_go_on_bit_for_bit(make_trainer):
     well, _ = train(make_trainer, max_steps=2)
     sick, rounds = train(make_trainer, Poison("student_1", {1}), max_steps=2)

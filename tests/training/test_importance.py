@@ -61,6 +61,7 @@ class Rounded(TransformersSampler):
         return [logprobs[i, token].item() - off for i, token in enumerate(one.ids)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "cut"), [(None, 0.0), ("sequence_mask", 1.0)])
 def test_many_small_differences_do_not_mask_a_row(make_trainer, mode, cut):
     """Each token is off by 0.6 nats: of two already the product of the ratios is above TRL's bound of 3."""

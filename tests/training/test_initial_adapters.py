@@ -134,6 +134,7 @@ def test_a_population_without_that_member(saved):
         begin(tiny_population(2, 3), {"student_2": saved})
 
 
+@pytest.mark.slow
 def test_the_lineage_goes_on_across_runs(make_trainer, saved):
     trainer = make_trainer(
         model=two_layers(),

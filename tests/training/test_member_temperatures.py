@@ -11,6 +11,7 @@ from tests.training.test_member_updates import shorten, train_alone
 HEAT = {"teacher_0": 0.8, "teacher_1": 1.0, "student_0": 1.25, "student_1": 0.64}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{}, pytest.param({"beta": 0.2, "num_iterations": 2, "max_steps": 2}, marks=pytest.mark.slow)],

@@ -140,6 +140,7 @@ def test_the_size_of_a_micro_batch_changes_nothing(make_trainer, settings):
                 assert want.norm() > 0 and (got - want).norm() <= 1e-4 * want.norm()
 
 
+@pytest.mark.slow
 def test_micro_batches_hold_equally_many_rows_of_each_member_and_all_rows_of_the_round(make_trainer):
     trainer = make_trainer(model=two_layers(), num_iterations=2, max_steps=4)
     trainer.source.sampler = shorten(trainer.source.sampler)
@@ -201,6 +202,7 @@ def test_text_of_reads_both_forms():
     assert text_of("a") == text_of([{"role": "assistant", "content": "a"}]) == "a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_penalty_towards_where_members_do_not_start_is_told(make_trainer, monkeypatch, moved):
     said = []
@@ -219,6 +221,7 @@ def unanimous_or_not(completions, **kwargs):
     return [float(one % 3) if i // 2 % 2 else 1.0 for i, one in enumerate(group)]
 
 
+@pytest.mark.slow
 def test_rows_without_an_advantage_are_left_out_and_change_no_update(make_trainer, monkeypatch):
     def run(leave_out):
         if not leave_out:

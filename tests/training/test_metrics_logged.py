@@ -85,6 +85,7 @@ def names(logs) -> set[str]:
     return {name for log in logs for name in log}
 
 
+@pytest.mark.slow
 def test_self_play_with_everything(runs):
     logged, summaries = runs
     own = names(logged["self-play"])

@@ -186,6 +186,7 @@ def test_everybody_is_asked_at_the_start_and_at_every_evaluation_the_base_once(m
     assert {row["version"] for row in first} == {exam["version"]}
 
 
+@pytest.mark.slow
 def test_names_as_trackers_get_them(make_trainer):
     trainer = play_plausibly(make_trainer(**PROBED))
     trainer.train()

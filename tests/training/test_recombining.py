@@ -63,6 +63,7 @@ def test_settings_without_a_recombination_are_refused(config, settings, words):
         config(recombination_interval=4, **settings)
 
 
+@pytest.mark.slow
 def test_only_named_roles_recombine_and_none_in_the_round_of_a_replacement(make_trainer):
     seen = []
     settings = dict(max_steps=5, recombination_interval=1, recombination_roles="students", evolution_interval=2)
@@ -73,6 +74,7 @@ def test_only_named_roles_recombine_and_none_in_the_round_of_a_replacement(make_
     assert [bool(one.events) for one in seen] == [False, True, False, True, False]
 
 
+@pytest.mark.slow
 def test_islands_are_checked_and_recombine_apart_without_evolution(config, make_trainer):
     with pytest.raises(ValueError, match="islands=2 does not divide 2 members"):
         config(recombination_interval=1, evolution_kwargs={"islands": 2})
@@ -83,6 +85,7 @@ def test_islands_are_checked_and_recombine_apart_without_evolution(config, make_
     assert min(cosine(*own[:2]), cosine(*own[2:])) > 0.8 > cosine(*own[1:3])
 
 
+@pytest.mark.slow
 def test_who_was_reset_in_the_round_takes_no_part_and_others_return_to_the_mean(make_trainer):
     """A gradient that is not finite, after the first mean and in the round of the second."""
     trainer = make_trainer(max_steps=4, recombination_interval=1)

@@ -70,6 +70,7 @@ def test_in_the_last_round_it_changes_nothing(make_trainer, terminated):
     assert trainer.state.global_step == 2 and not trainer.stopping.stopped and not trainer.stopping.saved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart, ends", [(0.0, True), (60.0, False)])
 def test_a_second_one_ends_at_once_unless_it_is_the_same(make_trainer, terminated, monkeypatch, apart, ends):
     monkeypatch.setattr(stopping, "SAME_SECONDS", apart)

@@ -91,6 +91,7 @@ def test_every_family_of_seed_tasks_is_listed_with_an_example():
     assert "The families of [code_o](#code_o)." in page and "f([6, 4, 7, 8]) = 25" in page
 
 
+@pytest.mark.slow
 def test_a_notebook_becomes_text_and_code():
     notebook = (
         '{"cells": [{"cell_type": "markdown", "source": ["# A\\n", "b"]}, {"cell_type": "code", "source": ["c = 1"]}]}'

@@ -65,9 +65,11 @@ def test_the_worst_makes_room_for_a_child_of_the_best(tmp_path, mode):
 @pytest.mark.parametrize(
     ("settings", "steps"),
     [
-        ({"interval": 2}, [6]),
+        pytest.param({"interval": 2}, [6], marks=pytest.mark.slow),
         ({"unit": "validations", "interval": 3, "val_check_interval": 1}, [3, 6, 9]),
-        ({"unit": "validations", "interval": 2, "val_check_interval": 1}, [2, 4, 6, 8, 10]),
+        pytest.param(
+            {"unit": "validations", "interval": 2, "val_check_interval": 1}, [2, 4, 6, 8, 10], marks=pytest.mark.slow
+        ),
         ({"unit": "epochs", "interval": 1, "val_check_interval": 2}, [5, 8, 11]),  # no validation ends an epoch
     ],
 )
@@ -161,6 +163,7 @@ def test_a_checkpoint_that_lightning_cannot_go_on_from_exactly_is_warned_of(tmp_
     assert sum("is due there" in str(warning.message) for warning in caught) == 1
 
 
+@pytest.mark.slow
 def test_dropout_in_the_base_is_resumed_exactly(tmp_path):
     def run(folder, ckpt_path=None):
         torch.manual_seed(5 if ckpt_path is None else 6)
@@ -197,6 +200,7 @@ def test_children_are_made_again_from_checkpoints(tmp_path):
             assert torch.equal(child[path].A, factor.A) and torch.equal(child[path].B, factor.B)
 
 
+@pytest.mark.slow
 def test_the_lineage_file_is_that_of_the_run(tmp_path):
     path = tmp_path / "lineage.jsonl"
     fit(tmp_path / "a", callbacks=[saving(tmp_path, every_n_epochs=1)], lineage_file=path)

@@ -50,8 +50,12 @@ BATCHES = [  # members with other numbers of rows, in any order, and one that is
 
 @pytest.mark.parametrize(
     ("accumulate", "clip", "schedule"),
-    [(1, None, None), (1, 0.3, None), (2, 0.3, None), (1, 0.5, lambda step: 1 / (1 + step))],
-    ids=["plain", "clipped", "accumulated", "scheduled"],
+    [
+        pytest.param(1, None, None, id="plain", marks=pytest.mark.slow),
+        pytest.param(1, 0.3, None, id="clipped", marks=pytest.mark.slow),
+        pytest.param(2, 0.3, None, id="accumulated"),
+        pytest.param(1, 0.5, lambda step: 1 / (1 + step), id="scheduled", marks=pytest.mark.slow),
+    ],
 )
 def test_update_equals_plain_pytorch_on_the_members_rows_alone(tmp_path, accumulate, clip, schedule):
     members = toys.population()
@@ -221,6 +225,7 @@ class Classifier(PopulationModule):
         self.log_rows("accuracy", right.float(), members)
 
 
+@pytest.mark.slow
 def test_a_classifier_with_its_own_loader_learns(tmp_path):
     torch.manual_seed(0)
     config = BertConfig(
