@@ -33,6 +33,13 @@ def chains() -> Exam:
     return _exam("chains", held_out=False)
 
 
+def chains_short() -> Exam:
+    """The questions of `chains` with up to four statements: most of them are what a base can do before a run."""
+    whole = chains()
+    few = tuple(one for one in whole.questions if int(one.group.removeprefix("depth_")) <= WEAK_DEPTH)
+    return replace(whole, name="chains_short", questions=few)
+
+
 def chains_held_out() -> Exam:
     """As many, in which every second statement is one that no training of the base or the recipes holds."""
     return _exam("chains_held_out", held_out=True)
