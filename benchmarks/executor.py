@@ -253,12 +253,7 @@ def soak(scale: float, rounds: int) -> dict:
 
 def server_memory(executor: Executor) -> list[float]:
     """Resident MB of the processes of each fork server."""
-    found = []
-    for worker in executor._workers:
-        for server in worker._servers.values():
-            if server._process is not None:
-                found.append(sum(map(resident, [server._process.pid, *children(server._process.pid)])))
-    return found
+    return [sum(map(resident, [pid, *children(pid)])) for pid in executor.pids]
 
 
 def children(pid: int) -> list[int]:

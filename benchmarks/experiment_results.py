@@ -75,7 +75,7 @@ def record_of(folder: Path) -> dict[str, Any]:
         "pairs": {
             name: _pairs(arms, runs, told["measures"][name], exam_names) for name, arms in told["values"].items()
         },
-        "answers": _answers(runs, told["measures"], exam_names),
+        "answers": answers_by_question(runs, told["measures"], exam_names),
         "groups": {arm: _groups(own) for arm, own in runs.items() if own},
         "curves": {name: {arm: curve(own, name) for arm, own in runs.items() if own} for name in _drawn(told)},
     }
@@ -110,7 +110,7 @@ def _pairs(
     return found
 
 
-def _answers(
+def answers_by_question(
     runs: Mapping[str, Sequence[PlayedRun]], measures: Mapping[str, Any], exam_names: Mapping[str, str]
 ) -> dict[str, Any]:
     """`"exam, of"` -> arm -> seed -> share of right answers to each question, a line of numbers by questions' ids.

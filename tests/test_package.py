@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -54,8 +55,11 @@ def test_the_command_answers_without_torch(imported):
 
 
 def test_every_public_name_resolves():
+    kinds = {"OPERATORS": dict, "__version__": str, "make_task_types": FunctionType}  # all others are classes
     for name in trl_populora.__all__:
-        assert getattr(trl_populora, name) is not None
+        found = getattr(trl_populora, name)
+        assert isinstance(found, kinds.get(name, type)), name
+        assert getattr(found, "__name__", name) == name
     assert set(trl_populora.__all__) <= set(dir(trl_populora))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = trl_populora.Nothing

@@ -29,18 +29,29 @@ def test_settings_are_read_as_python_reads_them():
 
 
 def test_recipes_pass():
-    for path in ROOT.glob("recipes/[!ae]*/*.yaml"):  # neither those of accelerate nor experiments
-        check_call([], yaml.safe_load(path.read_text()))
+    found = [yaml.safe_load(path.read_text()) for path in ROOT.glob("recipes/*/*.yaml")]
+    recipes = [recipe for recipe in found if "model_name_or_path" in recipe]  # of runs, that is
+    assert len(recipes) >= 28
+    for recipe in recipes:
+        check_call([], recipe)
+        with pytest.raises(ValueError, match="num_students=0"):
+            check_call([], recipe | {"num_students": 0})  # its numbers were read
 
 
-def test_what_a_command_line_may_say_passes():
-    check_call([], {})
-    check_call(
-        ["--num-teachers=2", "--num_students=2", "--no_plots", "--use_cpu", "--learning_rate", "1e-3"], {"env": {}}
-    )
-    check_call(["--use_cpu", "False", "--max_prompt_tokens", "None", "--max_steps", "+4"], {"learning_rate": "1e-3"})
-    check_call(["--num_teachers", "0", "--max_steps", "-1"], {"task_types": ["my_module:MyType"]})
-    check_call(["--num_students", "4"], {"num_students": 0})  # the command line wins
+@pytest.mark.parametrize(
+    "argv, recipe",
+    [
+        ([], {}),
+        (["--num-teachers=2", "--num_students=2", "--no_plots", "--use_cpu", "--learning_rate", "1e-3"], {"env": {}}),
+        (["--use_cpu", "False", "--max_prompt_tokens", "None", "--max_steps", "+4"], {"learning_rate": "1e-3"}),
+        (["--num_teachers", "0", "--max_steps", "-1"], {"task_types": ["my_module:MyType"]}),
+        (["--num_students", "4"], {"num_students": 0}),  # the command line wins
+    ],
+)
+def test_what_a_command_line_may_say_passes(argv, recipe):
+    check_call(argv, recipe)
+    with pytest.raises(ValueError, match="num_generations=1 must"):
+        check_call([*argv, "--num_generations", "1"], recipe)  # the checks went on to the last ones
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The recipes that come with the package: all are built in, listed and copied, and copies work where they are."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -101,3 +102,31 @@ def test_a_command_finds_modules_of_the_working_folder(tmp_path):
         without_the_folder, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.stdout.splitlines()[-1:] == ["found"], done.stderr
+
+
+@pytest.mark.slow
+def test_a_wheel_brings_the_command_and_the_recipes(tmp_path):
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    for name in ("README.md", "LICENSE", "pyproject.toml", "setup.cfg", "setup.py"):
+        shutil.copy(ROOT / name, source)
+    for name in ("trl_populora", "recipes"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def pip(*words):
+        command = [sys.executable, "-m", "pip", *words[:1], "--quiet", "--no-index", "--no-deps", *words[1:]]
+        subprocess.run(command, check=True, cwd=tmp_path)
+
+    pip("wheel", "--no-build-isolation", "--wheel-dir", tmp_path, source)
+    (wheel,) = tmp_path.glob("trl_populora-*.whl")
+    pip("install", "--target", site, wheel)
+    assert files(site / "trl_populora/recipes") == files(RECIPES)
+
+    def populora(*words):
+        command, where = [site / "bin/populora", *words], {**os.environ, "PYTHONPATH": str(site)}
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=where, check=True).stdout
+
+    assert "tiny/4t4s.yaml" in populora("recipes")
+    populora("recipes", "copy", "tiny")
+    assert (tmp_path / "recipes/tiny/4t4s.yaml").is_file()
+    assert {one.stem for one in (site / "bin").iterdir()} == {"populora", "trl-populora"}

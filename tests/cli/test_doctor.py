@@ -67,7 +67,7 @@ def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dty
 
     from tests.tiny import lora
     from trl_populora.population import Population
-    from trl_populora.training.forecast import Shapes, _passing
+    from trl_populora.training.forecast import Shapes
 
     sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": 3, "vocab_size": 300}
     config = LlamaConfig(num_attention_heads=4, num_key_value_heads=2, dtype=dtype, **sizes)
@@ -78,7 +78,7 @@ def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dty
         output = population.base_model(ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, use_cache=True)
     assert output.past_key_values.get_seq_length() == 128
     shapes = Shapes.of(config, "all-linear")
-    counted = ids.numel() * (_passing(shapes) + shapes.cached) * shapes.bytes
+    counted = ids.numel() * (shapes.passing + shapes.cached) * shapes.bytes
     assert 0.85 * counted <= live.peak <= 1.15 * counted
 
 
@@ -132,7 +132,7 @@ def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
 
 
 def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys, monkeypatch):
-    monkeypatch.setattr(needs, "_host_memory", lambda: (int(1e9), int(1e9)))
+    monkeypatch.setattr(needs, "host_memory", lambda: (int(1e9), int(1e9)))
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     monkeypatch.setattr("trl_populora.training.trackers.PACKAGES", {"wandb": ("no_such_package",)})
     changes = {"report_to": "wandb", "push_to_hub": True, "max_completion_length": 200_000}
@@ -188,14 +188,14 @@ def test_large_bases_are_counted_as_in_the_docs():
     """The table of docs/scaling.md, which was counted with full models."""
     from transformers import Qwen2Config
 
-    from trl_populora.training.forecast import Shapes, _inside
+    from trl_populora.training.forecast import Shapes
 
     sizes = dict(vocab_size=152064, hidden_size=3584, intermediate_size=18944, num_hidden_layers=28)
     shapes = Shapes.of(Qwen2Config(**sizes, num_attention_heads=28, num_key_value_heads=4), "all-linear")
     text = (ROOT / "docs" / "scaling.md").read_text()
     row = f"| 7B | {shapes.parameters:,} | {shapes.adapted:,} | {16 * shapes.adapted:,} | {32 * shapes.adapted:,} |"
     assert f"{row} {2 * shapes.cached / 1e3:.1f} |" in text
-    assert 2 * _inside(shapes) / 1e3 == pytest.approx(232, rel=0.02)
+    assert 2 * shapes.inside / 1e3 == pytest.approx(232, rel=0.02)
 
 
 def test_trackers_by_their_packages(monkeypatch):

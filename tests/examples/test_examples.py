@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trl_populora import train
+from trl_populora import Task, train
 from trl_populora.testing import check_task_type
 from website.notebooks import code_cells
 
@@ -62,9 +62,13 @@ def test_own_operator_makes_the_children(run_main, tmp_path, monkeypatch):
 
 def test_own_task_type_keeps_the_contract(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    from own_task_type import Tripling
+    from own_task_type import Number, Tripling
 
-    check_task_type(Tripling())
+    kind = Tripling()
+    check_task_type(kind)
+    task = Task.create("tripling", Number("14"))
+    answers = [kind.parse_answer(task, text) for text in ("42", "41")]
+    assert kind.judge([task, task], answers, None) == [True, False]
 
 
 @pytest.mark.slow

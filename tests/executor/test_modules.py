@@ -40,10 +40,10 @@ def test_servers_start_when_a_job_first_names_their_modules():
     with Executor(1) as executor:
         executor.run("import math\ndef f(): return 1", ((),))
         executor.run("def f(): return 1", ((),))
-        assert len(executor._workers[0]._servers) == 2
+        assert len(executor.pids) == 2
         for _ in range(2):
             executor.run("def f(): return 1", ((),), modules=("csv",))
-            assert len(executor._workers[0]._servers) == 3
+            assert len(executor.pids) == 3
 
 
 def test_sql_in_memory_is_deterministic(executor):

@@ -3,7 +3,9 @@
 import gc
 import threading
 import weakref
+from pathlib import Path
 
+import psutil
 import pytest
 
 from trl_populora.executor import Executor, Job, Limits, Status
@@ -82,11 +84,22 @@ def test_jobs_that_are_no_jobs_fail_their_own_batch_only(executor):
     assert values(executor.run_many([plus(1)])) == [1]
 
 
-def test_close_ends_a_program_that_hangs_and_whoever_waits_is_told(executor):
+def test_close_ends_a_program_that_hangs_and_whoever_waits_is_told(executor, monkeypatch):
+    waiting = []
+
+    class Counted(module.Pool):
+        def put(self, batch):
+            super().put(batch)
+            waiting.extend(batch.jobs)
+
+    monkeypatch.setattr(module, "Pool", Counted)
+    assert executor.isolation
+    (server,) = map(psutil.Process, executor.pids)
+    idle = len(server.children(recursive=True))
     hang = Call(executor, [WAITS])
-    wait_for(lambda: executor._workers and executor._workers[0]._servers[0, True].jobs)
+    wait_for(lambda: len(server.children(recursive=True)) > idle)
     waits = [Call(executor, [plus(1)] * 1000) for _ in range(3)]
-    wait_for(lambda: executor._pool._waiting.qsize() == 3000)
+    wait_for(lambda: len(waiting) == 3001)
     executor.close()
     for call in (hang, *waits):
         assert isinstance(call.result(), RuntimeError) and "closed" in str(call.result())
@@ -96,7 +109,7 @@ def test_close_ends_a_program_that_hangs_and_whoever_waits_is_told(executor):
 
 
 def test_an_executor_without_servers_starts_none_for_no_jobs(executor):
-    assert executor.run_many([]) == [] and not executor._workers
+    assert executor.run_many([]) == [] and executor.pids == []
 
 
 def test_jobs_of_a_batch_that_failed_are_not_run(executor):
@@ -119,16 +132,18 @@ def test_a_call_that_races_with_close_does_not_wait_for_ever(executor, monkeypat
 
 
 def test_an_executor_that_is_dropped_ends_its_servers():
+    before = set(threading.enumerate())
     executor = Executor(2)
     executor.run_many([plus(1)])
-    servers = [server for worker in executor._workers for server in worker._servers.values()]
-    threads = [worker._thread for worker in executor._workers]
+    servers = executor.pids
+    threads = {thread for thread in set(threading.enumerate()) - before if thread.name == "populora-executor"}
+    assert len(servers) >= 2 and len(threads) == 2
     del executor
     gc.collect()
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
-    wait_for(lambda: not any(server.alive for server in servers))
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in servers))
 
 
 def test_batches_are_not_left_to_the_garbage_collector(executor, monkeypatch):

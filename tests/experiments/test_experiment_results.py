@@ -44,7 +44,7 @@ def test_curves_are_means_of_blocks_over_seeds(record, monkeypatch):
 def test_answers_are_kept_question_by_question(run):  # noqa: F811
     measures = {"solve": {"metric": "solve_rate"}, "one": {"exam": "quiz", "of": "average"}}
     measures |= {"all": {"exam": "quiz", "of": "mean"}, "most": {"exam": "quiz", "of": "best"}}
-    found = SCRIPT["_answers"]({"arm": [run(3, ANSWERS)], "none": []}, measures, {"quiz": EXAM})
+    found = SCRIPT["answers_by_question"]({"arm": [run(3, ANSWERS)], "none": []}, measures, {"quiz": EXAM})
     assert found == {
         "quiz, average": {"arm": {"3": "1 0.5 0"}, "none": {}},
         "quiz, mean": {"arm": {"3": "0.25 0.3333"}, "none": {}},

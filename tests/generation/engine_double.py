@@ -114,12 +114,12 @@ class EngineDouble(Engine):
             tokens = torch.tensor([[*row.prompt_ids, *drawn] for row, drawn in zip(rows, ids, strict=True)])
             logits = self.base(input_ids=tokens).logits[:, -1]
             for i, row in enumerate(rows):
-                pick, reported = self._token(logits[i], row, noises[i], sampling)
+                pick, reported = self.token(logits[i], row, noises[i], sampling)
                 ids[i].append(pick)
                 likeliest[i].append(reported)
         return [self._until_stop(*both, sampling) for both in zip(ids, likeliest, strict=True)]
 
-    def _token(self, logits, row, noise, sampling):
+    def token(self, logits, row, noise, sampling):
         policy = torch.log_softmax(logits / (row.temperature or 1.0), dim=-1)
         if sampling.get("top_k", -1) > 0:
             kept = policy.topk(sampling["top_k"]).values[-1]

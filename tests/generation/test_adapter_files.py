@@ -145,7 +145,7 @@ def test_files_end_with_the_process_and_not_with_its_forks(files):
     assert files._close.atexit
     child = os.fork()
     if child == 0:
-        files._close()
+        files.close()
         os._exit(0)
     os.waitpid(child, 0)
     assert os.path.isdir(files.folder)

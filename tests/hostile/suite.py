@@ -114,9 +114,4 @@ def descendants(pid):
     return found
 
 
-def servers(executor):
-    """The pids of the processes that the executor started itself."""
-    return [server._process.pid for worker in executor._workers for server in worker._servers.values() if server.alive]
-
-
 MODULES_HERE = MODULES + RAW + tuple(filter(importable, INTERNAL))

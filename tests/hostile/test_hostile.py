@@ -48,7 +48,7 @@ class Hostile:
 
     def children_left(self):
         """Processes below the fork servers that were not there when they were idle."""
-        below = [len(suite.descendants(pid)) for pid in suite.servers(self.executor)]
+        below = [len(suite.descendants(pid)) for pid in self.executor.pids]
         self.idle = getattr(self, "idle", max(below))
         return sum(count > self.idle for count in below)
 

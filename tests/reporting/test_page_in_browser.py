@@ -64,6 +64,9 @@ def test_a_phone_scrolls_down_only(open_page):
 
 def test_a_watched_page_loads_itself_again_at_the_same_place(open_page):
     page = open_page(some_page(reload_seconds=1.5), height=300)
+    address, loads = page.url, []
+    page.on("load", lambda loaded: loads.append(loaded.url))
     with page.expect_event("load"):
         page.evaluate("scrollTo(0, 150)")
     page.wait_for_function("scrollY === 150")  # an evaluation would fail if the next reload came in between
+    assert loads and set(loads) == {address}

@@ -14,7 +14,7 @@ from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
 from trl_populora import cli
 from trl_populora.diagnostics.dynamics import collapse_alarms
-from trl_populora.diagnostics.matched import _words
+from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
@@ -211,7 +211,7 @@ def test_cosines_are_those_of_the_log(tmp_path):
 def test_every_alarm_has_advice(made):
     last = read_history(made.folder)[-1]
     silent = replace(last.members[0], validity=0.0)
-    alarms = [_words(extreme, *who) for extreme in (0, 1) for who in ((None, None), ("teacher_0", "student_1"))]
+    alarms = [alarm_text(extreme, *who) for extreme in (0, 1) for who in ((None, None), ("teacher_0", "student_1"))]
     alarms += collapse_alarms([silent], [[1, 0], [0, 1]], coverage=[5] * 40)
     guard = Guard(tiny_population(teachers=1, students=1))
     guard.remember()

@@ -38,8 +38,8 @@ def propose(tables, query, run, **settings):
     return draft if isinstance(draft, Refusal) else kind.verify([draft], run)[0]
 
 
-def task_of(tables, query):
-    payload = Sql()._run_trusted(tables, query)
+def task_of(tables, query, run):
+    payload = propose(tables, query, run)
     assert isinstance(payload, Payload), payload
     return Task.create("sql", payload)
 
@@ -193,8 +193,8 @@ def test_comments_reach_no_student(run):
     assert payload.query == "SELECT b\nFROM t   WHERE a > 1" and "answer is" not in payload.tables
 
 
-def test_a_repeated_reference_is_refused():
-    kind, known = Sql(), task_of(T, "SELECT b FROM t WHERE a > 1")
+def test_a_repeated_reference_is_refused(run):
+    kind, known = Sql(), task_of(T, "SELECT b FROM t WHERE a > 1", run)
     text = f"{fence('tables', T.replace('t(', 'things('))}\n{fence('query', 'select b from things where a>1')}"
     assert kind.parse_proposal(text, [known]).reason == "duplicate"
     assert isinstance(kind.parse_proposal(text, []), Draft)
@@ -231,23 +231,23 @@ def test_proposals_that_are_refused_unread(text, reason):
         ("", "no_answer"),
     ],
 )
-def test_unordered_results_are_multisets(text, outcome):
-    assert solved(task_of(T, "SELECT b, count(*) FROM t GROUP BY b"), text) == outcome
+def test_unordered_results_are_multisets(text, outcome, run):
+    assert solved(task_of(T, "SELECT b, count(*) FROM t GROUP BY b", run), text) == outcome
 
 
-def test_ordered_results_are_sequences_and_equal_rows_count():
-    task = task_of(T, "SELECT b FROM t ORDER BY b DESC")
+def test_ordered_results_are_sequences_and_equal_rows_count(run):
+    task = task_of(T, "SELECT b FROM t ORDER BY b DESC", run)
     assert [solved(task, text) for text in ("y\ny\nx", "x\ny\ny", "y\nx")] == [True, False, False]
-    task = task_of(T, "SELECT b FROM t")
+    task = task_of(T, "SELECT b FROM t", run)
     assert [solved(task, text) for text in ("y\nx\ny", "y\nx\nx", "x\ny")] == [True, False, False]
 
 
-def test_prompts_say_whether_order_matters_and_not_the_result():
+def test_prompts_say_whether_order_matters_and_not_the_result(run):
     for style in ("full", "compact"):
         kind = Sql(style=style)
-        (message,) = kind.solve_prompt(task_of(T, "SELECT a * 111 FROM t ORDER BY a"))
+        (message,) = kind.solve_prompt(task_of(T, "SELECT a * 111 FROM t ORDER BY a", run))
         assert "in the order of the query" in message["content"] and "333" not in message["content"]
-        (message,) = kind.solve_prompt(task_of(T, "SELECT a * 111 FROM t"))
+        (message,) = kind.solve_prompt(task_of(T, "SELECT a * 111 FROM t", run))
         assert "in any order" in message["content"]
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_examples import examples
+from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.query import is_ordered, measure, read_query
 from trl_populora.tasks.sql.tables import (
@@ -200,8 +201,10 @@ def test_measures():
 
 def key(tables_text, query):
     kind = Sql()
-    proposed = kind._read(tables_text, query)
-    return kind.key(kind.payload(write_tables(proposed.tables), proposed.query, proposed.ordered, ()))
+    draft = kind.parse_proposal(f"{fence('tables', tables_text)}\n{fence('query', query)}", [])
+    tables, text, ordered = draft.content
+    assert draft.key == kind.key(kind.payload(write_tables(tables), text, ordered, ()))
+    return draft.key
 
 
 T = "t(a INTEGER, b TEXT)\n1 | x\n2 | y"

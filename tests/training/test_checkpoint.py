@@ -172,7 +172,7 @@ def test_a_full_disk_costs_a_checkpoint_and_nothing_else(whole, make_trainer, mo
     trainer = make_trainer(on_round=on_round, **SAVING)
     folder = trainer.args.output_dir
     monkeypatch.setattr(trainer.folder, "flush", limited(trainer.folder.flush))
-    monkeypatch.setattr(checkpoint, "_problem", limited(checkpoint._problem))
+    monkeypatch.setattr(trainer, "_save_checkpoint", limited(trainer._save_checkpoint))
     trainer.train()
     assert [os.path.basename(path) for path in whole_checkpoints(folder)] == ["checkpoint-4"]
     assert outcome(trainer) == wanted and files(folder) == wanted_files, "what could not be written came later"

@@ -40,6 +40,12 @@ def counted(trainer):
     return seen
 
 
+def play(trainer):
+    """A round of self-play that nobody learns from."""
+    trainer.source.begin([{}] * trainer.args.rows_per_round, round=0, step=0, training=True)
+    return trainer.source.played
+
+
 def recorded(trainer):
     totals = {name: Counter() for name in trainer.population}
     for summary in read_history(trainer.args.output_dir):
@@ -136,7 +142,7 @@ def test_updates_count_optimizer_steps_and_not_those_held_back(make_trainer):
 
 def test_balanced_students_learn_from_whole_groups_drawn_from_the_seed(make_trainer):
     trainer = make_trainer(max_steps=1, balance_rows=True, num_generations=4, per_device_train_batch_size=4)
-    played = trainer.source.self_play.play(trainer.source._sample, round=0, step=0)
+    played = play(trainer)
     rows, record, G = played.rows, played.record, 4
     assert [row.role for row in rows] == ["teacher"] * 2 * G + ["student"] * 2 * G
     for start in range(0, len(rows), G):
@@ -152,7 +158,7 @@ def test_balanced_students_learn_from_whole_groups_drawn_from_the_seed(make_trai
 def test_the_draw_does_not_look_at_outcomes_and_takes_every_task_equally_often(make_trainer):
     trainer = make_trainer(max_steps=1, balance_rows=True, num_generations=4, per_device_train_batch_size=4)
     game, students = trainer.source.self_play, trainer.population.students
-    record = game.play(trainer.source._sample, round=0, step=0).record
+    record = play(trainer).record
     fresh = [replace(one, learned=True) for one in record.attempts]
     solved = [replace(one, solved=True, refusal=None, reward=1.0) for one in fresh]
     counts = Counter()
@@ -169,7 +175,7 @@ def test_all_attempts_count_for_rewards_and_ratings(make_trainer):
         make_trainer(max_steps=1, num_generations=4, per_device_train_batch_size=4, balance_rows=on)
         for on in (False, True)
     )
-    first, second = (t.source.self_play.play(t.source._sample, round=0, step=0).record for t in (plain, balanced))
+    first, second = (play(trainer).record for trainer in (plain, balanced))
     assert [p.reward for p in first.proposals] == [p.reward for p in second.proposals]
     assert first.matches == second.matches
     assert plain.source.ratings.state_dict() == balanced.source.ratings.state_dict()

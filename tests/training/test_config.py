@@ -1,9 +1,11 @@
 import re
+from dataclasses import fields
 
 import pytest
-from trl import GRPOConfig
+from trl import GRPOConfig, TrlParser
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
+from trl_populora.recipe import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.training.checks import CHOICES, prompt_limit
 
@@ -112,20 +114,13 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-2}
 
 
-def test_every_field_is_documented():
-    inherited = GRPOConfig.__dataclass_fields__
-    for name, field in PopulationSelfPlayConfig.__dataclass_fields__.items():
-        if name not in inherited:
-            assert field.metadata.get("help"), name
-            assert re.search(rf"^ +{name} \(", PopulationSelfPlayConfig.__doc__, re.MULTILINE), name
-
-
-def test_the_documentation_names_every_choice():
-    for name, choices in CHOICES.items():
-        text = PopulationSelfPlayConfig.__doc__.partition(f"\n        {name} (")[2].partition("\n        ")[2]
-        text = re.split(r"\n {8}\w", text)[0]
-        for choice in choices:
-            assert f'`"{choice}"`' in text, f"{name}: {choice}"
+def test_the_command_line_explains_every_setting_of_ours_and_names_every_choice():
+    told = {action.dest: action.help for action in TrlParser([RunArguments, PopulationSelfPlayConfig])._actions}
+    inherited = {field.name for field in fields(GRPOConfig)}
+    own = {field.name for cls in (RunArguments, PopulationSelfPlayConfig) for field in fields(cls) if field.init}
+    assert sorted(name for name in own - inherited if not told[name]) == []
+    unnamed = [(name, choice) for name, all in CHOICES.items() for choice in all if f'`"{choice}"`' not in told[name]]
+    assert unnamed == []
 
 
 @pytest.mark.parametrize(

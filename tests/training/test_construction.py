@@ -20,12 +20,25 @@ from trl_populora.training import construction
 def test_the_base_lies_on_one_device(monkeypatch, device, launched, given, expected):
     """TRL loads with device_map="auto", which splits the layers among all visible devices; routing has one."""
     seen = {}
-    monkeypatch.setattr(construction, "create_model_from_path", lambda name, **kwargs: seen.update(kwargs))
+
+    class Loading(Exception):
+        """All that matters here has happened."""
+
+    def load(name, **kwargs):
+        seen.update(kwargs)
+        raise Loading
+
+    monkeypatch.setattr(construction, "create_model_from_path", load)
     args = SimpleNamespace(
+        beta=0.0,
+        initial_adapters=None,
+        shard_base=False,
+        seed=0,
         device=torch.device(device),
         distributed_state=SimpleNamespace(distributed_type=launched),
         trust_remote_code=False,
         model_init_kwargs=given,
     )
-    construction._load_base("a base", args, None)
+    with pytest.raises(Loading):
+        construction.make_population("a base", args, None, None)
     assert seen.get("device_map", "unset") == expected

@@ -10,6 +10,7 @@ from datasets import Dataset, load_dataset
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
+from trl_populora.generation import Sampler
 from trl_populora.run_files.round_table import COLUMNS, ROUND_TABLE
 from trl_populora.training import PopulationSelfPlayTrainer
 
@@ -30,16 +31,16 @@ def group_advantages(rows):
     return (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
 
 
-def test_every_completion_of_self_play(make_trainer, tmp_path):
+def test_every_completion_of_self_play(make_trainer, tmp_path, monkeypatch):
     replays, asked = [], []
     trainer = make_trainer(max_steps=3, num_generations=2, evolution_interval=2)
-    sampler = trainer.source._sample
+    sample = Sampler.__call__
 
-    def spy(prompts, members, *, seed):
+    def spy(sampler, prompts, members, **settings):
         asked.extend(zip(members, prompts, strict=True))
-        return sampler(prompts, members, seed=seed)
+        return sample(sampler, prompts, members, **settings)
 
-    trainer.source._sample = spy
+    monkeypatch.setattr(Sampler, "__call__", spy)
     finish = trainer.source.finish
 
     def note(rows, metrics):

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from trl_populora import extras
+from trl_populora.evaluation.exams import make_exam
+from trl_populora.extras import require
 from trl_populora.integrations.base_models import resolve_base
 from trl_populora.integrations.user_data import load_prompts, load_rewards
 from trl_populora.recipe import RunArguments, parse
@@ -106,6 +109,8 @@ RAISED = {
     "Not supported with a population: …": lambda: config(loss_type="bnpo"),
     "task type … is unknown.": lambda: config(task_types=["code_x"]),
     "…: the module … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
+    "… needs …, which is not installed: pip install 'trl-populora[…]'.": lambda: require("vllm", user="use_vllm=true"),
+    "exam … is unknown.": lambda: make_exam("gsm9k", {}),
     "… is not a complete checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
 }
 
@@ -114,6 +119,7 @@ RAISED = {
 def test_the_message_is_raised(message, monkeypatch):
     assert message in quoted()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(extras, "is_installed", lambda module: False)
     with pytest.raises(ValueError, match=pattern(message)):
         RAISED[message]()
 

@@ -1,4 +1,4 @@
-"""`populora evolve`: make a child of saved LoRA adapters by one mutation or crossover.
+"""`populora evolve`: makes a child of saved LoRA adapters by one mutation or crossover.
 
 Parents and child are ordinary PEFT folders, whether a population wrote them or not.
 """

@@ -1,4 +1,4 @@
-"""`populora experiment`: all runs of an experiment, from one YAML to its results.
+"""`populora experiment`: runs an experiment or a sweep from one YAML file, and writes its results.
 
 After a kill, the same command continues. docs/experiments.md explains the YAML file and the results.
 """

@@ -1,4 +1,4 @@
-"""`populora export`: one member as a folder of its own: its adapter, or the base with the adapter merged into it."""
+"""`populora export`: writes one member to a folder of its own: its adapter, or the base with the adapter merged."""
 
 import argparse
 import os

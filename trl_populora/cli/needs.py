@@ -144,7 +144,7 @@ def memory_lines(
     else:
         peak += parts["last good weights (host)"] + LIBRARIES
         peak *= processes
-        free, total = _host_memory()
+        free, total = host_memory()
         place = f"this machine, where {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"
     yield (
         f"  {peak / 1e9:.2f} of {free / 1e9:.1f} GB free and {total / 1e9:.1f} GB in all on {place}",
@@ -160,8 +160,8 @@ def _short(peak: float, free: float, total: float) -> str | None:
     return f"{peak / 1e9:.1f} GB do not fit into {total / 1e9:.1f}. {SMALLER}"
 
 
-def _host_memory() -> tuple[int, int]:
-    """Bytes available and in all."""
+def host_memory() -> tuple[int, int]:
+    """Bytes of this machine's memory that are available, and all of them."""
     with open("/proc/meminfo", encoding="ascii") as file:
         found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file}
     return found["MemAvailable"], found["MemTotal"]

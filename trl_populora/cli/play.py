@@ -1,4 +1,4 @@
-"""`populora play`: one task, proposed by a teacher, verified and attempted by a student, to read.
+"""`populora play`: lets a teacher propose one task and a student attempt it, and prints all text.
 
 Nothing is learnt and nothing is written.
 """

@@ -1,4 +1,4 @@
-"""`populora pull`: bring a shared population or adapter from the Hugging Face Hub into a folder.
+"""`populora pull`: downloads a population or an adapter from the Hugging Face Hub into a folder.
 
 What it brings can be opened by `play`, `evaluate`, `report` and `export`, and a recipe can start from it.
 """

@@ -1,4 +1,4 @@
-"""`populora push`: share a run on the Hugging Face Hub: the population, one member, or the tables of its rounds.
+"""`populora push`: uploads a run to the Hugging Face Hub: the population, one member, or the tables of its rounds.
 
 The Hub is asked with the token of `hf auth login`, or the one in HF_TOKEN.
 """

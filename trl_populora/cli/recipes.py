@@ -1,4 +1,4 @@
-"""`populora recipes`: the recipes that come with the package; `copy NAME` brings some here, to run and to change.
+"""`populora recipes`: lists the recipes that come with the package; `copy NAME` copies some here.
 
 Without more words it lists them. A copy has the paths of a clone: run it from the folder that holds `recipes/`.
 """

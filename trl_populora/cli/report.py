@@ -1,4 +1,4 @@
-"""`populora report`: tables, plots and a page of a run; of several runs, a page that compares them.
+"""`populora report`: shows tables, plots and a page of a run, or a page that compares several runs.
 
 Reads what runs have left in their folders; needs no model.
 """

@@ -1,4 +1,4 @@
-"""`populora retention`: how many rounds a child of each variation operator needs to be level with a mere clone."""
+"""`populora retention`: measures how many rounds a child of each operator needs until it scores as well as a clone."""
 
 from __future__ import annotations
 

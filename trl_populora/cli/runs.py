@@ -1,4 +1,4 @@
-"""`populora runs`: the runs below a folder: state, rounds, members, base, solve rate, probe, size.
+"""`populora runs`: lists the runs below a folder: state, rounds, members, base, solve rate, probe, size.
 
 Reads their files alone; a run without a finished round for long counts as stopped.
 """

@@ -1,4 +1,4 @@
-"""`populora train`: train a population from a recipe, in one process.
+"""`populora train`: trains a population from a recipe, in one process.
 
 The same as `python -m trl_populora.train`; for several processes use `accelerate launch -m trl_populora.train`.
 """

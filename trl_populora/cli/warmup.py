@@ -1,4 +1,4 @@
-"""`populora warmup`: supervised warm start of a population, saved as adapters.
+"""`populora warmup`: runs only the supervised warm start of a population, and saves its adapters.
 
 The result is a population folder; `populora train` does the same by itself where a recipe sets `warm_start_steps`.
 """

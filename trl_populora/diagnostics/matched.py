@@ -157,7 +157,7 @@ class MatchedGames:
             if extreme is None or extreme in [found.get(scope) for scope in wider]:
                 continue
             found[teacher, student] = extreme
-            alarms.append(_words(extreme, teacher, student))
+            alarms.append(alarm_text(extreme, teacher, student))
         return alarms
 
     def state_dict(self) -> dict:
@@ -185,7 +185,13 @@ class MatchedGames:
         return rounds[-WINDOW:]
 
 
-def _words(extreme: int, teacher: str | None, student: str | None) -> str:
+def alarm_text(extreme: int, teacher: str | None, student: str | None) -> str:
+    """The alarm of games that were all won (`extreme` is 1) or all lost (0) by the students.
+
+    Args:
+        extreme (`int`): Share of the attempts that solved their task.
+        teacher, student (`str`, *optional*): Members of the games; all of the role if `None`.
+    """
     who, whose = student or "the students", teacher or "the teachers"
     if extreme:
         return f"disengaged: {who} solved every task of {whose} on every attempt; {whose} cannot learn from {who}"

@@ -136,6 +136,7 @@ class RoundSummary:
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict:
+        """The round as JSON values: a line of `history.jsonl`."""
         return asdict(self)
 
     @classmethod

@@ -56,10 +56,12 @@ class EvolutionEvent(Birth):
     rating_after: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
+        """The event as JSON values: a line of `lineage.jsonl`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "EvolutionEvent":
+        """Inverse of `to_json`."""
         parents = tuple((name, version) for name, version in record["parents"])
         ratings = {key: tuple(record[key]) for key in ("rating_before", "rating_after")}
         return cls(**{**record, **ratings, "parents": parents})
@@ -97,6 +99,7 @@ class Lineage:
         self.extend([event])
 
     def extend(self, events: Sequence[EvolutionEvent]) -> None:
+        """Adds events, in the file too, if there is one."""
         self.events += events
         if self.path is None:
             return

@@ -95,6 +95,13 @@ class Executor:
         return levels.missing(self._started().held)
 
     @property
+    def pids(self) -> list[int]:
+        """Process ids of the fork servers that run now, for monitoring. Programs run in processes below them. Starts
+        no server."""
+        own = self._pool if self._owner == os.getpid() else None
+        return [pid for worker in own.workers for pid in worker.pids] if own is not None else []
+
+    @property
     def counts(self) -> dict[Status, int]:
         """Executions so far by status, of this process."""
         return dict(self._counts)
@@ -169,11 +176,6 @@ class Executor:
             # Garbage is collected in any thread, holding any lock: this one must not wait for another.
             with suppress(RuntimeError):  # the interpreter ends, and the servers with it
                 _thread.start_new_thread(pool.close, ())
-
-    @property
-    def _workers(self) -> list[Worker]:
-        """For tests and benchmarks, which look at servers from outside."""
-        return self._pool.workers if self._pool is not None else []
 
     def _started(self) -> Pool:
         if self._owner != os.getpid():  # forked: the servers belong to the parent process

@@ -83,6 +83,12 @@ class Server:
         """Whether a server process was started and, as far as is known, still runs."""
         return self._control is not None
 
+    @property
+    def pid(self) -> int | None:
+        """Id of the server process, while it is `alive`."""
+        process = self._process  # which another thread may end
+        return process.pid if process is not None and self.alive else None
+
     def start(self) -> None:
         """Starts the process. Raises `RuntimeError` if it cannot work on this machine, `ServerLost` if it failed."""
         try:

@@ -59,6 +59,12 @@ class Worker:
         self._closing = False
         self._thread: threading.Thread | None = None
 
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the servers that run now."""
+        found = [server.pid for server in list(self._servers.values())]  # to which the thread may add
+        return [pid for pid in found if pid is not None]
+
     def probe(self) -> list[str]:
         """Starts a server and returns the measures that work (see `levels`). Raises `RuntimeError` or `ServerLost`."""
         server = self._server(0, True)

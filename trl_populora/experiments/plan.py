@@ -187,6 +187,7 @@ class Experiment:
         return {"run_name": f"{self.name}-{job.arm}-{job.seed}", **recipe, **given}
 
     def to_json(self) -> dict[str, Any]:
+        """The plan as the YAML file has it."""
         return to_mapping(self)
 
 

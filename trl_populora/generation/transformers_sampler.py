@@ -55,6 +55,7 @@ class TransformersSampler(Sampler):
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
+        """Adds `batch_size`: the number of rows that are decoded at once, `generation_rows`."""
         return super().settings_of(args) | {"batch_size": args.generation_rows}
 
     def draw(
@@ -62,7 +63,8 @@ class TransformersSampler(Sampler):
     ) -> list[Completion]:
         """Draws completions for tokenised prompts with explicit 32-bit row seeds.
 
-        Batches are composed as those of the update: as many rows of each member in each, of similar length.
+        Batches are made as in the update. Every batch has the same number of rows of each member, and its rows have
+        similar lengths.
         """
         places, lengths = self._places(members), [len(ids) for ids in prompt_ids]
         completions: dict[int, list[int]] = {}

@@ -179,7 +179,7 @@ def _smollm2_from_package(cache: Path, tell: Callable[[str], None]) -> str:
     tell(f"Converting {SMOLLM2_GGUF} to {target}, once. This takes about half a minute.")
     scratch = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2_CACHE_NAME}-", dir=cache))
     try:
-        _convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
+        convert_gguf(gguf_folder, SMOLLM2_GGUF, scratch)
         scratch.chmod(0o755)
         try:
             scratch.rename(target)
@@ -205,7 +205,7 @@ def _smollm2_gguf_folder() -> Path:
     return folder
 
 
-def _convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
+def convert_gguf(folder: Path, gguf_file: str, output: Path) -> None:
     """Dequantise `gguf_file` to float32 and save it with its tokenizer, laid out as on the Hub."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM

@@ -37,10 +37,12 @@ class Member:
     temperature: float = 1.0
 
     def to_json(self) -> dict:
+        """The row of the table as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict) -> "Member":
+        """Inverse of `to_json`."""
         return cls(**{**data, "parents": tuple(data["parents"])})
 
 

@@ -180,6 +180,7 @@ class Routing:
             )
 
     def close(self) -> None:
+        """Removes the hooks from the base; it then answers as it did before."""
         for handle in self._handles:
             handle.remove()
         self._handles = []

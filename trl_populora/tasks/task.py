@@ -59,10 +59,12 @@ class Payload:
     """
 
     def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values; tuples become lists."""
         return {field.name: _lists(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; lists become tuples."""
         return cls(**{name: _tuples(value) for name, value in record.items()})
 
 
@@ -112,6 +114,7 @@ class Task:
         return cls(content_id(type, payload), type, payload, author, step)
 
     def to_json(self) -> dict[str, Any]:
+        """The task as JSON values; `TaskType.read_task` reads them."""
         return {
             "id": self.id,
             "type": self.type,

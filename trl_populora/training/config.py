@@ -90,8 +90,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Families (kinds) of seed tasks to use. If unset, those that each type uses by default. The documentation
             has a list of all, with examples.
         reserved_exams (`list[str]`, *optional*):
-            Names of exams whose tasks the run may not learn from, such as `["package.module:my_exam"]`. Held-out tasks
-            and those of the run's own exams never are.
+            Names of further exams, such as `["package.module:my_exam"]`. The run does not learn from their tasks. It
+            never learns from held-out tasks, nor from the tasks of its own exams.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
             Tasks that the buffer keeps per type. When it is full, the newest stay.
         balance_rows (`bool`, *optional*, defaults to `False`):
@@ -130,7 +130,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             With `"solvable"`, the number of later rounds in which an unsolved task may still be solved, H. Teachers
             learn from their proposals H rounds later. A round has up to H + 1 times as many extra attempts.
         reward_kwargs (`dict[str, float]` or `str`, *optional*):
-            Fields of [`RewardSettings`] to change: `solved`, `wrong`, `malformed`, `invalid`.
+            Fields of [`RewardSettings`] to change: `solved`, `wrong`, `malformed`, `invalid`, `sharing`.
         advantage (`str`, *optional*, defaults to `"group"`):
             How advantages are computed. `"group"` uses GRPO's baseline within each group of G. `"role_task"` whitens
             rewards over tokens, separately for each member, role and task type (AZR).

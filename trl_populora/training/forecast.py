@@ -64,6 +64,16 @@ class Shapes:
     linear: int
     widest: int
 
+    @property
+    def inside(self) -> float:
+        """Elements that autograd keeps within a layer per token."""
+        return INSIDE[0] * self.hidden + INSIDE[1] * self.intermediate
+
+    @property
+    def passing(self) -> float:
+        """Elements in memory at once per token of the prefill, without the KV cache."""
+        return PASSING[0] * self.hidden + PASSING[1] * self.intermediate
+
     @classmethod
     def of(cls, config: PreTrainedConfig, targets: str | Sequence[str]) -> Shapes:
         """Counts the modules that transformers builds, without storage.
@@ -190,7 +200,7 @@ def memory(
     prompt = max(phase.longest for phase in rounds.values())
     longest = prompt + args.max_completion_length
     decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
-    batch, layer = args.per_device_train_batch_size, _inside(shapes) * number
+    batch, layer = args.per_device_train_batch_size, shapes.inside * number
     kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
     kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
     parts = {
@@ -203,7 +213,7 @@ def memory(
         "activations": batch * longest * kept,
         "logits": lm_head(shapes, batch * (longest - prompt if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
-        "prefill": 0.0 if args.use_vllm else decoded * prompt * (_passing(shapes) + shapes.cached) * weight,
+        "prefill": 0.0 if args.use_vllm else decoded * prompt * (shapes.passing + shapes.cached) * weight,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
     state = parts["base"] + parts["adapters"] + parts["optimizer"]
@@ -264,14 +274,6 @@ def packed_bytes(config: Any) -> float | None:
     raise ValueError(
         f"The memory of a base with quantization_config={told} is not known. Known: load_in_4bit, load_in_8bit."
     )
-
-
-def _inside(shapes: Shapes) -> float:
-    return INSIDE[0] * shapes.hidden + INSIDE[1] * shapes.intermediate
-
-
-def _passing(shapes: Shapes) -> float:
-    return PASSING[0] * shapes.hidden + PASSING[1] * shapes.intermediate
 
 
 def _moments(optim: str) -> float:

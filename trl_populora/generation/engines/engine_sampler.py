@@ -138,6 +138,7 @@ class EngineSampler(Sampler):
 
     @property
     def max_length(self) -> int:
+        """Largest number of tokens of a prompt and its completion that the engine accepts."""
         return self.engine.max_model_length
 
     def sync(self) -> None:

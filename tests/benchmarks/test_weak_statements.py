@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "weak_statements.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "weak_statements.py"
 WEAK = "def f(x):\n    x = x[1:] + [4]\n    x = x[-3:]\n    return x"
 KNOWN = "def f(x):\n    x = x[::-1]\n    return x"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-MAIN = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "two_trees.py"))["main"]
+MAIN = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "two_trees.py"))["main"]
 TRAIN = """
 import json, os, sys
 if {meet!r}:  # opens only when the other side is open: both runs must be alive

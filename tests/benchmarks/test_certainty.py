@@ -8,7 +8,7 @@ import numpy as np
 from trl_populora.reporting.over_seeds import over_questions
 
 
-by_arm = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "certainty.py"))["by_arm"]
+by_arm = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "certainty.py"))["by_arm"]
 
 
 def test_runs_of_an_arm_are_compared_with_the_base():

@@ -3,14 +3,9 @@
 `python benchmarks/soak.py` runs five hundred; docs/performance.md has the numbers.
 """
 
-import os
-import sys
-
 import pytest
 
-
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "benchmarks"))
-from soak import soak, trainer_growth  # noqa: E402
+from benchmarks.soak import soak, trainer_growth
 
 
 def test_growth_is_that_of_the_worst_fifty_rounds():

@@ -13,7 +13,7 @@ from trl_populora.evolution import write_adapter
 from trl_populora.population import Population
 
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

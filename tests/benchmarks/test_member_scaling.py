@@ -1,19 +1,21 @@
-"""The benchmark of member scaling runs from end to end and writes what docs/performance.md quotes."""
+"""`benchmarks/member_scaling.py` runs from end to end and writes what docs/performance.md quotes."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
-from member_scaling import summary  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_growth_and_peak_are_those_of_64_members():
+def test_growth_and_peak_are_those_of_64_members(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from member_scaling import summary
+
     made = [
         {"members": 8, "ratio": {"ours": 2.0}, "cpu_ratio": {"ours": 0.8}, "seconds": 1.0, "peak_mib": 9000.0},
         {"members": 64, "ratio": {"ours": 3.0}, "cpu_ratio": {"ours": 1.0}, "seconds": 2.0, "peak_mib": 6656.0},
@@ -33,8 +35,8 @@ def test_growth_and_peak_are_those_of_64_members():
 @pytest.mark.slow
 def test_quick_run_writes_every_number(tmp_path):
     target = tmp_path / "scaling.json"
-    command = [sys.executable, os.path.join(ROOT, "benchmarks", "member_scaling.py"), "--quick", "--model", "tiny"]
-    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, str(ROOT / "benchmarks" / "member_scaling.py"), "--quick", "--model", "tiny"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(
         [*command, "--json", str(target)], env=environment, capture_output=True, text=True, timeout=280, check=False
     )

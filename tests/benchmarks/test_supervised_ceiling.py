@@ -16,7 +16,7 @@ from trl_populora.tasks import make_task_types
 from trl_populora.tasks.code.families.chains import depth
 
 
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "supervised_ceiling.py"))
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "supervised_ceiling.py"))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from benchmarks import gpu
 from trl_populora.population import Population
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DOUBLE = """
 import json, os, subprocess, sys, time
 stage, out = sys.argv[sys.argv.index("--stage") + 1], sys.argv[sys.argv.index("--out") + 1]
