@@ -17,7 +17,7 @@ from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .extras import require
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
-from .run_files.checkpoint import find_checkpoint
+from .run_files.checkpoint import find_checkpoint, newest_checkpoint
 from .run_files.files import check_writable, gone_if_unused
 from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, holds_a_run, left_by_a_run
 from .run_files.run import hub_id
@@ -73,7 +73,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     try:
         return finish(run, args, trainer, view, exams)
     except OSError as error:
-        kept = find_checkpoint("auto", args.output_dir)
+        kept = newest_checkpoint(args.output_dir)
         where = (
             f"The newest checkpoint, {kept}, holds the adapters of that step." if kept else "There is no checkpoint."
         )
@@ -241,7 +241,7 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]
 
 def told_when_stopped(folder: str) -> str:
     """What a user who has stopped a run can do next."""
-    newest = find_checkpoint("auto", folder)
+    newest = newest_checkpoint(folder)
     then = f"go on from {newest}" if newest else "start again: there is no checkpoint yet (save_strategy, save_steps)"
     return f"Stopped. Add --resume_from_checkpoint auto to the same command to {then}."
 

@@ -59,6 +59,14 @@ def test_round_trip(tmp_path):
         }
 
 
+def test_a_smaller_hall_keeps_the_first_and_the_newest(tmp_path):
+    filled(range(0, 80, 10), capacity=8).save(tmp_path)
+    smaller = HallOfFame.load(tmp_path, capacity=3)
+    steps = [champion.step for champion in smaller]
+    assert smaller.capacity == len(steps) == 3 and (steps[0], steps[-1]) == (0, 70)
+    assert len(HallOfFame.load(tmp_path, capacity=20)) == 8
+
+
 def test_a_folder_written_again_holds_the_present_champions_only(tmp_path):
     hall = filled([0, 10, 20], capacity=3)
     hall.save(tmp_path)

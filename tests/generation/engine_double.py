@@ -81,7 +81,7 @@ class EngineDouble(Engine):
         self.adapters[version.name] = self.adapters[older[-1]] if self.stale and older else read(version.path)
 
     def unload(self, version):
-        del self.loaded[version.name]
+        self.loaded.pop(version.name, None)
 
     @torch.no_grad()
     def generate(self, rows, sampling):

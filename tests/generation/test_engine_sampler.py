@@ -145,6 +145,12 @@ def test_nobody_is_sampled_before_the_first_sync_or_after_a_failed_one(make):
         sampler.sync()
     with pytest.raises(EngineError, match="student_1"):
         sampler(PROMPTS, ["student_1"] * 4, seed=0)
+    sampler.engine.stale, before = False, loaded(sampler)
+    sampler.sync()
+    assert not {version.name for version in before.values()} & sampler.engine.loaded.keys(), "all under new names"
+    assert sorted(loaded(sampler)) == sorted(NAMES) and len(sampler.engine.loaded) == len(NAMES)
+    greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6, temperature=0.0)
+    assert [c.text for c in sampler(PROMPTS, NAMES, seed=0)] == [c.text for c in greedy(PROMPTS, NAMES, seed=0)]
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_headline_numbers_keep_the_roles_apart():
         "teachers/zero_std_groups": 0.5,  # one row alone has no difference
         "students/reward": pytest.approx(4.5 / 4),
         "students/reward_std": pytest.approx(np.std([2, 2, -0.5, 1], ddof=1)),
-        "students/zero_std_groups": pytest.approx(2 / 3),
+        "students/zero_std_groups": 0.5,  # the group without a reward does not count
     }
     own = np.where(np.array(roles) == "teacher", 4.0, nan)
     both = role_rewards(total, {"self_play_reward": total, "length": own}, roles=roles, group_size=2)
@@ -182,3 +182,4 @@ def test_headline_numbers_keep_the_roles_apart():
     assert both["teachers/rewards/length/mean"] == 4 and both["teachers/rewards/length/std"] == 0
     assert both["students/rewards/self_play_reward/mean"] == values["students/reward"]
     assert "students/rewards/length/mean" not in both
+    assert role_rewards(own * nan, {"length": own}, roles=roles, group_size=2) == {}

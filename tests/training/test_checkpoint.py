@@ -68,6 +68,9 @@ def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved, make_tra
     assert "no such folder" in refusal(folder, trainer, "checkpoint-9")
     os.remove(os.path.join(folder, "checkpoint-2", "self_play.json"))
     assert "self_play.json is missing" in refusal(folder, trainer, "checkpoint-2")
+    for wanted in ("auto", True):
+        with pytest.raises(ValueError, match="checkpoint-4' is not a complete .* No other one is complete"):
+            find_checkpoint(wanted, folder)
 
 
 def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
@@ -243,3 +246,20 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
             assert event.operator == "clone" and event.step == 2 and resized.population[name].version == 1
     assert set(seen["rates"]) == {0.01 * 2 / 4}, "half of the linear schedule is over"
     assert resized.state.global_step == 4
+
+
+@pytest.mark.slow
+def test_a_slot_that_went_and_came_back_counts_its_versions_on(make_trainer):
+    def sized(students, steps):
+        return make_trainer(
+            num_teachers=2, num_students=students, prompts_per_teacher=3, per_device_train_batch_size=12,
+            resize_on_resume=True, overwrite_output_dir=False, **SAVING | dict(max_steps=steps, save_steps=1),
+        )  # fmt: skip
+
+    sized(2, 1).train()
+    for students, steps in ((3, 2), (2, 3), (3, 4)):
+        trainer = sized(students, steps)
+        trainer.train(resume_from_checkpoint="auto")
+    born = [(event.slot, event.version) for event in trainer.lineage]
+    assert born == [("student_2", 1), ("student_2", 2)] and trainer.population["student_2"].version == 2
+    assert "student_2@2 *" in trainer.lineage.family_tree(list(trainer.population))

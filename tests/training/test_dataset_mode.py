@@ -169,6 +169,14 @@ def test_a_finished_run_is_not_trained_on(make):
             assert torch.equal(mine, theirs)
 
 
+def test_a_finished_run_goes_on_for_more_epochs(make):
+    settings = dict(max_steps=-1, save_strategy="steps", save_steps=3)
+    make(num_train_epochs=1, **settings).train()
+    assert make(num_train_epochs=1, **settings).train(resume_from_checkpoint="auto").global_step == 3
+    longer = make(num_train_epochs=1.5, **settings)
+    assert longer.train(resume_from_checkpoint="auto").global_step == 5
+
+
 def test_evaluation_covers_every_member(make):
     trainer = make(
         eval_dataset=PROMPTS.select(range(2)),

@@ -98,6 +98,7 @@ def test_guard_alone():
     norms = well | {"teacher_1": math.nan}
     for _ in range(PATIENCE):  # several optimizer steps of one round count once
         assert guard.hold_back(norms) == ["teacher_1"]
+    assert guard.hold_back(well) == ["teacher_1"], "no step in the rest of the round"
     guard.end_round()
     assert guard.strikes == {"teacher_1": 1}
     assert guard.hold_back(well) == [] and guard.end_round() == () and not guard.strikes

@@ -105,11 +105,13 @@ class HallOfFame:
         }
         champion = replace(original, factors=factors)
         self._champions.append(champion)
-        if len(others) + 1 > self.capacity:
-            steps = [one.step for one in self.of(role)]
-            gaps = [after - before for before, after in zip(steps, steps[2:])]
-            self._champions.remove(self.of(role)[1 + gaps.index(min(gaps))])
+        self._thin(role)
         return champion
+
+    def _thin(self, role: str) -> None:
+        while len(champions := self.of(role)) > self.capacity:
+            gaps = [after.step - before.step for before, after in zip(champions, champions[2:])]
+            self._champions.remove(champions[1 + gaps.index(min(gaps))])
 
     def sample(self, role: str, rng: random.Random) -> Champion | None:
         """A random champion of a role, all equally likely; `None` if there is none."""
@@ -130,16 +132,18 @@ class HallOfFame:
             os.remove(os.path.join(folder, name))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "HallOfFame":
-        """Reads the files of [`HallOfFame.save`].
+    def load(cls, folder: str | os.PathLike, *, capacity: int | None = None) -> "HallOfFame":
+        """Reads the files of [`HallOfFame.save`]; champions beyond another `capacity` are dropped.
 
         Raises:
             ValueError: If the folder holds no hall of fame.
         """
         table = read_json(os.path.join(folder, HALL_FILE), missing="no hall of fame was saved there.")
-        hall = cls(table["capacity"])
+        hall = cls(capacity or table["capacity"])
         for row in table["champions"]:
             tensors = load_file(os.path.join(folder, champion_file(row)))
             factors = from_tensors(tensors, row.pop("scalings"))
             hall._champions.append(Champion(**row, factors=factors))
+        for role in {champion.role for champion in hall}:
+            hall._thin(role)
         return hall

@@ -57,12 +57,14 @@ def results(
             for name, measure in measures.items()
         }
         found = [one for name, row in rows.items() for one in _differences(name, row, played)]
-    comparisons = sum(one["p"] is not None for one in found)
+    judged = []  # the p of each difference: over seeds and questions where both vary, otherwise over seeds
     for one in found:
         measure, pair = measures[one["measure"]], (arms[one["arm"]], arms[experiment.control])
         reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
         one["with_questions"] = reach and reach._asdict()
-        p = reach.p if reach else one["p"]
+        judged.append(reach.p if reach else one["p"])
+    comparisons = sum(p is not None for p in judged)
+    for one, p in zip(found, judged, strict=True):
         one["clear"] = p is not None and p <= (1 - LEVEL) / comparisons
     told = ("registered", "file", "sha256", "recipe_sha256", "git", "changes")
     plan = experiment.to_json()

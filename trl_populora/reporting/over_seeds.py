@@ -104,7 +104,8 @@ def over_questions(differences: np.ndarray) -> Reach | None:
         differences (`np.ndarray` of shape `(S, Q)`): Arm minus control, for each seed and question.
 
     Returns:
-        [`Reach`], or `None` for fewer than two seeds or questions, or if all differences are equal.
+        [`Reach`], or `None` for fewer than two seeds or questions, or if the means of all seeds are equal, and those
+        of all questions.
     """
     if min(differences.shape) < 2 or _flat(differences):
         return None
@@ -114,6 +115,8 @@ def over_questions(differences: np.ndarray) -> Reach | None:
     by_seeds, by_questions = seeds.var(ddof=1) / S, questions.var(ddof=1) / Q
     by_rest = (rest**2).sum() / ((S - 1) * (Q - 1)) / (S * Q)
     variance = max(by_seeds + by_questions - by_rest, by_seeds, by_questions)
+    if variance < 1e-12 * differences.var():  # nothing but the rest varies
+        return None
     parts = ((by_seeds, S - 1), (by_questions, Q - 1), (by_rest, (S - 1) * (Q - 1)))
     degrees = variance**2 / sum(part**2 / count for part, count in parts)
     error = math.sqrt(variance)

@@ -71,6 +71,11 @@ def whole_checkpoints(output_dir: str) -> list[str]:
     return [folder for folder in checkpoints(output_dir) if find_defect(folder) is None]
 
 
+def newest_checkpoint(output_dir: str) -> str | None:
+    """The newest checkpoint in a folder that holds all its files, if any."""
+    return next(reversed(whole_checkpoints(output_dir)), None)
+
+
 def find_defect(folder: str) -> str | None:
     """Why a folder is not a complete checkpoint of a population, in words; `None` if it is one."""
     if not os.path.isdir(folder):
@@ -103,15 +108,21 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
         output_dir (`str`): Folder of the run.
 
     Raises:
-        ValueError: If it is incomplete. The message names the newest complete one.
+        ValueError: If it is incomplete, with the newest complete one in the message; or if none is complete.
     """
     if wanted is None or wanted is False:
         return None
     if wanted is True or wanted == "auto":
-        found = whole_checkpoints(output_dir)
-        if wanted is True and not found:
+        if found := newest_checkpoint(output_dir):
+            return found
+        if broken := checkpoints(output_dir):  # starting from the beginning would delete it
+            raise ValueError(
+                f"{broken[-1]!r} is not a complete checkpoint of a population: {find_defect(broken[-1])}. No other "
+                f"one is complete. To start from the beginning, remove {output_dir!r}."
+            )
+        if wanted is True:
             raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
-        return found[-1] if found else None
+        return None
     if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
         offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""

@@ -232,15 +232,16 @@ def role_rewards(
 
     Returns:
         `dict[str, float]`: for each role `"<role>s/reward"` and `"<role>s/reward_std"` (unbiased), over rows;
-        `"<role>s/zero_std_groups"`, the share of groups in which all rewards are equal; with several functions,
-        `"<role>s/rewards/<function>/mean"` and `"/std"`. Numbers for which no row counts are left out.
+        `"<role>s/zero_std_groups"`, the share of the groups with a reward in which all rewards are equal; with several
+        functions, `"<role>s/rewards/<function>/mean"` and `"/std"`. Numbers for which no row counts are left out.
     """
     values: dict[str, float | None] = {}
     for role in dict.fromkeys(roles):
         own = np.array([name == role for name in roles])
         values[f"{role}s/reward"], values[f"{role}s/reward_std"] = _mean_and_std(total[own])
         groups = [group[~np.isnan(group)] for group in total[own].reshape(-1, group_size)]
-        values[f"{role}s/zero_std_groups"] = float(np.mean([len(g) < 2 or np.ptp(g) == 0 for g in groups]))
+        equal = [len(group) < 2 or np.ptp(group) == 0 for group in groups if len(group)]
+        values[f"{role}s/zero_std_groups"] = float(np.mean(equal)) if equal else None
         for name, rewards in by_function.items() if len(by_function) > 1 else ():
             prefix = f"{role}s/rewards/{name}"
             values[f"{prefix}/mean"], values[f"{prefix}/std"] = _mean_and_std(rewards[own])

@@ -85,8 +85,8 @@ class TaskType(ABC):
 
     @property
     def max_references(self) -> int:
-        """Largest number of reference tasks in a teacher's prompt, K. If `num_references` is unset: 6 in the style `full`,
-        1 in others."""
+        """Largest number of reference tasks in a teacher's prompt, K. Unless `num_references` gives it: 6 in the style
+        `full`, 1 in others."""
         if self.num_references is not None:
             return self.num_references
         return 6 if self.style == "full" else 1

@@ -54,11 +54,12 @@ class Guard:
         self.remember([name])
 
     def hold_back(self, norms: dict[str, float]) -> list[str]:
-        """Members that take no step now: those whose gradient norm is not finite, and frozen ones."""
+        """Members that take no step now: those that were reset in this round, also by this call because their
+        gradient norm is not finite, and frozen ones."""
         for name, norm in norms.items():
             if not math.isfinite(norm) and not self.frozen(name):
                 self._set_back(name, f"gradient norm {norm}")
-        return [name for name, norm in norms.items() if self.frozen(name) or not math.isfinite(norm)]
+        return [name for name in norms if name in self.failing]
 
     @torch.no_grad()
     def inspect(self) -> list[str]:

@@ -36,7 +36,7 @@ class Ranks:
     @property
     def cores(self) -> int:
         """Cores that this process may use when all on this machine take an equal share."""
-        return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
     def share(
         self, items: Sequence[Item], work: Callable[[list[Item], list[int]], list[Result]], *, evenly: bool = False

@@ -5,6 +5,7 @@ The trainer's overrides of Trainer's `_load*` call these functions.
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,7 +44,10 @@ def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
 def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool:
     """Restores a checkpoint if it is of the last step; returns whether it was. (Trainer would train one more step.)"""
     state = TrainerState.load_from_json(os.path.join(checkpoint, TRAINER_STATE_FILE))
-    if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
+    wanted = trainer.args.max_steps
+    if wanted <= 0:  # counted in epochs
+        wanted = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())[-1]
+    if state.global_step < wanted:
         return False
     load_run(trainer, checkpoint)
     trainer.state = state
@@ -83,6 +87,8 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
         if name not in kept:
             if not parents:
                 raise ValueError(f"{checkpoint} has no {member.role}, so {name} has no member to copy.")
+            earlier = [event.version for event in trainer.lineage if event.slot == name]  # of a larger population
+            population.restore(replace(member, version=max(earlier, default=0)))
             children.append(_copy_of(population, parents[member.slot % len(parents)], name))
     events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)

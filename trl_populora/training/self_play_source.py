@@ -247,8 +247,7 @@ class SelfPlaySource(RowSource):
         """Restores the champions, if the run keeps any and the folder has some."""
         path = os.path.join(folder, HALL_FOLDER)
         if self.hall is not None and os.path.isdir(path):
-            capacity, self.hall = self.hall.capacity, HallOfFame.load(path)
-            self.hall.capacity = capacity
+            self.hall = HallOfFame.load(path, capacity=self.hall.capacity)
 
     def make_founders(self, prompts: int) -> Founders:
         """The founders of this run, as opponents that nobody learns from."""

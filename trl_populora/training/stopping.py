@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging
 
-from ..run_files.checkpoint import find_checkpoint
+from ..run_files.checkpoint import newest_checkpoint
 from .config import PopulationSelfPlayConfig
 
 
@@ -81,7 +81,7 @@ class StopCallback(TrainerCallback):
     def tell(self) -> None:
         """Says how to go on, if the run was stopped."""
         if self.stopped and self.trainer.ranks.is_main:
-            newest = find_checkpoint("auto", self.trainer.args.output_dir)
+            newest = newest_checkpoint(self.trainer.args.output_dir)
             logger.warning(
                 f"Stopped by SIGTERM after step {self.trainer.state.global_step}. "
                 f"resume_from_checkpoint=auto goes on from {newest or 'the beginning'}."

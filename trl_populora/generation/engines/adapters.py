@@ -100,10 +100,13 @@ class AdapterFiles:
     def _fits(self, folder: str) -> bool:
         return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= self.needed
 
-    def write_changed(self) -> list[AdapterVersion]:
+    def write_changed(self, *, everything: bool = False) -> list[AdapterVersion]:
         """Writes a new version of every adapter whose weights differ from the last version.
 
         Files of an old version stay until the next call, because an engine may still read them.
+
+        Args:
+            everything (`bool`, *optional*, defaults to `False`): Write a new version of the others, too.
 
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
@@ -113,7 +116,7 @@ class AdapterFiles:
         versions = []
         for name in adapter_names(self.population):
             tensors, digest = pack(self.population.factors(name), self.dtype)
-            if digest == self._digests.get(name):
+            if digest == self._digests.get(name) and not everything:
                 continue
             version = self.write(name, tensors, self.config_of(name))
             if name in self._current:

@@ -77,6 +77,8 @@ class EngineSampler(Sampler):
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
         self._serving: dict[str, AdapterVersion] = {}
+        self._newest: dict[str, AdapterVersion] = {}  # as `_serving`, unless the last sync has failed
+        self._outdated: list[AdapterVersion] = []  # earlier versions that the engine may still hold
         # `None` on processes that write no files
         self.files: AdapterFiles = None  # pyright: ignore[reportAttributeAccessIssue]
         if self._main:
@@ -142,25 +144,28 @@ class EngineSampler(Sampler):
         return self.engine.max_model_length
 
     def sync(self) -> None:
-        """Loads every changed adapter into the engine, and every adapter that the engine has lost.
+        """Loads every changed adapter into the engine, and every adapter that the engine has lost. After an error,
+        the next call loads all of them under new names.
 
         Raises:
             EngineError: If an adapter cannot be written or loaded.
             LivenessError: If a member is not sampled from its current weights.
         """
-        woken = self.engine.wake()
-        changed = self._share(self._together(lambda: self.files.write_changed(), here=self._main))
+        woken, again = self.engine.wake(), self._serving != self._newest
+        changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
         new = {version.member for version in changed}
-        kept = [version for name, version in self._serving.items() if name not in new]
+        kept = [version for name, version in self._newest.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
             return self._check_awake() if woken else None
-        outdated = [version for name, version in self._serving.items() if name in new]
-        target = self._serving | {version.member: version for version in changed}
+        outdated = [version for name, version in self._newest.items() if name in new]
+        self._outdated += outdated
+        self._newest |= {version.member: version for version in changed}
         self._serving = {}  # nobody can be sampled until the canary has seen everybody
-        self._together(lambda: self._bring([*changed, *lost], target, outdated), here=self._feeds)
-        self._together(lambda: self._unload(outdated), here=self._feeds)
-        self._serving = target
+        before = [] if again else outdated  # those that are surely loaded
+        self._together(lambda: self._bring([*changed, *lost], self._newest, before), here=self._feeds)
+        self._together(lambda: self._unload(self._outdated), here=self._feeds)
+        self._serving, self._outdated = dict(self._newest), []
 
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
