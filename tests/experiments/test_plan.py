@@ -56,7 +56,6 @@ def test_mappings_are_changed_key_by_key():
         ({"measures": {"m": {"exam": "held_out_easy"}}}, "'held_out_easy' is not among the exams; did you mean"),
         ({"arms": {"one": {"seed": 1}, "two": {}}}, r"arms.one.seed cannot be set in an experiment: name seeds"),
         ({"settings": {"output_dir": "x"}}, "settings.output_dir cannot be set"),
-        ({"settings": {"push_to_hub": True}}, "push_to_hub"),
         ({"arms": {"one": 3, "two": {}}}, "arms.one=3 must be a mapping"),
         ({"arms": {"a/b": {}}, "control": "a/b"}, "needs a name of letters"),
         ({"jobs": 0}, "jobs=0"),

@@ -73,7 +73,9 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
         try:
             args = parse_settings(experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}")))
             if args.push_to_hub:
-                raise ValueError("push_to_hub: true would push all runs to one repository. Set it to false.")
+                raise ValueError(
+                    "push_to_hub: true would push all runs to one repository. Push runs later with `populora push`."
+                )
             _check_metrics(experiment, args)
             exams = _exams(experiment, args)
         except ValueError as error:

@@ -242,10 +242,6 @@ def _check_settings(given: object, place: str) -> None:
     for name in given:
         if name in OWN:
             raise ValueError(f"{place}.{name} cannot be set in an experiment: {OWN[name]}.")
-    if given.get("push_to_hub"):
-        raise ValueError(
-            f"{place}.push_to_hub: all runs would push to one repository. Push runs later with `populora push`."
-        )
 
 
 def _near(word: str, known: Mapping | list) -> str:

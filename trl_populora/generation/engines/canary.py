@@ -26,6 +26,7 @@ from torch import Tensor
 
 from ...population import Population
 from ...population.factors import Factor, Factors
+from ..sampler import evaluation_mode
 from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
 
@@ -322,15 +323,8 @@ class Canary:
     def _forward(self, drawn: Sequence[Drawn]) -> Tensor:
         model = self.population.base_model
         ids = torch.tensor([self.prompt_ids + answer.ids[:-1] for answer in drawn], device=model.device)
-        training = model.training
-        if training:
-            model.eval()
-        try:
-            with self.autocast():
-                logits = model(input_ids=ids, logits_to_keep=TOKENS, use_cache=False).logits
-        finally:
-            if training:
-                model.train()
+        with evaluation_mode(model), self.autocast():
+            logits = model(input_ids=ids, logits_to_keep=TOKENS, use_cache=False).logits
         return torch.log_softmax(logits.float() / self.temperature, dim=-1).cpu()
 
     # Explanations ----------------------------------------------------------------------------------------------
