@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..evolution.factors import decompose, effective_rank, gram
-from ..population.factors import Factors
+from ..population.factors import Factors, not_finite
 from .summary import RoundSummary
 
 
@@ -56,7 +56,7 @@ def measure_weights(roles: Mapping[str, Mapping[str, Factors]]) -> WeightMetrics
     """
     metrics = WeightMetrics()
     for role, members in roles.items():
-        names = [name for name, factors in members.items() if _finite(factors)]
+        names = [name for name, factors in members.items() if not not_finite(factors)]
         if not names:
             continue
         inner, ranks = _inner_products([members[name] for name in names])
@@ -96,7 +96,3 @@ def _inner_products(members: Sequence[Factors]) -> tuple[Tensor, Tensor]:
         for same in grams.values()
     ]
     return inner, torch.cat(ranks).mean(0)
-
-
-def _finite(factors: Factors) -> bool:
-    return all(bool(torch.isfinite(factor.A).all() and torch.isfinite(factor.B).all()) for factor in factors.values())

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from trl_populora.population import Factors, Population
+from trl_populora.population.factors import not_finite
 
 from .inheritance import draw_seed
 from .islands import divide, migrate
@@ -199,12 +200,11 @@ def _breed(
     """A child, or an unchanged migrant, with its learning rate and temperature if those mutate."""
     parents, parameters = replacement.parents, settings.parameters(operator)
     factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
-    for path, factor in factors.items():
-        if not all(torch.isfinite(X).all() for X in factor[:2]):
-            raise ValueError(
-                f"The child of {parents} by {operator!r} is not finite at {path}: a parent has diverged. Nothing was "
-                "replaced."
-            )
+    if paths := not_finite(factors):
+        raise ValueError(
+            f"The child of {parents} by {operator!r} is not finite at {paths[0]}: a parent has diverged. Nothing was "
+            "replaced."
+        )
     first, learning_rate, temperature = population[parents[0]], None, None
     if settings.mutate_learning_rate:
         learning_rate = first.learning_rate * (1.0 if moves else random.Random(seed).choice(FACTORS))

@@ -3,9 +3,11 @@
 This module has only the type. Operations on factors (algebra, variation) are in `evolution`.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -38,3 +40,12 @@ def from_tensors(tensors: Mapping[str, Tensor], scalings: Mapping[str, float]) -
         path: Factor(tensors[f"{path}.lora_A.weight"], tensors[f"{path}.lora_B.weight"], scaling)
         for path, scaling in scalings.items()
     }
+
+
+def not_finite(factors: Factors) -> list[str]:
+    """Module paths at which a factor holds NaN or an infinite value, found in one transfer from the device."""
+    if not factors:
+        return []
+    tensors = [X.detach() for factor in factors.values() for X in factor[:2]]
+    norms = torch.stack(torch._foreach_norm(tensors, ord=math.inf)).view(-1, 2)
+    return [path for path, finite in zip(factors, norms.isfinite().all(1).tolist(), strict=True) if not finite]

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from ..run_files.files import write_files, write_json
 from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
-from .factors import Factor, Factors, from_tensors, to_tensors
+from .factors import Factor, Factors, from_tensors, not_finite, to_tensors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing, matrices
@@ -143,8 +143,8 @@ class Population(Mapping[str, Member]):
                     f"Factors for {name!r} at {path} have shapes {tuple(A.shape)}, {tuple(B.shape)} and scaling "
                     f"{scaling}; the adapter has {tuple(target.A.shape)}, {tuple(target.B.shape)}, {target.scaling}."
                 )
-            if not (torch.isfinite(A).all() and torch.isfinite(B).all()):
-                raise ValueError(f"Factors for {name!r} at {path} are not finite; the member is left unchanged.")
+        if paths := not_finite(factors):
+            raise ValueError(f"Factors for {name!r} at {paths[0]} are not finite; the member is left unchanged.")
         for path, (A, B, _) in factors.items():
             own[path].A.copy_(A)
             own[path].B.copy_(B)
