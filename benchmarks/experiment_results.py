@@ -284,7 +284,11 @@ def draw(record: Mapping[str, Any], path: Path) -> None:
             (line,) = axis.plot(rounds, means, label=arm)
             seeds = sum(job["state"] == "done" for own, job in record["jobs"].items() if own.split("/")[0] == arm)
             if seeds > 2:
-                axis.fill_between(rounds, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
+                ends = [  # equal seeds have no interval
+                    [mean if end is None else end for mean, end in zip(means, side, strict=True)]
+                    for side in (lows, highs)
+                ]
+                axis.fill_between(rounds, *ends, color=line.get_color(), alpha=0.15, linewidth=0)
         axis.set(xlabel="round", ylabel=label)
         axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
