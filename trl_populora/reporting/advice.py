@@ -41,8 +41,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (
         "; reset to ",
         "Its numbers overflowed and it was restored. Once is harmless. If it happens again, lower the learning rate "
-        "or "
-        "max_grad_norm, or train in float32 or bfloat16 instead of float16.",
+        "or max_grad_norm.",
     ),
     (
         "nobody was replaced",

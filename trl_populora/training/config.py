@@ -193,7 +193,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             rows are divided among them, and each server loads all adapters (docs/vllm.md).
         vllm_adapter_dir (`str`, *optional*):
             Folder through which adapters reach the engine. If unset, it is in the memory of this machine (`/dev/shm`).
-            A server on another machine needs a shared folder.
+            A server on another machine, and a run on several machines, need a shared folder.
         vllm_engine_kwargs (`dict[str, Any]` or `str`, *optional*):
             Additional arguments of `vllm.LLM` for an engine in the trainer's process, such as `{"max_num_seqs": 512,
             "enforce_eager": true}`. They take precedence over the other settings.

@@ -5,6 +5,7 @@ they are used. A member that has not passed this check cannot be sampled.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
@@ -116,12 +117,20 @@ class EngineSampler(Sampler):
         """As [`Sampler.from_args`], with the `engine` among `kwargs`.
 
         Raises:
-            ValueError: If the base is sharded and the engine is not on every rank.
+            ValueError: If the base is sharded and the engine is not on every rank, or engines on several machines have
+                no folder for adapters that all of them see.
         """
         if args.shard_base and not kwargs["engine"].everywhere:
             raise ValueError(
                 "shard_base=true with a server: the engine's liveness check runs the model on one process only. Leave "
                 "shard_base out, or sample in this process."
+            )
+        ranks = accelerator.num_processes if accelerator else 1
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # set by torchrun and accelerate launch
+        if kwargs["engine"].everywhere and here < ranks and not args.vllm_adapter_dir:
+            raise ValueError(
+                f"use_vllm=true with {here} of {ranks} processes on this machine: engines elsewhere cannot read "
+                "adapters that are written here. Set vllm_adapter_dir to a folder that all machines see."
             )
         return super().from_args(population, tokenizer, accelerator, args, **kwargs)
 

@@ -89,7 +89,8 @@ class VLLMEngine(Engine):
             from vllm import LLM
         except ImportError as error:
             raise ValueError(
-                f"use_vllm needs vLLM, which cannot be imported ({error}). `pip install 'trl-populora[vllm]'`."
+                f"use_vllm needs vLLM, which cannot be imported ({error}). Install 'trl-populora[vllm]' in a new "
+                "environment, because vLLM needs versions of its own (docs/vllm.md), or set use_vllm=false."
             ) from error
         self.group: Any = None
         if self.tensor_parallel_size > 1:
