@@ -231,12 +231,16 @@ def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
 
 def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(recipe, tmp_path):
     folder = tmp_path / "run"
-    (folder / "checkpoint-2").mkdir(parents=True)  # torn
+    (folder / ".saving" / "checkpoint-2").mkdir(parents=True)  # killed while it wrote
     (folder / "history.jsonl").write_text("")
     _, args = train.parse(recipe(resume_from_checkpoint="auto"))
     assert train.prepare_output(args) is None
     train.clear_output(args)
     assert list(folder.iterdir()) == []
+    (folder / "checkpoint-2").mkdir()  # cut off by a copy, say: not thrown away
+    with pytest.raises(ValueError, match="checkpoint-2' is not a complete checkpoint"):
+        train.prepare_output(args)
+    (folder / "checkpoint-2").rmdir()
     (folder / "population.json").write_text("{}")
     with pytest.raises(ValueError, match="already holds a finished run"):
         train.prepare_output(args)

@@ -1,4 +1,4 @@
-"""`benchmarks/checkpoints.py` runs from end to end, and both ways write the same bytes."""
+"""`benchmarks/checkpoint_cost.py` runs from end to end, and both ways write the same bytes."""
 
 import json
 import sys
@@ -7,10 +7,10 @@ from pathlib import Path
 
 def test_both_ways_write_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    from checkpoints import main
+    from checkpoint_cost import main
 
     target = tmp_path / "checkpoints.json"
-    command = ["checkpoints", "--model", "tiny", "--members", "3", "--repeats", "1", "--json", str(target)]
+    command = ["checkpoint_cost", "--model", "tiny", "--members", "3", "--repeats", "1", "--json", str(target)]
     monkeypatch.setattr(sys, "argv", command)
     main()
     written = json.loads(target.read_text())

@@ -1,6 +1,6 @@
 """What it costs to write the adapters and the optimizer of N members: as PEFT writes adapters, and as we do.
 
-    python benchmarks/checkpoints.py --json benchmarks/results/checkpoints.json
+    python benchmarks/checkpoint_cost.py --json benchmarks/results/checkpoint_cost.json
 
 Both ways alternate in one process and write the same bytes. "one" is PEFT's `save_pretrained` for each member, "ours"
 is `Population.save`; both also write AdamW's state by `torch.save`, as Trainer does. Read `cpu_ratio`: the median of
