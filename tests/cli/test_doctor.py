@@ -168,6 +168,7 @@ def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, cap
     assert cli.main(["doctor", path, "--no-sandbox"]) == 1
     text = capsys.readouterr().out
     assert "no/such-model is not on this machine: `hf download no/such-model" in text
+    assert "prompts are not known without the base's tokenizer" in text and "tokens a prompt" not in text
     assert "4 rows of 1 students" in text and "Memory" not in text and "Time" not in text
 
 

@@ -104,15 +104,15 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
         prompts, expected = phase.rows * phase.prompt, phase.rows * phase.completion
         limit = phase.rows * args.max_completion_length
         total, most = total + prompts + expected, most + prompts + limit
-        yield (
-            (
-                f"  {name:<8} {phase.rows:>7,} rows of {who[name]}, {phase.learned:,} learned from; "
-                f"{phase.prompt:,.0f} tokens a prompt, completions {expected:,.0f} (as seed tasks) to {limit:,}"
-            ),
-            None,
-        )
-    yield f"  tokens   {total:>7,.0f} expected, at most {most:,.0f}", None
-    if args.num_teachers == 0:
+        lengths = f"{phase.prompt:,.0f} tokens a prompt, completions {expected:,.0f} (as seed tasks) to {limit:,}"
+        if not phase.prompt:
+            lengths = f"completions of at most {limit:,} tokens"
+        yield f"  {name:<8} {phase.rows:>7,} rows of {who[name]}, {phase.learned:,} learned from; {lengths}", None
+    if all(phase.prompt for phase in plan.values()):
+        yield f"  tokens   {total:>7,.0f} expected, at most {most:,.0f}", None
+    elif args.num_teachers:
+        yield "  The tokens of prompts are not known without the base's tokenizer.", None
+    else:
         yield "  The prompts of the dataset are not read; their tokens must be added.", None
     if args.num_teachers and args.round_settings.extra_attempts:
         extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
