@@ -153,6 +153,26 @@ def test_nobody_is_sampled_before_the_first_sync_or_after_a_failed_one(make):
     assert [c.text for c in sampler(PROMPTS, NAMES, seed=0)] == [c.text for c in greedy(PROMPTS, NAMES, seed=0)]
 
 
+def test_a_sync_that_could_not_write_is_repeated(make, monkeypatch):
+    sampler = make()
+    sampler.sync()
+    shift(sampler.population, "teacher_0")
+    shift(sampler.population, "student_1")
+    write = sampler.files.write
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sampler.files, "write", lambda member, *rest: write(member, *rest) if member == "teacher_0" else 1 / 0
+        )
+        with pytest.raises(ZeroDivisionError):
+            sampler.sync()
+    with pytest.raises(EngineError, match="student_1"):
+        sampler(PROMPTS, NAMES, seed=0)
+    sampler.sync()
+    greedy = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=6, temperature=0.0)
+    assert [c.text for c in sampler(PROMPTS, NAMES, seed=0)] == [c.text for c in greedy(PROMPTS, NAMES, seed=0)]
+    assert len(sampler.engine.loaded) == len(NAMES)
+
+
 @pytest.mark.parametrize(
     "faults, said",
     [

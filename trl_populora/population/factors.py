@@ -1,6 +1,6 @@
 """The genotype of a member: its LoRA factors, one pair per adapted matrix.
 
-This module has only the type. Operations on factors (algebra, variation) are in `evolution`.
+This module has the type, its form in files, and a check. Algebra and variation are in `evolution`.
 """
 
 import math

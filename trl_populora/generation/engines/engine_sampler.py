@@ -160,17 +160,19 @@ class EngineSampler(Sampler):
             EngineError: If an adapter cannot be written or loaded.
             LivenessError: If a member is not sampled from its current weights.
         """
-        woken, again = self.engine.wake(), self._serving != self._newest
+        woken = self.engine.wake()
+        serving, self._serving = self._serving, {}  # nobody can be sampled until the canary has seen everybody
+        again = serving != self._newest
         changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
         new = {version.member for version in changed}
         kept = [version for name, version in self._newest.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
+            self._serving = serving
             return self._check_awake() if woken else None
         outdated = [version for name, version in self._newest.items() if name in new]
         self._outdated += outdated
         self._newest |= {version.member: version for version in changed}
-        self._serving = {}  # nobody can be sampled until the canary has seen everybody
         before = [] if again else outdated  # those that are surely loaded
         self._together(lambda: self._bring([*changed, *lost], self._newest, before), here=self._feeds)
         self._together(lambda: self._unload(self._outdated), here=self._feeds)
