@@ -1,9 +1,10 @@
 import pytest
 import torch
+from transformers.cache_utils import DynamicLayer
 
 from tests.tiny import tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
-from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE
+from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE, RoomyLayer
 from trl_populora.population import routing
 
 
@@ -161,3 +162,50 @@ def test_warpers_are_honoured(population):
     greedy = sampler(population, temperature=0.0)(PROMPTS, ROWS, seed=0)
     for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}, {"min_p": 1.0}):
         assert [c.ids for c in sampler(population, **setting)(PROMPTS, ROWS, seed=9)] == [c.ids for c in greedy]
+
+
+@pytest.mark.parametrize("limit", [1, TOKENS_AT_ONCE + 3])
+def test_rows_with_one_prompt_and_member_run_it_once(population, limit):
+    """The completions of a group share its prompt, but the last token; members and prompts do not mix."""
+    sizes, draw = [], sampler(population, max_completion_length=limit)
+    prompts = [PROMPTS[i] for i in (0, 0, 0, 1, 1, 0, 0, 1)]
+    rows = ["student_0"] * 5 + ["teacher_1"] * 3
+    alone = [
+        draw([prompt], [name], seed=6, streams=[i])[0]
+        for i, (prompt, name) in enumerate(zip(prompts, rows, strict=True))
+    ]
+    handle = population.base_model.register_forward_pre_hook(
+        lambda _model, _args, kwargs: sizes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    together = draw(prompts, rows, seed=6)
+    handle.remove()
+    assert [one.ids for one in together] == [one.ids for one in alone]
+    longest = max(len(one.prompt_ids) for one in together)
+    assert sizes[:2] == [(4, longest - 1), (8, 1)] and all(tokens == 1 for _, tokens in sizes[2:])
+
+
+def test_a_prompt_of_one_token_is_not_run_before_the_others(population):
+    """Without its last token it would be padding alone, whose attention is not a number."""
+    draw = sampler(population)
+    prompt_ids = [[5], [5], [5, 6, 7], [5, 6, 7]]
+    together = draw.checked_draw(prompt_ids, ["student_0"] * 4, [1, 2, 3, 4])
+    alone = [
+        draw.checked_draw([ids], ["student_0"], [seed])[0] for ids, seed in zip(prompt_ids, [1, 2, 3, 4], strict=True)
+    ]
+    assert [one.ids for one in together] == [one.ids for one in alone]
+
+
+def test_a_layer_with_room_holds_what_a_dynamic_layer_holds():
+    """Also beyond its room, and after rows were chosen again."""
+    draw = torch.Generator().manual_seed(0)
+    plain, rows, other = DynamicLayer(), torch.tensor([2, 0, 0]), torch.tensor([1])
+    plain.update(*torch.randn(2, 3, 2, 4, 5, generator=draw))
+    roomy = RoomyLayer(plain, rows, 2)
+    plain.batch_select_indices(rows)
+    for tokens in (1, 1, 1, 2):
+        new = torch.randn(2, 3, 2, tokens, 5, generator=draw)
+        assert all(torch.equal(a, b) for a, b in zip(plain.update(*new), roomy.update(*new), strict=True))
+        assert roomy.get_seq_length() == plain.get_seq_length() and roomy.get_mask_sizes(1) == plain.get_mask_sizes(1)
+    roomy = RoomyLayer(roomy, other, 1)
+    plain.batch_select_indices(other)
+    assert torch.equal(roomy.keys, plain.keys) and torch.equal(roomy.values, plain.values)

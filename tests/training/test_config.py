@@ -80,6 +80,12 @@ def test_the_dial_sets_the_batch(config):
         ({"metric_for_best_model": "reward"}, "metric_for_best_model"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "lr_scheduler_type"),
         ({"student_learning_rate": -1.0}, "student_learning_rate=-1.0"),
+        ({"learning_rate_spread": 0.5}, "learning_rate_spread=0.5 must be a number of at least 1"),
+        ({"learning_rate_spread": float("nan")}, "learning_rate_spread=nan"),
+        (
+            {"learning_rate_spread": 2.0, "num_teachers": 1, "num_students": 1, "evolution_interval": 0},
+            "learning_rate_spread=2.0 needs a role with at least two members",
+        ),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"executor_kwargs": {"workers": 0}}, "executor_kwargs: workers=0"),
         ({"weight_metrics_interval": -1}, "weight_metrics_interval=-1"),
@@ -112,6 +118,13 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
     trainer = make_trainer(max_steps=2, evolution_interval=0)
     trainer.train()
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-2}
+
+
+def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):
+    trainer = make_trainer(num_teachers=1, num_students=3, teacher_learning_rate=1e-3, learning_rate_spread=4.0)
+    rates = {group["member"]: group["lr"] for group in trainer.create_optimizer().param_groups}
+    assert rates == pytest.approx({"teacher_0": 1e-3, "student_0": 0.25e-2, "student_1": 1e-2, "student_2": 4e-2})
+    assert {name: trainer.population[name].learning_rate for name in rates} == pytest.approx(rates)
 
 
 def test_the_command_line_explains_every_setting_of_ours_and_names_every_choice():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicLayer
 from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from ..population import Population
@@ -77,6 +78,13 @@ class TransformersSampler(Sampler):
                 completions.update(zip(rows, batch, strict=True))
         return [self.completion(ids, completions[i]) for i, ids in enumerate(prompt_ids)]
 
+    @property
+    def _sharded(self) -> bool:
+        """Whether each forward is a collective. `generate` then goes on until the last process has finished, but the
+        number of its calls must not depend on a process' own rows.
+        """
+        return getattr(self.population.base_model, "_is_fsdp_managed_module", False)
+
     def _places(self, members: Sequence[str | None]) -> list[int]:
         """A number for each row's member, in the order in which routing has them."""
         places = {name: place for place, name in enumerate((None, *self.population, *self.population.guests))}
@@ -92,8 +100,10 @@ class TransformersSampler(Sampler):
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompt_ids], device=device)
         seeds = torch.tensor(row_seeds, dtype=torch.int32, device=device)
         written: list[list[int]] = [[] for _ in prompt_ids]
-        rows, cache, before = list(range(len(prompt_ids))), None, self.progress.done
-        for drawn in range(0, self.max_completion_length, TOKENS_AT_ONCE):
+        rows, before = list(range(len(prompt_ids))), self.progress.done
+        at_once = self.max_completion_length if self._sharded else TOKENS_AT_ONCE
+        cache = self._prompt_cache(prompt_ids, members, ids, mask)
+        for drawn in range(0, self.max_completion_length, at_once):
             processors = self._warpers()
             if self.temperature:
                 processors.append(GumbelMax(seeds[rows], width))
@@ -102,7 +112,7 @@ class TransformersSampler(Sampler):
                     input_ids=ids,
                     attention_mask=mask,
                     past_key_values=cache,
-                    generation_config=self._config(min(TOKENS_AT_ONCE, self.max_completion_length - drawn)),
+                    generation_config=self._config(min(at_once, self.max_completion_length - drawn)),
                     logits_processor=processors,
                     **self.stop,
                 )
@@ -110,7 +120,7 @@ class TransformersSampler(Sampler):
             for row, new in zip(rows, ids[:, width + drawn :].tolist(), strict=True):
                 written[row] += new
             going = [place for place, row in enumerate(rows) if not self._ended(written[row])]
-            share = min(1.0, (drawn + TOKENS_AT_ONCE) / self.max_completion_length)
+            share = min(1.0, (drawn + at_once) / self.max_completion_length)
             self.progress.reach(before + len(written) - len(going) * (1 - share))
             if not going:
                 break
@@ -121,6 +131,25 @@ class TransformersSampler(Sampler):
             mask = torch.cat([mask[keep], mask.new_ones(len(keep), ids.shape[1] - mask.shape[1])], dim=1)
         self.progress.reach(before + len(prompt_ids))
         return [self._trim(row) for row in written]
+
+    def _prompt_cache(
+        self, prompt_ids: list[list[int]], members: list[str | None], ids: Tensor, mask: Tensor
+    ) -> Cache | None:
+        """KV cache of the prompts without their last token. Rows with one prompt and member, as those of a group,
+        compute it once. `None` if no rows share it: then it is made with the first token.
+        """
+        first: dict[tuple[str | None, tuple[int, ...]], int] = {}
+        places = [
+            first.setdefault((member, tuple(p)), len(first)) for member, p in zip(members, prompt_ids, strict=True)
+        ]
+        if len(first) == len(places) or min(map(len, prompt_ids)) < 2 or self._sharded:
+            return None  # of a prompt of one token, nothing but padding would be left
+        rows = [places.index(place) for place in range(len(first))]
+        with self.model_as([members[row] for row in rows]) as model:
+            output = model.generate(  # pyright: ignore[reportCallIssue]  # the token that it adds is not used
+                input_ids=ids[rows, :-1], attention_mask=mask[rows, :-1], generation_config=self._config(1)
+            )
+        return _select(output.past_key_values, places)
 
     def _config(self, tokens: int) -> GenerationConfig:
         return GenerationConfig(
@@ -162,9 +191,48 @@ class TransformersSampler(Sampler):
         return ids
 
 
+class RoomyLayer(DynamicLayer):
+    """Keys and values of a layer, with room for the tokens to come. `DynamicLayer` copies all of them for each token.
+
+    Args:
+        layer ([`~transformers.cache_utils.DynamicLayer`]): The layer whose rows it takes; it is not changed.
+        rows (`torch.Tensor` of shape `(batch,)`): Indices of these rows; one may be there several times.
+        room (`int`): Number of tokens that can be added before all is copied.
+    """
+
+    def __init__(self, layer: DynamicLayer, rows: Tensor, room: int) -> None:
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = layer.dtype, layer.device, True
+        self.length = layer.get_seq_length()
+        held: Any = (layer.keys, layer.values)  # which are tensors once a token is in the layer
+        self.buffers = [self._filled(states, rows, room) for states in held]
+        self.keys, self.values = (buffer[..., : self.length, :] for buffer in self.buffers)
+
+    def _filled(self, states: Tensor, rows: Tensor, room: int) -> Tensor:
+        buffer = states.new_empty((len(rows), states.shape[1], self.length + room, states.shape[3]))
+        buffer[..., : self.length, :] = states[rows]
+        return buffer
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        start, self.length = self.length, self.length + key_states.shape[-2]
+        if self.length > self.buffers[0].shape[-2]:
+            return super().update(key_states, value_states, *args, **kwargs)
+        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
+            buffer[..., start : self.length, :] = states
+        self.keys, self.values = (buffer[..., : self.length, :] for buffer in self.buffers)
+        return self.keys, self.values
+
+
 def _select(cache: Cache, rows: list[int]) -> Cache | None:
-    """The cache reduced to these rows; `None` if its class cannot select rows. Then a new cache is computed."""
+    """The cache of these rows, with room for the next tokens; `None` if its class cannot select rows. Then a new cache
+    is computed."""
     if not hasattr(cache, "batch_select_indices"):
         return None
-    cache.batch_select_indices(torch.tensor(rows))
+    indices = torch.tensor(rows)
+    layers: list[Any] = cache.layers
+    for place, layer in enumerate(layers):
+        if type(layer) in (DynamicLayer, RoomyLayer) and layer.get_seq_length():
+            layers[place] = RoomyLayer(layer, indices, TOKENS_AT_ONCE + 1)
+        else:
+            layer.batch_select_indices(indices)
     return cache

@@ -40,7 +40,7 @@ class Population(Mapping[str, Member]):
             Whether one adapter, `"agent_0"`, plays both roles (the single-agent baseline). Needs one teacher and one
             student.
         learning_rate (`float` or `dict[str, float]`, *optional*, defaults to `1e-5`):
-            Peak learning rate of all members, or per role (`"teacher"`, `"student"`).
+            Peak learning rate of all members, or per role (`"teacher"`, `"student"`), or per member, by its name.
         seed (`int`, *optional*, defaults to `0`):
             Seed of the adapters' initial values. Each adapter also uses its own name, so adding members does not
             change the values of others.
@@ -305,7 +305,8 @@ class Population(Mapping[str, Member]):
         role, slot = name.rsplit("_", 1)
         role = "shared" if role == "agent" else role
         if isinstance(learning_rate, Mapping):
-            learning_rate = learning_rate["student" if role == "shared" else role]
+            of_role = "student" if role == "shared" else role
+            learning_rate = learning_rate[name if name in learning_rate else of_role]
         return Member(id=name, role=role, slot=int(slot), learning_rate=learning_rate)
 
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:

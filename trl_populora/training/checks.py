@@ -141,6 +141,14 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
         rate = getattr(args, name)
         if rate is not None and not 0.0 <= rate < math.inf:
             raise ValueError(f"{name}={rate} must be a number of at least 0.")
+    spread = args.learning_rate_spread
+    if not 1.0 <= spread < math.inf:
+        raise ValueError(f"learning_rate_spread={spread} must be a number of at least 1; 1 gives all the same rate.")
+    if spread > 1.0 and max(args.num_teachers, args.num_students) < 2:
+        raise ValueError(
+            f"learning_rate_spread={spread} needs a role with at least two members, but num_teachers="
+            f"{args.num_teachers} and num_students={args.num_students}. Leave it out."
+        )
     if not 0.0 < args.pairing_floor <= 1.0:
         raise ValueError(f"pairing_floor={args.pairing_floor} must be above 0 and at most 1.")
 

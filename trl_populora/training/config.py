@@ -63,6 +63,11 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Learning rate of the teachers; `learning_rate` if unset.
         student_learning_rate (`float`, *optional*):
             Learning rate of the students; `learning_rate` if unset.
+        learning_rate_spread (`float`, *optional*, defaults to `1.0`):
+            How far apart the learning rates of the first members of a role are: from the rate divided by this number
+            (slot 0) to the rate times this number (last slot), in equal ratios. Use it if you do not know the rate,
+            together with `mutate_learning_rate` in `evolution_kwargs`. 1 gives all members the same rate. A role with
+            one member has the rate itself.
         shard_base (`bool`, *optional*, defaults to `False`):
             Whether to divide the frozen base among the processes of each machine (FSDP2). Use it for a base that is
             too large for one GPU. Every process still holds all adapters (docs/scaling.md).
@@ -235,6 +240,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
     initial_adapters: dict | str | list | None = None  # in this order: what the parser takes for its type
     teacher_learning_rate: float | None = None
     student_learning_rate: float | None = None
+    learning_rate_spread: float = 1.0
     shard_base: bool = False
     prompts_per_teacher: int = 1
     task_types: list[str] = field(default_factory=lambda: list(DEFAULT_TYPES))
@@ -308,11 +314,18 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         }
 
     @property
-    def player_learning_rates(self) -> dict[str, float]:
-        def choose(rate: float | None) -> float:
-            return self.learning_rate if rate is None else rate
-
-        return {"teacher": choose(self.teacher_learning_rate), "student": choose(self.student_learning_rate)}
+    def member_learning_rates(self) -> dict[str, float]:
+        """First learning rate of each member, by name. With a spread, population based training can search for one
+        (Jaderberg et al., 2017); the grid of rates is our choice."""
+        student = self.learning_rate if self.student_learning_rate is None else self.student_learning_rate
+        teacher = self.learning_rate if self.teacher_learning_rate is None else self.teacher_learning_rate
+        if self.shared_member:
+            return {"agent_0": student}
+        return {
+            f"{role}_{i}": rate * self.learning_rate_spread ** (2 * i / (size - 1) - 1 if size > 1 else 0)
+            for role, rate, size in (("teacher", teacher, self.num_teachers), ("student", student, self.num_students))
+            for i in range(size)
+        }
 
     @property
     def round_settings(self) -> RoundSettings:

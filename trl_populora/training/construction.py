@@ -105,7 +105,7 @@ def make_population(
             num_teachers=args.num_teachers,
             num_students=args.num_students,
             shared_member=args.shared_member,
-            learning_rate=args.player_learning_rates,
+            learning_rate=args.member_learning_rates,
             seed=args.seed,
             shared_init=args.shared_init,
             guests=[f"guest_{i}" for i in range(args.num_guests)],
