@@ -10,7 +10,8 @@
 #   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
 # Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
-# PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it).
+# PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it), VLLM_PYTHON (of `make gpu`: a Python
+# with vLLM for CUDA, docs/gpu.md).
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -66,7 +67,7 @@ tiny: $(READY)
 	$(LAUNCH) --config recipes/tiny/4t4s.yaml
 
 gpu: $(READY)
-	$(BIN)/python benchmarks/gpu.py --minutes 10
+	$(BIN)/python benchmarks/gpu.py --minutes 10 $(if $(VLLM_PYTHON),--vllm-python $(VLLM_PYTHON))
 
 test: PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: $(READY)

@@ -136,7 +136,7 @@ def peak(parts: dict[str, float]) -> float:
 
 def fits(parts: dict[str, float], card: float, engine: float = 0.0) -> bool:
     """Whether a card holds the peak with a tenth left over, beside an engine that takes this share of it."""
-    return peak(parts) <= card * (1 - SPARE - engine)
+    return peak(parts) <= card * (1 - SPARE - engine) and parts.get("engine, at least", 0) <= card * engine * 1e9
 
 
 def smallest(parts: dict[str, float], engine: float = 0.0) -> str:

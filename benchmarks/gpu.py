@@ -4,6 +4,7 @@
     python benchmarks/gpu.py --toy --out /tmp/toy      # all of it at toy size, on the CPU
     python benchmarks/gpu.py --stages machine,update   # some of it
     python benchmarks/gpu.py --wheels wheels           # on a machine without a network (docs/gpu.md)
+    python benchmarks/gpu.py --vllm-python .venv-gpu/bin/python   # vLLM in an environment of its own
     python benchmarks/gpu.py --table runs/gpu          # the table of what was measured
 
 Each stage runs in a process of its own with a limit of time, and writes `STAGE.json` into `--out` after each part. So
@@ -14,6 +15,7 @@ ratios of what is measured in turn in one process; each stands beside its aim.
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,8 +34,10 @@ LIMITS = {  # seconds of ten minutes, in the order in which stages run; the last
     "sync": 40,
     "vllm": 150,
     "step": 110,
+    "canary": 75,
     "learning": 600,
 }
+WITH_VLLM = ("vllm", "canary")
 LEAST = 5  # seconds that a stage needs to begin
 SPARE = 5  # seconds between the time that a stage is told and the end of its process
 
@@ -48,12 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return Report(args.out, args.stage, toy=args.toy, seconds=args.seconds).run(STAGES[args.stage])
     args.out.mkdir(parents=True, exist_ok=True)
-    environment = surroundings(args)
+    environments = surroundings(args)
     begin, total = time.monotonic(), 60 * args.minutes
     for stage in args.stages:
         left = total - (time.monotonic() - begin)
         limit = min(left, LIMITS[stage] * max(1.0, args.minutes / 10))
-        told = run_stage(stage, limit, out=args.out, options=["--toy"] if args.toy else [], environment=environment)
+        told = run_stage(
+            stage,
+            limit,
+            out=args.out,
+            options=["--toy"] if args.toy else [],
+            environment=environments[stage],
+            python=python_of(stage, args),
+        )
         print(
             f"{stage}: {told['status']}, {told['seconds']:.0f} s{': ' if told['why'] else ''}{told['why']}", flush=True
         )
@@ -68,6 +79,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stages", default=",".join(LIMITS), help=f"some of {','.join(LIMITS)}")
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"), metavar="DIR", help="for the JSONs and logs")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="packages that this machine lacks, as wheels")
+    parser.add_argument("--vllm-python", metavar="PYTHON", help="runs the stages with vLLM; default: this Python")
     parser.add_argument("--table", type=Path, metavar="DIR", help="print the table of the JSONs there, and end")
     parser.add_argument("--stage", help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=600.0, help=argparse.SUPPRESS)
@@ -76,6 +88,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if unknown := [stage for stage in args.stages if stage not in LIMITS]:
         parser.error(f"--stages {','.join(unknown)}: choose from {','.join(LIMITS)}")
     args.stages.sort(key=list(LIMITS).index)
+    if args.vllm_python and shutil.which(args.vllm_python) is None:
+        parser.error(f"--vllm-python {args.vllm_python}: there is no such program")
     if args.minutes <= 0:
         parser.error(f"--minutes {args.minutes} must be positive")
     return args
@@ -85,7 +99,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_stage(
-    stage: str, limit: float, *, out: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    stage: str,
+    limit: float,
+    *,
+    out: Path,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> dict:
     """Runs one stage in a process of its own, which is killed with all its children at its limit.
 
@@ -96,7 +116,7 @@ def run_stage(
     path.unlink(missing_ok=True)
     if limit < LEAST:
         return close(path, stage, "not run", "no time was left", seconds=0.0, limit=limit)
-    command = [sys.executable, str(Path(__file__).resolve()), "--stage", stage, "--out", str(out)]
+    command = [python, str(Path(__file__).resolve()), "--stage", stage, "--out", str(out)]
     command += ["--seconds", f"{max(1.0, limit - SPARE):.1f}", *options]
     begin = time.monotonic()
     with open(out / f"{stage}.log", "w", encoding="utf-8") as log:
@@ -126,12 +146,12 @@ def last_words(log: Path) -> str:
 
 
 def close(path: Path, stage: str, status: str, why: str, *, seconds: float, limit: float) -> dict:
-    """Completes a stage's JSON, which holds what it had measured."""
+    """Completes a stage's JSON, which holds what it had measured. What a stage that ended says of itself counts."""
     told = {"stage": stage, "numbers": [], "details": {}}
     with suppress(OSError, ValueError):
         told |= json.loads(path.read_text(encoding="utf-8"))
-    if status == "done" and told.get("status") == "not run":
-        status, why = "not run", told["why"]
+    if told.get("status", "running") != "running":
+        status, why = told["status"], told["why"] or why
     told |= {"status": status, "why": why, "seconds": round(seconds, 1), "limit": round(limit, 1)}
     path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return told
@@ -140,14 +160,25 @@ def close(path: Path, stage: str, status: str, why: str, *, seconds: float, limi
 # Packages ----------------------------------------------------------------------------------------------------------
 
 
-def surroundings(args: argparse.Namespace) -> dict[str, str]:
-    """Environment of the stages: this copy of the repository first, then the wheels, and no network."""
-    places = [str(ROOT)]
-    if args.wheels:
-        places.append(install(args.wheels, args.out / "site"))
-    before = os.environ.get("PYTHONPATH")
+def python_of(stage: str, args: argparse.Namespace) -> str:
+    return args.vllm_python if args.vllm_python and stage in WITH_VLLM else sys.executable
+
+
+def surroundings(args: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """Environment of each stage: this copy of the repository first, then the wheels, no network, and one GPU.
+
+    Only `machine` sees all GPUs, because TRL refuses several of them in one process. The wheels are for this Python.
+    """
+    wheels = [install(args.wheels, args.out / "site")] if args.wheels else []
+    before = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
-    return {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join([*places, *([before] if before else [])])}
+    first = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    found = {}
+    for stage in args.stages:
+        places = [str(ROOT), *(wheels if python_of(stage, args) == sys.executable else []), *before]
+        gpus = {} if stage == "machine" else first
+        found[stage] = {**os.environ, **quiet, **gpus, "PYTHONPATH": os.pathsep.join(places)}
+    return found
 
 
 def install(wheels: Path, target: Path) -> str:

@@ -10,7 +10,8 @@ from base_shapes import load
 from gpu_stages import ROOT, Report
 from peft import LoraConfig
 
-from trl_populora.population import Population
+from trl_populora.evolution import OPERATORS, breed, delta_norm
+from trl_populora.population import Factor, Population
 
 
 ROWS = (0, 1, 1, 2, 2, 2)  # members of the rows; the fourth has none
@@ -134,8 +135,31 @@ def isolation(report: Report) -> None:
         report.number(f"{name}: change of a member's gradient when others have changed", largest, most=0)
 
 
+@torch.no_grad()
+def operators(report: Report) -> None:
+    """One child of each operator, of parents on this device and of the same parents on the CPU."""
+    population = population_of(models(report)[1])
+    here = [population.factors(name) for name in list(population)[:2]]
+    there = [{path: Factor(A.cpu(), B.cpu(), scaling) for path, (A, B, scaling) in one.items()} for one in here]
+    apart = {}
+    for name, operator in OPERATORS.items():
+        child, wanted = (breed(name, parents[: operator.num_parents], seed=0) for parents in (here, there))
+        difference = {
+            path: Factor(torch.cat([C, A.cpu()]), torch.cat([other * D, -scaling * B.cpu()], dim=1), 1.0)
+            for (path, (A, B, scaling)), (C, D, other) in zip(child.items(), wanted.values(), strict=True)
+        }
+        apart[name] = delta_norm(difference) / delta_norm(wanted)
+    report.detail("children of the operators", apart)
+    worst = max(apart, key=apart.__getitem__)
+    what = f"float32: children of {len(apart)} operators against the CPU's, relative"
+    report.number(what, apart[worst], shown=f"{apart[worst]:.1e} ({worst})", most=1e-5)
+
+
 def resume(report: Report) -> None:
-    """A run of four rounds with evolution against its continuation from the second, bit for bit."""
+    """A run of four rounds with evolution against its continuation from the second, bit for bit.
+
+    With temperatures that evolve, a hall of fame, and a KL term.
+    """
     from trl_populora import train
 
     for bf16 in ("false",) if report.toy else ("true", "false"):
@@ -143,6 +167,8 @@ def resume(report: Report) -> None:
         options = ["--num_teachers", "2", "--num_students", "2", "--num_generations", "2", "--max_steps", "4"]
         options += ["--per_device_train_batch_size", "6", "--save_steps", "2", "--evolution_interval", "2"]
         options += ["--eval_strategy", "no", "--seed_tasks", "24", "--max_completion_length", "24", "--bf16", bf16]
+        options += ["--evolution_kwargs", json.dumps({"mutate_temperature": True}), "--beta", "0.01"]
+        options += ["--hall_of_fame_probability", "0.5"]
         options += [
             "--output_dir",
             folder,
@@ -162,10 +188,14 @@ def resume(report: Report) -> None:
                 trainer.train(resume_from_checkpoint=checkpoint)
                 population = trainer.population
                 weights.append([p.detach().clone() for name in population for p in population.parameters(name)])
-                replaced = len(trainer.lineage)
+                found = {
+                    "replacements": len(trainer.lineage),
+                    "champions": len(trainer.source.hall),
+                    "temperatures": [population[name].temperature for name in population],
+                }
             finally:
                 trainer.close()
         largest = max(float((a - b).abs().max()) for a, b in zip(*weights, strict=True))
         name = "bfloat16" if bf16 == "true" else "float32"
-        report.detail(f"replacements in {name}", replaced)
+        report.detail(f"run in {name}", found)
         report.number(f"{name}: adapters of a resumed run against one without a stop", largest, most=0)

@@ -72,7 +72,12 @@ def test_what_a_command_line_may_say_passes(argv, recipe):
         (["--num_stud", "0"], {}, "num_students=0: self-play needs at least one of each"),
         (["--teacher_reward", "best"], {"teacher_reward": "frontier"}, "teacher_reward='best' is unknown; choose one"),
         ([], {"num_generations": 1}, "num_generations=1 must be at least 2"),
-        ([], {"num_teachers": 3, "num_students": 4}, "prompts_per_teacher=1 cannot be dealt evenly"),
+        (
+            [],
+            {"num_teachers": 3, "num_students": 4},
+            "prompts_per_teacher=1 does not fit: with num_teachers=3 and num_students=4, each teacher meets 4 "
+            "students in a round. All proposals of one prompt go to one student. Set prompts_per_teacher to a multiple of 4.",
+        ),
         ([], {"lora_r": 0}, "lora_r=0 must be at least 1"),
         ([], {"answer_share": 1.5}, "answer_share=1.5 of max_completion_length"),
         ([], {"task_types": ["code_x"]}, "task type 'code_x' is unknown. Did you mean 'code_o'"),

@@ -8,6 +8,7 @@ Mistakes in a recipe end in one sentence and exit code 2, and leave no folder. H
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from .training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 
 
+TOO_EARLY = "stopped before the first round; nothing was saved"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
     wait_politely()
@@ -39,9 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return print_error(error, WRONG_CALL)
     except KeyboardInterrupt:
-        return print_error("stopped before it began", STOPPED)
-    with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
-        return start(run, args)
+        return print_error(TOO_EARLY, STOPPED)
+    try:
+        with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
+            return start(run, args)
+    except KeyboardInterrupt:  # a second one, before the first was reported
+        return print_error("stopped", STOPPED)
 
 
 def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
@@ -57,21 +64,25 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
-        return print_error("stopped before it began", STOPPED)
+        return print_error(TOO_EARLY, STOPPED)
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
                 warm_up(run, args, trainer, view)
             trainer.train(resume_from_checkpoint=checkpoint)
     except KeyboardInterrupt:
-        view.note(told_when_stopped(args.output_dir))
+        view.note(told_when_stopped(args, checkpoint))
         return STOPPED
-    if trainer.stopping.stopped:  # by SIGTERM; the trainer has logged how to continue
-        trainer.close()
-        trainer.accelerator.end_training()
-        return 0 if trainer.stopping.saved else FAILURE
     try:
+        if trainer.stopping.stopped:  # by SIGTERM; the trainer has logged how to continue
+            trainer.close()
+            trainer.accelerator.end_training()
+            return 0 if trainer.stopping.saved else FAILURE
         return finish(run, args, trainer, view, exams)
+    except KeyboardInterrupt:
+        saved = os.path.isfile(os.path.join(args.output_dir, POPULATION_FILE))  # removed when training began
+        view.note(told_after_training(run, args, trainer) if saved else told_when_stopped(args, checkpoint))
+        return STOPPED
     except OSError as error:
         kept = newest_checkpoint(args.output_dir)
         where = (
@@ -99,7 +110,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     folder, wanted = args.output_dir, args.resume_from_checkpoint
     if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
         check_writable(folder, option="output_dir")
-    auto = wanted in ("auto", "true", "True", True)
+    auto = wants_newest(args)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
     used = left_by_a_run(folder)
@@ -111,6 +122,11 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
             f"start from the beginning, or choose another folder."
         )
     return None
+
+
+def wants_newest(args: PopulationSelfPlayConfig) -> bool:
+    """Whether to resume from the newest checkpoint, whichever it is."""
+    return args.resume_from_checkpoint in ("auto", "true", "True", True)
 
 
 def clear_output(args: PopulationSelfPlayConfig) -> None:
@@ -239,11 +255,24 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]
     return exams
 
 
-def told_when_stopped(folder: str) -> str:
-    """What a user who has stopped a run can do next."""
-    newest = newest_checkpoint(folder)
-    then = f"go on from {newest}" if newest else "start again: there is no checkpoint yet (save_strategy, save_steps)"
-    return f"Stopped. Add --resume_from_checkpoint auto to the same command to {then}."
+def told_when_stopped(args: PopulationSelfPlayConfig, resumed: str | None = None) -> str:
+    """What a user who has stopped a run can do next. `resumed` is the checkpoint that the run started from."""
+    auto, newest = wants_newest(args), newest_checkpoint(args.output_dir)
+    if newest:
+        option = "" if auto else " with `--resume_from_checkpoint auto`"
+        return f"Stopped. To go on from {newest}, repeat the command{option}."
+    refused = left_by_a_run(args.output_dir) and not args.overwrite_output_dir
+    if resumed:  # in another folder
+        option = " with `--overwrite_output_dir true`" if refused else ""
+        return f"Stopped. There is no new checkpoint. To go on from {resumed} again, repeat the command{option}."
+    option = " with `--resume_from_checkpoint auto`" if refused and not auto else ""
+    often = "To get one earlier, set a smaller `save_steps`."
+    if args.save_strategy != "steps":
+        often = "To get checkpoints, set `save_strategy: steps` and `save_steps`."
+    return (
+        f"Stopped. There is no checkpoint yet, so the run can only start from the beginning: repeat the command"
+        f"{option}. {often}"
+    )
 
 
 # After training ----------------------------------------------------------------------------------------------------
@@ -264,9 +293,9 @@ def finish(
     if exams:
         try:
             take_final_exams(exams, args, trainer)
-        except (Exception, KeyboardInterrupt) as error:  # the run itself is over and saved
+        except Exception as error:  # the run itself is over and saved
             told = " ".join(f"{type(error).__name__}: {error}".split())
-            view.note(f"The final exams ended early ({told}). `{populora()} evaluate` continues them.")
+            view.note(f"The final exams ended early ({told}). To continue them: {exams_command(run, args)}.")
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
@@ -287,6 +316,29 @@ def finish(
     trainer.close()
     trainer.accelerator.end_training()
     return 0 if problem is None else print_error(problem, FAILURE)
+
+
+def told_after_training(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> str:
+    """What is saved and how to do the rest, for a user who has stopped a run after its last round."""
+    folder, commands = args.output_dir, []
+    if run.final_exams:
+        commands.append(exams_command(run, args))
+    if run.plots:
+        commands.append(f"`{populora()} {shlex.join(['report', folder])}`")
+    if args.push_to_hub:
+        options = {"--to": trainer.hub_model_id, "--revision": args.hub_revision}
+        words = ["push", folder, *(word for name, value in options.items() if value for word in (name, value))]
+        commands.append(f"`{populora()} {shlex.join(words)}`")
+    rest = f" To do what is missing: {', '.join(commands)}." if commands else ""
+    return f"Stopped. Training is over, and the adapters are saved in {folder}.{rest}"
+
+
+def exams_command(run: RunArguments, args: PopulationSelfPlayConfig) -> str:
+    """The command that takes the final exams, or continues them."""
+    options = {"--limit": run.final_exams_limit, "--data": args.probes.data}
+    words = ["evaluate", args.output_dir, "--exams", *(run.final_exams or ())]
+    words += [str(word) for name, value in options.items() if value for word in (name, value)]
+    return f"`{populora()} {shlex.join(words)}`"
 
 
 def take_final_exams(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,8 @@ DOUBLE = """
 import json, os, subprocess, sys, time
 stage, out = sys.argv[sys.argv.index("--stage") + 1], sys.argv[sys.argv.index("--out") + 1]
 open(out + "/order", "a").write(stage + "\\n")
+seen = [os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+open(out + "/seen", "a").write(json.dumps([stage, sys.executable, *seen]) + "\\n")
 told = {"stage": stage, "toy": False, "status": "running", "numbers": [], "details": {}}
 told["numbers"] = [{"what": "a ratio", "value": 1.5, "shown": "1.50", "aim": "at most 1.05", "reached": False}]
 json.dump(told, open(out + f"/{stage}.json", "w"))
@@ -84,6 +87,108 @@ def test_no_stage_begins_without_time(double):
     assert "no time was left" in gpu.table(double) and not (double / "order").exists()
 
 
+def test_stages_with_vllm_have_a_python_of_their_own_and_only_the_machine_sees_all_gpus(double, tmp_path, monkeypatch):
+    other = tmp_path / "python"
+    other.symlink_to(sys.executable)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(gpu, "install", lambda wheels, target: "/wheels")
+    options = ["--vllm-python", str(other), "--wheels", str(tmp_path)]
+    gpu.main(["--out", str(double), "--stages", "machine,vllm,step,canary", *options])
+    assert [json.loads(line) for line in (double / "seen").read_text().splitlines()] == [
+        ["machine", sys.executable, None, [str(ROOT), "/wheels"]],
+        ["vllm", str(other), "0", [str(ROOT)]],
+        ["step", sys.executable, "0", [str(ROOT), "/wheels"]],
+        ["canary", str(other), "0", [str(ROOT)]],
+    ]
+
+
+@pytest.mark.parametrize("chosen, one", [("2,3", "2"), ("GPU-5a", "GPU-5a"), ("", "")])
+def test_the_one_gpu_is_the_first_that_was_chosen(chosen, one, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    found = gpu.surroundings(gpu.parse(["--stages", "machine,update"]))
+    assert {stage: own["CUDA_VISIBLE_DEVICES"] for stage, own in found.items()} == {"machine": chosen, "update": one}
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """The module of the stages, which imports its neighbours by their names."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_stages
+
+    return gpu_stages
+
+
+class Sleeper:
+    """What `sleep_twice` uses of a sampler: it draws other tokens once it has slept `wrong_after` times."""
+
+    def __init__(self, wrong_after: int) -> None:
+        self.population, self.calls, self.wrong_after = ["teacher_0", "student_0"], [], wrong_after
+
+    def draw(self, prompts, names, seeds):
+        assert len(prompts) == len(names) == len(seeds)
+        self.calls.append("draw")
+        wrong = self.calls.count("rest") >= self.wrong_after
+        return [SimpleNamespace(ids=[seed, wrong and name == "student_0"]) for name, seed in zip(names, seeds)]
+
+    def rest(self):
+        self.calls.append("rest")
+
+    def sync(self):
+        self.calls.append("sync")
+
+
+@pytest.mark.parametrize("wrong_after, shares", [(9, [1.0, 1.0]), (2, [1.0, 0.5])])
+def test_sleep_and_wake_with_a_double(stages, wrong_after, shares, tmp_path, monkeypatch):
+    sampler = Sleeper(wrong_after)
+    free = iter([(2e9, 80e9), (50e9, 80e9)] * 2)
+    monkeypatch.setattr(stages.torch.cuda, "mem_get_info", lambda: next(free))
+    report = stages.Report(tmp_path, "vllm", toy=True, seconds=60)
+    stages.sleep_twice(report, sampler)
+    assert sampler.calls == ["draw", *["rest", "sync", "draw"] * 2]
+    numbers = report.told["numbers"]
+    assert [number["value"] for number in numbers[1::2]] == shares
+    assert [number["reached"] for number in numbers[1::2]] == [share == 1.0 for share in shares]
+    assert all("48.0 GB freed" in number["shown"] for number in numbers[::2])
+
+
+def test_a_failed_stage_says_why_itself_whatever_its_log_ends_with(stages, tmp_path):
+    def broken(report):
+        raise RuntimeError("out of\n  memory")
+
+    with pytest.raises(RuntimeError):
+        stages.Report(tmp_path, "step", toy=True, seconds=60).run(broken)
+    told = gpu.close(tmp_path / "step.json", "step", "failed", "noise at the exit", seconds=1.0, limit=9.0)
+    assert (told["status"], told["why"]) == ("failed", "RuntimeError: out of memory")
+
+
+def test_what_is_left_out_is_in_the_table_with_its_reason(stages, tmp_path):
+    report = stages.Report(tmp_path, "canary", toy=False, seconds=60)
+    report.left_out("float32", "no kernels")
+    gpu.close(tmp_path / "canary.json", "canary", "done", "", seconds=1.0, limit=9.0)
+    assert "| canary | float32 | not run: no kernels |  |  |" in gpu.table(tmp_path).splitlines()
+
+
+@pytest.mark.slow
+def test_a_child_unlike_that_of_the_cpu_is_seen(stages, tmp_path, monkeypatch):
+    import gpu_equivalence
+
+    breed, report = gpu_equivalence.breed, stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
+    gpu_equivalence.operators(report)
+    first = iter([True])
+
+    def wrong(*args, **kwargs):
+        child = breed(*args, **kwargs)
+        if next(first, False):
+            next(iter(child.values())).B.mul_(1.01)
+        return child
+
+    monkeypatch.setattr(gpu_equivalence, "breed", wrong)
+    assert [number["reached"] for number in report.told["numbers"]] == [True]
+    gpu_equivalence.operators(report)
+    assert [number["reached"] for number in report.told["numbers"]] == [False]
+
+
 def test_the_table_has_every_number_beside_its_aim_and_every_reason(tmp_path):
     numbers = [
         {"what": "a", "value": 1.0, "shown": "1.00", "aim": "at most 1.05", "reached": True},
@@ -106,7 +211,12 @@ def test_the_table_has_every_number_beside_its_aim_and_every_reason(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, words", [(["--stages", "step,no"], "--stages no"), (["--minutes", "0"], "must be positive")]
+    "options, words",
+    [
+        (["--stages", "step,no"], "--stages no"),
+        (["--minutes", "0"], "must be positive"),
+        (["--vllm-python", "no/python"], "no such program"),
+    ],
 )
 def test_wrong_options(options, words, capsys):
     with pytest.raises(SystemExit):
@@ -140,16 +250,14 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
 
 
 @pytest.mark.slow
-def test_wrong_routing_is_seen(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+def test_wrong_routing_is_seen(stages, tmp_path, monkeypatch):
     import gpu_equivalence
-    import gpu_stages
 
     route = Population.route
     for wrong in (False, True):
         if wrong:  # rows of several members go to one another
             monkeypatch.setattr(Population, "route", lambda self, names: route(self, list(names)[::-1]))
-        report = gpu_stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
+        report = stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
         gpu_equivalence.gradients(report)
         reached = [number["reached"] for number in report.told["numbers"] if number["aim"]]
         assert reached == [not wrong] * 2
@@ -164,7 +272,7 @@ def test_all_stages_at_toy_size(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     for stage in gpu.LIMITS:
         told, log = read(tmp_path, stage), (tmp_path / f"{stage}.log").read_text()
-        if stage == "vllm" and told["status"] == "not run":
+        if stage in gpu.WITH_VLLM and told["status"] == "not run":
             continue
         assert told["status"] == "done" and told["toy"] and told["numbers"], (stage, told["why"], log[-3000:])
     exact = [number for number in read(tmp_path, "equivalence")["numbers"] if number["aim"] == "at most 0"]

@@ -1,6 +1,7 @@
 """`populora doctor RECIPE`: what a run will need, against what is really made, and problems that end with code 1."""
 
 import json
+import re
 import weakref
 from pathlib import Path
 
@@ -161,6 +162,38 @@ def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, mo
     for wrong in ["doctor", "--gpu", "8"], [*command, "--gpu", "0"]:
         assert cli.main(wrong) == 2
     assert "--gpu 0 needs a recipe and a positive number of GB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("settings", "counted"), [({}, 0.4 * 0.1), ({"vllm_mode": "server"}, None)])
+def test_an_engine_beside_the_trainer_takes_its_share_of_the_card(tmp_path, tiny_model, capsys, settings, counted):
+    path = write_recipe(
+        tmp_path, tiny_model, use_vllm=True, bf16=True, use_cpu=False, vllm_gpu_memory_utilization=0.4, **settings
+    )[1]
+    cli.main(["doctor", path, "--no-sandbox", "--gpu", "0.1"])
+    text = capsys.readouterr().out
+    [peak] = re.findall(r"([0-9.]+) of 0.1 GB on such a GPU", text)
+    alone = max(float(one) for one in re.findall(r"(?:learning|sampling) +([0-9.]+) in all", text))
+    assert float(peak) == pytest.approx(alone + (counted or 0), abs=0.011)
+    assert ("0.04 GB for vLLM beside it (vllm_gpu_memory_utilization=0.4)" in text) == (counted is not None)
+    assert "vLLM needs" not in text
+    cli.main(["doctor", path, "--no-sandbox", "--gpu", "0.0001"])
+    told = "vLLM needs 0.0 GB for the base, the adapters and one row, and gets 0.0. Raise vllm_gpu_memory_utilization"
+    assert (told in capsys.readouterr().out) == (counted is not None)
+
+
+def test_rows_of_a_group_count_their_prompt_once(tmp_path, tiny_model):
+    from transformers import AutoConfig
+
+    from trl_populora.training.forecast import Shapes, memory, phases
+
+    shapes = Shapes.of(AutoConfig.from_pretrained(tiny_model), "all-linear")
+    found = []
+    for group, rows in ((2, 8), (4, 8), (4, 2)):  # of which groups and batches, of one student
+        sizes = {"num_generations": group, "per_device_train_batch_size": 2, "generation_rows": rows}
+        args = train.parse(write_recipe(tmp_path, tiny_model, **sizes))[1]
+        found.append(memory(shapes, args, phases(args, len))["prefill"])
+    whole, group = found[0] * 2 / min(8, 2 * 2), 4
+    assert found[1] == pytest.approx(whole * 8 / group) and found[2] == pytest.approx(whole * 2 / 2)
 
 
 def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, capsys):

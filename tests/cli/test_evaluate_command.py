@@ -235,7 +235,10 @@ def test_exams_of_other_types_or_styles_are_not_compared(run_folder, tmp_path, c
         (["--use-vllm", "--vllm-engine-kwargs", "[]"], r"\[\] is no mapping in JSON"),
         (["--vllm-server-base-urls", "http://a:1", "http://a:1/"], "has http://a:1 more than once"),
         (["--max-completion-length", "0"], "max_completion_length=0"),
-        (["--exams", "held_out[:2]", "held_out", "--limit", "2"], "with limit=2 ask only .*held_out.*each exam once"),
+        (
+            ["--exams", "held_out[:2]", "held_out", "--limit", "2"],
+            "with limit=2: these names give only the exams .*held_out.*each exam once",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(run_folder, monkeypatch, capsys, options, words):

@@ -498,6 +498,13 @@ def test_a_base_without_a_folder_is_refused():
         VLLMEngine().start(EngineSpec("", "", torch.float32, 4, 2))
 
 
+def test_adapters_in_float32_on_a_gpu_are_refused(monkeypatch):
+    """vLLM's kernels for LoRA on a GPU would end with an assertion that names nothing."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(ValueError, match="base in float32: on a GPU.*bf16=true"):
+        VLLMEngine().start(EngineSpec("a folder", "", torch.float32, 4, 2))
+
+
 def test_the_engine_is_told_what_to_serve(make):
     spec = make(dtype=torch.float32).engine.spec
     assert spec == EngineSpec("a folder", tiny_tokenizer().name_or_path or "a folder", torch.float32, 4, 4, None)

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import signal
 
 import lightning
 import pytest
@@ -207,6 +208,48 @@ def test_lightnings_loggers_and_callbacks_are_in_use(model, tokenizer, types, tm
     with open(tmp_path / "lightning_logs" / "version_0" / "metrics.csv", encoding="utf-8") as file:
         logged = [float(line["train_loss/student_0"]) for line in csv.DictReader(file)]
     assert logged == pytest.approx([losses["student_0"] for losses in steps])
+
+
+class Ends(lightning.Callback):
+    """Raises where Lightning calls this hook."""
+
+    def __init__(self, error, hook="on_train_batch_end"):
+        self.error = error
+        setattr(self, hook, self.end)
+
+    def end(self, *args, **kwargs):
+        raise self.error
+
+
+@pytest.fixture
+def handler():
+    """A handler of SIGINT of the caller's own."""
+
+    def own(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, own)
+    yield own
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "hook", ["setup", "on_train_batch_end"]
+)  # before and after Lightning sets handlers of its own
+def test_an_interrupt_reaches_the_caller(model, tokenizer, types, handler, capfd, hook):
+    population = populate(model, num_teachers=1, num_students=1)
+    with pytest.raises(KeyboardInterrupt):
+        run(population, tokenizer, types, callbacks=[Ends(KeyboardInterrupt(), hook)])
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert all(parameter.grad is None for parameter in population.model.parameters())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_exit_stays_one(model, tokenizer, types, handler):
+    population = populate(model, num_teachers=1, num_students=1)
+    with pytest.raises(SystemExit, match="3"):
+        run(population, tokenizer, types, callbacks=[Ends(SystemExit(3))])
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 @pytest.mark.slow

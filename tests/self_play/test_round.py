@@ -216,7 +216,7 @@ def test_proposals_to_one_prompt_go_to_one_student(executor, teachers, students)
         assert len(set.union(*(solvers[id(task)] for task in tasks))) == 1
 
 
-def test_refuses_prompts_that_cannot_be_dealt_whole(executor):
+def test_refuses_prompts_that_cannot_be_divided(executor):
     with pytest.raises(ValueError, match="prompts_per_teacher=1 .*to a multiple of 3"):
         self_play(executor, teachers=2, students=3)
 

@@ -121,7 +121,14 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
 
 
 def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):
-    trainer = make_trainer(num_teachers=1, num_students=3, teacher_learning_rate=1e-3, learning_rate_spread=4.0)
+    trainer = make_trainer(
+        num_teachers=1,
+        num_students=3,
+        prompts_per_teacher=3,
+        per_device_train_batch_size=3,
+        teacher_learning_rate=1e-3,
+        learning_rate_spread=4.0,
+    )
     rates = {group["member"]: group["lr"] for group in trainer.create_optimizer().param_groups}
     assert rates == pytest.approx({"teacher_0": 1e-3, "student_0": 0.25e-2, "student_1": 1e-2, "student_2": 4e-2})
     assert {name: trainer.population[name].learning_rate for name in rates} == pytest.approx(rates)

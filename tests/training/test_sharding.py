@@ -77,9 +77,9 @@ def test_a_sharded_run_equals_a_whole_one(tmp_path):
             assert record["texts"][name] == record["texts"]["whole"]
 
 
-@given(st.integers(0, 20), st.integers(1, 8))
-def test_evenly_shared_work(items, processes):
-    done, counts = [], []
+@given(st.integers(0, 40), st.integers(1, 8), st.integers(1, 9))
+def test_evenly_shared_work(items, processes, group):
+    done, shares = [], []
 
     def gather(own):
         done.extend(own)
@@ -88,9 +88,24 @@ def test_evenly_shared_work(items, processes):
     with patch.object(ranks, "gather_object", gather):
         for index in range(processes):
             of_all = Ranks(SimpleNamespace(process_index=index, num_processes=processes))
-            of_all.share(range(items), lambda own, places: counts.append(len(own)) or own, evenly=True)
-    assert counts == [math.ceil(items / processes)] * processes
+            of_all.share(range(items), lambda own, places: shares.append(places) or own, evenly=True, group=group)
+    assert [len(places) for places in shares] == [math.ceil(items / processes)] * processes
     assert sorted(done) == [(i, i) for i in range(items)]  # what was done twice is handed in once
+    if items % (processes * group) == 0:  # then whole groups are possible
+        assert all({i // group * group + j for i in own for j in range(group)} == set(own) for own in shares)
+
+
+def test_a_process_that_slurm_gave_its_own_cores_uses_all_of_them(monkeypatch):
+    of_all = Ranks(SimpleNamespace(process_index=0, num_processes=8))
+    monkeypatch.setattr(ranks.os, "sched_getaffinity", lambda _: set(range(16)))
+    for name, value in {"LOCAL_WORLD_SIZE": "8", "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}.items():
+        monkeypatch.setenv(name, value)
+    assert of_all.cores == 16
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")  # the cores are those of all tasks
+    assert of_all.cores == 2
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "16")
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "1")  # the processes were started by another launcher inside a task
+    assert of_all.cores == 2
 
 
 def test_server_whose_check_runs_on_one_process_is_refused(config):

@@ -43,7 +43,7 @@ def slurm(tmp_path, tiny_model):
     def start(job, output, *command):
         path = f"{tmp_path / 'bin'}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
         own = {"PATH": path, "PYTHONPATH": str(ROOT), "SLURM_JOB_NODELIST": "localhost", "SLURM_JOB_ID": str(job)}
-        own |= {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "OMP_NUM_THREADS": "1"}
+        own |= {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "1", "OMP_NUM_THREADS": "1"}
         command = command or ("bash", str(ROOT / "examples" / "slurm" / "train.sbatch"), recipe, str(output))
         log = open(tmp_path / "log", "ab")  # noqa: SIM115
         return subprocess.Popen(command, cwd=tmp_path, env=os.environ | own, stdout=log, stderr=log)

@@ -105,6 +105,8 @@ RAISED = {
     "num_generations=… must be at least 2: a GRPO group needs a baseline.": lambda: config(num_generations=1),
     "… rows a round (num_teachers=… x … and num_students=… x …) do not divide into passes of "
     "per_device_train_batch_size=…": lambda: config(num_generations=2, per_device_train_batch_size=5),
+    "prompts_per_teacher=… does not fit: with num_teachers=… and num_students=…, each teacher meets … students in a "
+    "round.": lambda: config(num_students=4, prompts_per_teacher=3),
     "…=… contradicts …; leave it out (it becomes …).": lambda: config(gradient_accumulation_steps=7),
     "Not supported with a population: …": lambda: config(loss_type="bnpo"),
     "task type … is unknown.": lambda: config(task_types=["code_x"]),

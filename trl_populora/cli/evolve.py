@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parents", nargs="+", metavar="PARENT", help="adapter folders, best first")
     parser.add_argument("--operator", required=True, help="svd_structured, gaussian, dare, svd_subspace, average, ...")
     parser.add_argument("--output", required=True, help="folder of the child")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the operator (default: 0)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="parameters of the operator")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = 0.7e9
 """Resident bytes of a process that has imported what a run needs, without a model."""
-SMALLER = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r (docs/scaling.md)."
+SMALLER = "Lower per_device_train_batch_size, generation_rows, max_completion_length or lora_r."
 
 
 def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
@@ -133,6 +133,14 @@ def memory_lines(
     peak = max(parts["learning"], parts["sampling"])
     for name, count in parts.items():
         yield f"  {name:<24} {count / 1e9:>8.2f}" + (" in all" if name in ("learning", "sampling") else ""), None
+    least, share = parts.get("engine, at least"), args.vllm_gpu_memory_utilization
+    if least is not None and on_gpu:
+        engine = share * (gpu * 1e9 if gpu is not None else torch.cuda.mem_get_info()[1])
+        line = f"  {engine / 1e9:.2f} GB for vLLM beside it (vllm_gpu_memory_utilization={share:g})"
+        told = f"vLLM needs {least / 1e9:.1f} GB for the base, the adapters and one row, and gets {engine / 1e9:.1f}. "
+        yield line, None if least <= engine else told + "Raise vllm_gpu_memory_utilization, or use a server"
+        asleep = args.vllm_enable_sleep_mode  # while the members learn
+        peak = max(parts["learning"] + (0 if asleep else engine), parts["sampling"] + engine)
     if gpu is not None:
         fits = peak <= 0.9e9 * gpu
         told = f"{peak / 1e9:.1f} GB do not fit into {gpu:g} with a tenth left for what is not counted. {SMALLER}"

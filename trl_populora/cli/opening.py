@@ -112,7 +112,7 @@ def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = 
     """The value of a setting that all runs have, unless another is `given` by an option of the command.
 
     Raises:
-        ValueError: If a run does not record it, or two differ; says which option settles it.
+        ValueError: If a run does not record it, or two differ; names the option that sets it for all.
     """
     if given is not None:
         return given
@@ -123,7 +123,7 @@ def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = 
         if run.settings[name] != runs[0].settings[name]:
             raise ValueError(
                 f"{name} is {runs[0].settings[name]!r} in {runs[0].folder} and {run.settings[name]!r} in "
-                f"{run.folder}. Say with {option} what all are asked with, or evaluate them apart."
+                f"{run.folder}. Use {option} to choose one value for all, or evaluate the runs separately."
             )
     return runs[0].settings[name]
 
@@ -139,8 +139,8 @@ def shared_base(runs: Sequence[Run]) -> str:
     for run in runs[1:]:
         if run.base != runs[0].base and resolve_base(run.base) != resolve_base(runs[0].base):
             raise ValueError(
-                f"the base is {runs[0].base} in {runs[0].folder} and {run.base} in {run.folder}. Evaluate them apart, "
-                "or name with --base the one that all of them get."
+                f"the base is {runs[0].base} in {runs[0].folder} and {run.base} in {run.folder}. Use --base to "
+                "choose one for all, or evaluate the runs separately."
             )
     return runs[0].base
 
@@ -164,8 +164,8 @@ def shared_task_types(runs: Sequence[Run], *, style: str | None = None) -> dict[
         here, there = f"in {runs[0].folder}", f"in {run.folder}"
         if first.keys() != other.keys():
             raise ValueError(
-                f"task types are {list(first)} {here} and {list(other)} {there}. Say with --types which ones all are "
-                "asked, or evaluate them apart."
+                f"task types are {list(first)} {here} and {list(other)} {there}. Use --types to choose the task "
+                "types for all runs, or evaluate them separately."
             )
         for name in first:
             if first[name] == other[name] and first[name] is not None:
@@ -174,9 +174,9 @@ def shared_task_types(runs: Sequence[Run], *, style: str | None = None) -> dict[
             (key, *_) = [key for key in sorted({*mine, *yours}) if mine.get(key) != yours.get(key)] or ["settings"]
             option = "--style" if key == "style" else "--types"
             raise ValueError(
-                f"{key} of {name} is {mine.get(key)!r} {here} and {yours.get(key)!r} {there}. Settle it with {option}"
-                f"{'' if key == 'style' else ', which takes the settings that types have by default'}, or evaluate "
-                "the runs apart."
+                f"{key} of {name} is {mine.get(key)!r} {here} and {yours.get(key)!r} {there}. Use {option} to choose "
+                f"one value for all{'' if key == 'style' else ' (types then have their default settings)'}, or "
+                "evaluate the runs separately."
             )
     return types[0]
 

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--proposals", type=int, default=8, metavar="N", help="proposals to draw (default: 8)")
     parser.add_argument("--attempts", type=int, default=4, metavar="K", help="attempts at the task (default: 4)")
     parser.add_argument("--base", help="base model; the recorded one if unset")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the task type and of sampling (default: 0)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,13 +23,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="operators to test (default: all; clone is always included); dare:p=0.5 sets a parameter",
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="default: 0 1 2")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0, 1, 2],
+        metavar="N",
+        help="seeds; parents and children are trained once with each (default: 0 1 2)",
+    )
     parser.add_argument("--parent-rounds", type=int, default=40, metavar="N", help="the parents' rounds (default: 40)")
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="the children's rounds (default: 20)")
     parser.add_argument("--every", type=int, default=2, metavar="N", help="rounds between exams (default: 2)")
     parser.add_argument("--tasks", type=int, default=128, metavar="N", help="held-out tasks per type (default: 128)")
     parser.add_argument("--exam", metavar="NAME", help="an exam in the place of these tasks, such as gsm8k[:200]")
-    parser.add_argument("--output", metavar="FOLDER", default="runs/retention", help="default: runs/retention")
+    parser.add_argument(
+        "--output", metavar="FOLDER", default="runs/retention", help="folder (default: runs/retention)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,17 +13,23 @@ FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings a
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="base model: Hub id, folder or 'tiny'")
     parser.add_argument("--output", required=True, help="folder for the population")
-    parser.add_argument("--teachers", type=int, default=2)
-    parser.add_argument("--students", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--teachers", type=int, default=2, metavar="N", help="number of teachers (default: 2)")
+    parser.add_argument("--students", type=int, default=2, metavar="N", help="number of students (default: 2)")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="optimizer steps (default: 20)")
     parser.add_argument("--rows", type=int, default=8, help="rows per role in one step (default: 8)")
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument(
+        "--learning-rate", type=float, default=1e-3, metavar="RATE", help="peak learning rate (default: 0.001)"
+    )
     parser.add_argument("--rank", type=int, default=16, help="LoRA rank; alpha is twice that (default: 16)")
-    parser.add_argument("--style", choices=("full", "compact"), default="compact")
-    parser.add_argument("--template", choices=("chat", "base"), default="chat")
+    parser.add_argument(
+        "--style", choices=("full", "compact"), default="compact", help="style of the prompts (default: compact)"
+    )
+    parser.add_argument(
+        "--template", choices=("chat", "base"), default="chat", help="template of the prompts (default: chat)"
+    )
     parser.add_argument("--types", nargs="+", metavar="NAME", help="task types (default: the three Python types)")
     parser.add_argument("--task-kwargs", type=json.loads, default={}, metavar="JSON", help="their settings, by id")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of adapters and examples (default: 0)")
 
 
 def run(options: argparse.Namespace) -> int:

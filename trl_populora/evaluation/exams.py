@@ -36,10 +36,12 @@ def make_exams(
         check_grader(name)
     exams = [make_exam(name, types, data=data) for name in names]
     exams = [exam if limit is None else exam.first(limit) for exam in exams]
-    asked = dict.fromkeys(exam.name for exam in exams)
-    if len(asked) < len(exams):
+    different = dict.fromkeys(exam.name for exam in exams)
+    if len(different) < len(exams):
         limited = "" if limit is None else f" with limit={limit}"
-        raise ValueError(f"{list(names)}{limited} ask only {list(asked)}: name each exam once.")
+        raise ValueError(
+            f"{list(names)}{limited}: these names give only the exams {list(different)}. Name each exam once."
+        )
     return exams
 
 

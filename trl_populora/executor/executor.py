@@ -200,7 +200,7 @@ class Executor:
             if levels.level(pool.held) == "L1":
                 warnings.warn(
                     "Programs are confined only by seccomp: Landlock and namespaces do not work here "
-                    "(docs/security.md).",
+                    '(page "Security" of the documentation).',
                     stacklevel=3,
                 )
             return pool

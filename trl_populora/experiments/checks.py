@@ -172,7 +172,9 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> No
         if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
             continue
         near = get_close_matches(measure.metric, known, n=3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "docs/metrics.md lists them."
+        hint = 'the page "Metrics" of the documentation lists them.'
+        if near:
+            hint = f"did you mean {' or '.join(map(repr, near))}?"
         raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}; {hint}")
 
 

@@ -214,7 +214,7 @@ def read_experiment(path: str) -> Experiment:
         required = (one.name for one in fields(Experiment) if one.default is one.default_factory is MISSING)
         missing = [name for name in required if given.get(name) is None]
         if missing:
-            raise ValueError(f"{missing[0]} is missing. docs/experiments.md has an example.")
+            raise ValueError(f'{missing[0]} is missing. The page "Experiments" of the documentation has an example.')
         return from_mapping(Experiment, given, setting="experiment")
     except ValueError as error:
         raise ValueError(f"{path}: {str(error).removeprefix('experiment: ')}") from None

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer
-from transformers.generation import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.generation import (
+    MinPLogitsWarper,
+    StoppingCriteriaList,
+    StopStringCriteria,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from ..population import Population
 from ..population.composition import schedule
@@ -52,7 +59,9 @@ class TransformersSampler(Sampler):
     ) -> None:
         super().__init__(population, tokenizer, **settings)
         self.batch_size = batch_size
-        self.stop = {"stop_strings": self.stop_strings, "tokenizer": tokenizer} if self.stop_strings else {}
+        # Made once: it reads the whole vocabulary.
+        stops = [StopStringCriteria(tokenizer, self.stop_strings)] if self.stop_strings else []
+        self.stopping = StoppingCriteriaList(stops)
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -114,7 +123,7 @@ class TransformersSampler(Sampler):
                     past_key_values=cache,
                     generation_config=self._config(min(at_once, self.max_completion_length - drawn)),
                     logits_processor=processors,
-                    **self.stop,
+                    stopping_criteria=self.stopping,
                 )
             ids = output.sequences
             for row, new in zip(rows, ids[:, width + drawn :].tolist(), strict=True):
@@ -166,7 +175,7 @@ class TransformersSampler(Sampler):
         """Whether a row holds an end of sequence or a stop string."""
         if not set(self.eos_ids).isdisjoint(ids):
             return True
-        return bool(self.stop) and any(stop in self.tokenizer.decode(ids) for stop in self.stop_strings)
+        return any(stop in self.tokenizer.decode(ids) for stop in self.stop_strings)
 
     def _warpers(self) -> LogitsProcessorList:
         warpers = LogitsProcessorList()
@@ -184,7 +193,7 @@ class TransformersSampler(Sampler):
         """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""
         for i, token in enumerate(ids):
             if token in self.eos_ids:
-                stopped = self.stop and any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings)
+                stopped = any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings)
                 return ids[:i] if i and stopped else ids[: i + 1]
             if i and token == self.tokenizer.pad_token_id:
                 return ids[:i]

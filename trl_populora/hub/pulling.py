@@ -19,7 +19,7 @@ from .client import HubError, download, head
 
 
 READ = (".json", ".jsonl", ".md", ".png", ".jinja", ".txt", ".model", os.path.splitext(ADAPTER_FILE)[1])
-"""Endings of files that are data. Pickles are read by nobody who has not asked for a checkpoint."""
+"""Endings of files that are data. Pickle files are downloaded only with `--checkpoint`."""
 MEMBER_NAME = re.compile(r"[\w-]+")
 
 

@@ -133,13 +133,13 @@ def assign_prompts(
     """
     share = len(pairs) // len(teachers)
     order = [prompt for _ in teachers for prompt in rng.sample(range(prompts), prompts)]
-    dealt = []
+    pairings = []
     for k, (teacher, student) in enumerate(pairs):
         first = teachers.index(teacher) * prompts
         own = sorted(order[first + k % share : first + prompts : share])
         slots = tuple((first + prompt) * completions + g for prompt in own for g in range(completions))
-        dealt.append(Pairing(teacher, student, slots, rng.random() < crossing))
-    return dealt
+        pairings.append(Pairing(teacher, student, slots, rng.random() < crossing))
+    return pairings
 
 
 def check_prompts(num_teachers: int, num_students: int, prompts_per_teacher: int) -> None:
@@ -151,8 +151,8 @@ def check_prompts(num_teachers: int, num_students: int, prompts_per_teacher: int
     share = num_students // math.gcd(num_teachers, num_students)
     if prompts_per_teacher % share:
         raise ValueError(
-            f"prompts_per_teacher={prompts_per_teacher} cannot be dealt evenly: with num_teachers={num_teachers} and "
-            f"num_students={num_students} each teacher meets {share} students a round, and all proposals to one "
+            f"prompts_per_teacher={prompts_per_teacher} does not fit: with num_teachers={num_teachers} and "
+            f"num_students={num_students}, each teacher meets {share} students in a round. All proposals of one "
             f"prompt go to one student. Set prompts_per_teacher to a multiple of {share}."
         )
 

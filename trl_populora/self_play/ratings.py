@@ -14,7 +14,8 @@ from .evidence import Correlations, Outcome
 from .weighted_games import BETA, GAME, MU, SIGMA, TAU, play_step, schedule
 
 
-REMEMBERED = 10.0  # proposals of the last interval that a new one begins with, as a share of invalid ones
+REMEMBERED = 10.0
+"""A new interval begins with the share of invalid proposals of the last one, weighted as at most so many proposals."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..named import named
 
 
 MAX_SHARING = 10.0
-"""Beyond it, one task of a round earns everything."""
+"""With larger exponents, one task would get nearly all of the reward."""
 
 VARIANCE_EPSILON = 1e-8
 """Added to the variance by `role_task_advantages`, as in verl's `masked_whiten`."""

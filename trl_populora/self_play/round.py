@@ -55,8 +55,8 @@ class SelfPlay:
         late ([`LateRewards`]): Rows of teachers that wait for their rewards; part of a run's state.
 
     Raises:
-        ValueError: If the buffer holds no task of some type, a limit leaves no room for a prompt, or whole prompts
-            cannot be dealt evenly.
+        ValueError: If the buffer holds no task of some type, a limit leaves no room for a prompt, or the
+            prompts of a teacher cannot be divided among its students.
     """
 
     def __init__(

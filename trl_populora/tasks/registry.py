@@ -27,7 +27,7 @@ BUILT_IN = {
 }
 """Types that come with the package: id -> class."""
 DEFAULT_TYPES = ("code_o", "code_i", "code_f")
-"""What is in play where nothing else is asked for: those of Absolute Zero."""
+"""Task types of a run that names none: those of Absolute Zero."""
 GROUP = "trl_populora.task_types"
 """Entry points of other packages: the name is the id, the value `module:Class`."""
 

@@ -41,8 +41,8 @@ def deal(
             size, because TRL gathers values of rows.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size, widest first: memory that is too small
-            shows in the first pass, and the allocator's blocks fit all later ones.
+        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size. The widest batch comes first. So a lack
+            of memory shows at once, and later batches fit into the memory blocks of the first.
     """
     first = batches[0]
     whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}

@@ -180,8 +180,11 @@ def memory(
     """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
 
     Rows are assumed to have the length of the longest prompt plus `max_completion_length`. Sampling has two peaks: the
-    prefill, with the activations of a layer, and the last token, with a full cache. A base that is quantised when it
-    is loaded has one more part, `"unpacked weights"`: the largest matrix, unpacked to the base's dtype.
+    prefill, with the activations of a layer, and the last token, with a full cache. In the prefill, the rows of a
+    group that share a batch compute their prompt once, but not with a sharded base. A base that is quantised when it
+    is loaded has one more part, `"unpacked weights"`: the largest matrix, unpacked to the base's dtype. With vLLM in
+    the process, `"engine, at least"` is a second base, a slot for each adapter, and the cache of one row. It is in
+    neither peak, because an engine takes the share of the card that it is given.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
@@ -200,6 +203,9 @@ def memory(
     prompt = max(phase.longest for phase in rounds.values())
     longest = prompt + args.max_completion_length
     decoded = min(args.generation_rows, max(phase.rows for phase in rounds.values()) // processes)
+    playing = 1 if args.shared_member else max(args.num_teachers, args.num_students)
+    together = 1 if args.shard_base else min(args.num_generations or 1, max(1, decoded // playing))
+    engine = args.use_vllm and args.vllm_mode != "server"
     batch, layer = args.per_device_train_batch_size, shapes.inside * number
     kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
     kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
@@ -213,9 +219,13 @@ def memory(
         "activations": batch * longest * kept,
         "logits": lm_head(shapes, batch * (longest - prompt if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
-        "prefill": 0.0 if args.use_vllm else decoded * prompt * (shapes.passing + shapes.cached) * weight,
+        "prefill": 0.0 if args.use_vllm else decoded / together * prompt * (shapes.passing + shapes.cached) * weight,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
+    if engine:
+        slots = (args.vllm_max_loras or adapters + args.num_guests) * one * weight / FP32
+        whole = shapes.parameters * weight / args.vllm_tensor_parallel_size
+        parts["engine, at least"] = whole + slots + longest * shapes.cached * weight
     state = parts["base"] + parts["adapters"] + parts["optimizer"]
     if packed is not None:
         parts["unpacked weights"] = float(shapes.widest * weight)

@@ -35,11 +35,23 @@ class Ranks:
 
     @property
     def cores(self) -> int:
-        """Cores that this process may use when all on this machine take an equal share."""
-        return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        """Cores that this process may use when all on this machine take an equal share.
+
+        If each process is a task of SLURM, SLURM may have given each its own cores already.
+        """
+        allowed, processes = len(os.sched_getaffinity(0)), os.environ.get("LOCAL_WORLD_SIZE", "1")
+        is_task = os.environ.get("SLURM_NTASKS_PER_NODE") == processes
+        if is_task and allowed <= int(os.environ.get("SLURM_CPUS_PER_TASK", 0)):
+            return allowed
+        return max(1, allowed // int(processes))
 
     def share(
-        self, items: Sequence[Item], work: Callable[[list[Item], list[int]], list[Result]], *, evenly: bool = False
+        self,
+        items: Sequence[Item],
+        work: Callable[[list[Item], list[int]], list[Result]],
+        *,
+        evenly: bool = False,
+        group: int = 1,
     ) -> list[Result]:
         """Does every rank's share of a list, and brings all results to every rank, in the order of the items.
 
@@ -49,9 +61,14 @@ class Ranks:
             evenly (`bool`, *optional*, defaults to `False`):
                 Whether every rank gets equally many items: ranks with fewer also get the first item, without using its
                 result. Needed if the work calls collective operations.
+            group (`int`, *optional*, defaults to `1`):
+                Items that lie next to each other and have work in common, such as rows with one prompt. One rank gets
+                as many of them as possible without a rank getting more items than another.
         """
-        mine = list(range(self.index, len(items), self.accelerator.num_processes))
-        short = len(mine) < math.ceil(len(items) / self.accelerator.num_processes)
+        processes = self.accelerator.num_processes
+        block = math.gcd(group, len(items) // processes) if len(items) % processes == 0 else 1
+        mine = [place for place in range(len(items)) if place // max(block, 1) % processes == self.index]
+        short = len(mine) < math.ceil(len(items) / processes)
         places = [*mine, 0] if evenly and short else mine
         own = work([items[i] for i in places], places)[: len(mine)]
         results = dict(gather_object(list(zip(mine, own, strict=True))))

@@ -36,7 +36,9 @@ def check_sampler(sampler: Any, args: PopulationSelfPlayConfig) -> None:
         if not issubclass(sampler, Sampler):
             raise ValueError(f"sampler={sampler!r} is not a subclass of trl_populora.Sampler. {instead}")
         if missing := sorted(sampler.__abstractmethods__):
-            raise ValueError(f"sampler={sampler!r} lacks {', '.join(missing)}: implement it (docs/samplers.md).")
+            raise ValueError(
+                f'sampler={sampler!r} lacks {", ".join(missing)}: implement it (page "Samplers" of the documentation).'
+            )
         return
     if not callable(sampler):
         raise ValueError(f"sampler={sampler!r} is neither a class nor a function. {instead}")

@@ -275,6 +275,7 @@ class SelfPlaySource(RowSource):
             list(zip(prompts, adapters, strict=True)),
             lambda own, places: self.sampler([p for p, _ in own], [a for _, a in own], seed=seed, streams=places),
             evenly=self.evenly,
+            group=self.args.num_generations,
         )
 
     def _run_many(self, jobs: Sequence[Job]) -> list[Execution]:

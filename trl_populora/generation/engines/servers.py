@@ -104,8 +104,8 @@ class ServersEngine(Engine):
         self._on_each(lambda server: server.unload(version))
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
-        """Deals the rows to the servers such that all have about as many tokens. A row of a server that is lost goes
-        to the next one at once."""
+        """Divides the rows among the servers so that all get about equally many tokens. If a server is lost, its rows
+        go to the next one."""
         check_unmixed(rows)
         live = self.live
         tokens = [len(row.prompt_ids) + sampling["max_tokens"] for row in rows]

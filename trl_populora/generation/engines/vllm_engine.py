@@ -84,13 +84,18 @@ class VLLMEngine(Engine):
                 f"vllm_tensor_parallel_size={self.tensor_parallel_size} must divide the number of processes, {world}."
             )
         max_lora_rank = round_up_rank(spec.max_rank)
+        if torch.cuda.is_available() and spec.dtype == torch.float32 and "dtype" not in self.engine_kwargs:
+            raise ValueError(
+                "use_vllm with a base in float32: on a GPU, vLLM serves adapters in bfloat16 or float16 only. Set "
+                "bf16=true, or dtype: bfloat16 in model_init_kwargs, or use_vllm=false."
+            )
         try:
             import vllm
             from vllm import LLM
         except ImportError as error:
             raise ValueError(
                 f"use_vllm needs vLLM, which cannot be imported ({error}). Install 'trl-populora[vllm]' in a new "
-                "environment, because vLLM needs versions of its own (docs/vllm.md), or set use_vllm=false."
+                "environment, because vLLM needs versions of its own, or set use_vllm=false."
             ) from error
         self.group: Any = None
         if self.tensor_parallel_size > 1:
@@ -176,6 +181,8 @@ class VLLMEngine(Engine):
         return [_drawn(output.outputs[0]) for output in outputs[start : start + len(rows)]]
 
     def close(self) -> None:
+        """Ends the engine. vLLM then also destroys PyTorch's default process group. So in a script with several
+        processes, no collective operation may follow."""
         self.llm.llm_engine.engine_core.shutdown()
 
     def _request(self, version: AdapterVersion) -> "LoRARequest":

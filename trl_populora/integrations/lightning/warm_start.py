@@ -7,6 +7,7 @@ the same weights. A base that uses the formats without training needs no warm st
 import contextlib
 import logging
 import random
+import signal
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import cycle, islice
@@ -72,6 +73,7 @@ def warm_start(
 
     Raises:
         ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
+        KeyboardInterrupt: At Ctrl-C. The members that learn keep the weights that they have by then.
     """
     sizes = {"steps": steps, "rows_per_role": rows_per_role, "max_length": max_length, "rows_per_pass": rows_per_pass}
     for name, value in sizes.items():
@@ -204,9 +206,27 @@ def _fit(
         **settings,
         "callbacks": [*settings.get("callbacks", []), losses],
     }
-    with _quiet():
-        lightning.Trainer(**settings).fit(module, rows)
-    population.model.zero_grad()  # no gradient stays behind that a later training would find
+    try:
+        with _quiet(), _interruptible():
+            lightning.Trainer(**settings).fit(module, rows)
+    finally:
+        population.model.zero_grad()  # no gradient stays behind that a later training would find
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C leave as `KeyboardInterrupt`, and keeps the handler of SIGINT. Lightning calls `sys.exit(1)`, and
+    may leave SIGINT ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

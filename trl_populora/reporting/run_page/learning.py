@@ -265,13 +265,14 @@ def _exams(run: RunData) -> Iterator[Plot]:
             questions = exam.get("questions", questions)
             for player, one in exam.get("players", {}).items():
                 lines.setdefault(player, []).append((record["round"], one.get("accuracy")))
-        size = f"{questions} questions, asked greedily" if questions else "Asked greedily"
+        how = "answered with greedy decoding; nobody learns from them"
+        size = f"{questions} questions, {how}" if questions else how.capitalize()
         noise = f"; by chance, a line moves by about {100 * 0.5 / questions**0.5:.0f} points" if questions else ""
         yield Plot(
             f"exam-{number}",
             curves(run, with_points(lines), smoothed=False, share=True, looks=looks),
             f"{name}: accuracy",
-            f"{size}; nobody learns from them{noise}. The dotted line is the base.",
+            f"{size}{noise}. The dotted line is the base.",
             height=HEIGHT,
         )
 
