@@ -76,7 +76,8 @@ def test_what_a_command_line_may_say_passes(argv, recipe):
             [],
             {"num_teachers": 3, "num_students": 4},
             "prompts_per_teacher=1 does not fit: with num_teachers=3 and num_students=4, each teacher meets 4 "
-            "students in a round. All proposals of one prompt go to one student. Set prompts_per_teacher to a multiple of 4.",
+            "students in a round. All proposals of one prompt go to one student. Set prompts_per_teacher to a "
+            "multiple of 4.",
         ),
         ([], {"lora_r": 0}, "lora_r=0 must be at least 1"),
         ([], {"answer_share": 1.5}, "answer_share=1.5 of max_completion_length"),

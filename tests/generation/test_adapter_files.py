@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +18,9 @@ from trl_populora.generation.engines import adapters
 from trl_populora.generation.engines.adapters import AdapterFiles, adapter_names, pack
 from trl_populora.generation.engines.vllm_engine import LORA_RANKS, round_up_rank
 from trl_populora.population import Population
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -141,8 +147,26 @@ def test_configuration_on_disk_is_the_members_own(files):
     assert (config["r"], config["lora_alpha"], config["use_dora"], config["bias"]) == (4, 8, False, "none")
 
 
-def test_files_end_with_the_process_and_not_with_its_forks(files):
-    assert files._close.atexit
+ENDS = """
+import sys, torch
+from tests.tiny import tiny_population
+from trl_populora.generation.engines.adapters import AdapterFiles
+files = AdapterFiles(tiny_population(), dtype=torch.float32, folder=sys.argv[1])
+files.write_changed()
+print(files.folder, flush=True)
+1 / 0
+"""
+
+
+@pytest.mark.slow
+def test_files_end_with_the_process(tmp_path):
+    process = subprocess.run([sys.executable, "-c", ENDS, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert "ZeroDivisionError" in process.stderr
+    folder = process.stdout.strip()
+    assert os.path.dirname(folder) == str(tmp_path) and not os.path.exists(folder)
+
+
+def test_files_do_not_end_with_a_fork_of_the_process(files):
     child = os.fork()
     if child == 0:
         files.close()

@@ -12,6 +12,7 @@ import pytest
 import suite
 
 from tests.drawn_examples import drawn
+from tests.hostile.measures import leave_out
 from trl_populora.executor import Executor, Job, Status, verdict
 
 WITHOUT = {"L3": [], "L1": ["landlock", "namespaces"], "L2 namespaces": ["landlock"], "L2 landlock": ["namespaces"]}
@@ -103,7 +104,7 @@ def hostile(request, full, tmp_path_factory):
         datagrams.bind(listener.getsockname())
         listener.setblocking(False)
         datagrams.setblocking(False)
-        executor._without = without
+        leave_out(patch, without)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of level L1; its warning has a test in test_supervisor.py
             assert executor.isolation == (request.param[:2] if without else full)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.measures import leave_out
 from trl_populora.executor import Executor, Job, Limits, Status
 from trl_populora.executor import executor as module
 from trl_populora.executor.server import Server, ServerLost
@@ -131,13 +132,13 @@ def test_no_descriptors_left():
     ("without", "level"),
     [(["namespaces"], "L2"), (["landlock"], "L2"), (["namespaces", "landlock"], "L1"), (["seccomp"], "L0")],
 )
-def test_levels(without, level):
+def test_levels(without, level, monkeypatch):
     executor = Executor(1, accept_unsafe=True)
     with executor:
         full = executor.isolation
     if full != "L3":
         pytest.skip(f"this machine reaches {full} only")
-    executor._without = without
+    leave_out(monkeypatch, without)
     with executor:
         if level == "L1":
             with pytest.warns(UserWarning, match="only by seccomp"):
@@ -154,9 +155,9 @@ def test_levels(without, level):
         )
 
 
-def test_no_filter_is_refused():
+def test_no_filter_is_refused(monkeypatch):
+    leave_out(monkeypatch, ["seccomp"])
     executor = Executor(1)
-    executor._without = ["seccomp"]
     with pytest.raises(RuntimeError, match="accept_unsafe"):
         executor.run_many([ONE])
     assert executor.pids == []
@@ -208,7 +209,9 @@ def script(body, **arguments):
 def test_nothing_survives_the_caller(without):
     process = script(
         f"""
-executor._without = {without}
+import pytest
+from tests.hostile.measures import leave_out
+leave_out(pytest.MonkeyPatch(), {without})
 executor.run("def f(): return 1", ((),))
 while len(executor.pids) < 3:  # that of this job, and one with modules for each worker
     executor.run_many([Job("import math\\nwhile True: pass", (), Limits(0.05))] * 2)

@@ -2,13 +2,9 @@ import io
 
 import pytest
 
+from tests.terminal import Terminal
 from trl_populora.reporting import LiveView
 from trl_populora.reporting.tables import round_line
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_a_file_gets_plain_lines(rounds):

@@ -5,6 +5,7 @@ import io
 import pytest
 
 from tests import tiny
+from tests.terminal import Terminal
 from trl_populora.executor import Executor, Job
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE
@@ -14,11 +15,6 @@ from trl_populora.reporting import LiveView
 
 PROMPTS = [[{"role": "user", "content": text}] for text in ("one", "two and more", "three", "four", "five")]
 PROGRAM = "def f(x):\n    return x + 1"
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_the_whole_is_what_was_given_or_what_workers_expect():
@@ -101,6 +97,5 @@ def test_a_terminal_shows_phase_and_run_and_a_file_does_not(monkeypatch):
             progress.started -= 6
             progress.reach(2.0)
             if file.isatty():
-                view._live.refresh()
-        assert ("2/8 rows, 0:18 left" in file.getvalue()) == file.isatty()
+                assert file.shows(r"2/8 rows, 0:\d\d left")
     assert not file.getvalue()

@@ -49,7 +49,7 @@ def test_rows_are_the_same_with_three_servers_with_two_and_with_one(servers, eng
         sampler.sync()
         change(population, "student_1", seed=1)
         sampler.sync()
-        assert [len(server._models()) for server in engine.live] == [1 + len(members)] * 3
+        assert [len(server.served()) for server in servers] == [1 + len(members)] * 3
         sampler.temperature = 0.0
         assert ids(sampler(PROMPTS[:4], members, seed=0)) == expected(sampler, PROMPTS[:4], members)
         sampler.temperature = 1.0

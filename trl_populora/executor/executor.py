@@ -73,7 +73,7 @@ class Executor:
         self.limits = limits
         self._accept_unsafe = accept_unsafe
         self._modules = list(modules)
-        self._without: list[str] = []  # measures to leave out, for tests
+        self._without: list[str] = []  # measures to leave out, for benchmarks/executor.py
         self._reset()
 
     def _reset(self) -> None:

@@ -60,7 +60,7 @@ class TransformersSampler(Sampler):
         super().__init__(population, tokenizer, **settings)
         self.batch_size = batch_size
         # Made once: it reads the whole vocabulary.
-        stops = [StopStringCriteria(tokenizer, self.stop_strings)] if self.stop_strings else []
+        stops = [StopStringCriteria(tokenizer, [*self.stop_strings])] if self.stop_strings else []
         self.stopping = StoppingCriteriaList(stops)
 
     @classmethod
