@@ -1,5 +1,6 @@
 import pytest
 import torch
+from transformers import StoppingCriteriaList, StopStringCriteria
 from transformers.cache_utils import DynamicLayer
 
 from tests.tiny import tiny_population, tiny_tokenizer
@@ -209,3 +210,15 @@ def test_a_layer_with_room_holds_what_a_dynamic_layer_holds():
     roomy = RoomyLayer(roomy, other, 1)
     plain.batch_select_indices(other)
     assert torch.equal(roomy.keys, plain.keys) and torch.equal(roomy.values, plain.values)
+
+
+def test_a_row_ends_with_a_stop_string(population):
+    """As it would have been without, up to there; the others go on."""
+    free, draw = sampler(population)(PROMPTS, ROWS, seed=2), sampler(population)
+    stop = draw.tokenizer.decode(free[0].ids[1:3])
+    draw.stop_strings, draw.stopping = [stop], StoppingCriteriaList([StopStringCriteria(draw.tokenizer, [stop])])
+    stopped = draw(PROMPTS, ROWS, seed=2)
+    for before, after in zip(free, stopped, strict=True):
+        assert after.ids == before.ids[: len(after.ids)]
+        assert len(after.ids) == len(before.ids) or stop in draw.tokenizer.decode(after.ids)
+    assert len(stopped[0].ids) == 3 < len(free[0].ids)

@@ -6,6 +6,7 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import StoppingCriteriaList, StopStringCriteria
 
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
 from trl_populora.generation import EngineSampler, TransformersSampler
@@ -102,7 +103,7 @@ def test_stop_strings_end_a_row_as_in_the_transformers_sampler(sampler, monkeypa
     free = sampler(PROMPTS, members, seed=0)
     stop = sampler.tokenizer.decode(free[0].ids[4:6])
     other = TransformersSampler(sampler.population, sampler.tokenizer, max_completion_length=16, temperature=0.0)
-    other.stop_strings, other.stop = [stop], {"stop_strings": [stop], "tokenizer": sampler.tokenizer}
+    other.stop_strings, other.stopping = [stop], StoppingCriteriaList([StopStringCriteria(sampler.tokenizer, [stop])])
     monkeypatch.setattr(sampler, "stop_strings", [stop])
     stopped = sampler(PROMPTS, members, seed=0)
     assert ids(stopped) == ids(other(PROMPTS, members, seed=0))
