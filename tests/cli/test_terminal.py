@@ -167,6 +167,11 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
     assert cli.main(["runs", str(tmp_path / "runs"), "--json"]) == 0
     assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "running", "stopped"]
 
+    record = json.loads((tmp_path / "runs" / "fresh" / "run.json").read_text())
+    record["process"]["start"] -= 1  # of a process that has ended
+    (tmp_path / "runs" / "fresh" / "run.json").write_text(json.dumps(record))
+    assert find_runs(str(tmp_path / "runs"))[1].state == "stopped"
+
 
 REFUSED = {
     "setting": {"num_students": 0},

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,17 @@ def test_tables_can_be_rarer_but_the_last_round_has_them(rounds):
     assert out.getvalue().count("rating (sigma)") == 3  # rounds 1, 5 and 6
     with pytest.raises(ValueError, match="table_every=0"):
         LiveView(table_every=0)
+
+
+def test_on_a_dataset_the_table_has_no_columns_of_games(rounds):
+    students = tuple(member for member in rounds[-1].members if member.role == "student")
+    last = replace(rounds[-1], teachers=(), members=students, window_attempts=(), window_solved=())
+    out = io.StringIO()
+    LiveView(rounds=6, file=out).on_round(last)
+    table = out.getvalue().partition("\n")[2]
+    heading, row = table.splitlines()[:2]
+    assert heading.split() == ["member", "version", "reward", "tokens/row", "rows"]
+    assert row.split()[0] == "student_0" and len(row.split()) == 5
 
 
 def test_a_terminal_gets_the_last_round_in_place(rounds, monkeypatch):

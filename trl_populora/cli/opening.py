@@ -50,7 +50,10 @@ def load_base(
     from ..quiet import hide_loading_bars
 
     hide_loading_bars()
-    path = resolve_base(name)
+    try:
+        path = resolve_base(name)
+    except ValueError as error:
+        raise ValueError(f"{error} If the base of a run has another place here, name it with --base.") from None
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
     how: dict[str, Any] = {}

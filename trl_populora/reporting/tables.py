@@ -23,9 +23,11 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
     """Every member of the round: reward, validity, matched solve rate, fill-ins, rating, response length.
 
     For a teacher, `solved` is the share of attempts at its tasks that solved them. `fill-ins (solved)` is the share of
-    a student's attempts that were at tasks from the buffer, and the share of these that it solved.
+    a student's attempts that were at tasks from the buffer, and the share of these that it solved. On a dataset, there
+    are neither tasks of teachers nor ratings, and the table has no columns for them.
     """
-    headings = ("version", "reward", "valid", "solved", "fill-ins (solved)", "rating (sigma)", "tokens/row", "rows")
+    games = ("valid", "solved", "fill-ins (solved)", "rating (sigma)") if summary.teachers else ()
+    headings = ("version", "reward", *games, "tokens/row", "rows")
     table = new_table("member", *headings, plain=plain)
     best = [strongest(summary, role) for role in ("teacher", "student")]
     previous = None
@@ -34,14 +36,17 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
             table.add_section()
         previous = member.role
         style = "bold" if member in best else ""
-        table.add_row(
-            Text(member.name, style=style),
-            str(member.version),
-            signed(member.reward),
+        played = (
             percent(member.validity),
             percent(member.solve_rate),
             fill_ins(member),
             Text(f"{member.mu:.1f} ({member.sigma:.1f})", style=style),
+        )
+        table.add_row(
+            Text(member.name, style=style),
+            str(member.version),
+            signed(member.reward),
+            *(played if summary.teachers else ()),
             f"{member.length:.0f}",
             str(member.rows),
         )

@@ -16,6 +16,7 @@ from .layout import (
     RUN_FILE,
     checkpoint_step,
 )
+from .process import has_ended
 from .run import read_record
 
 
@@ -30,7 +31,8 @@ class RunState:
 
     Attributes:
         folder (`str`): Folder of the run. base (`str`): Base model. members (`str`): Number of members of each role.
-        state (`str`): `"running"`, `"finished"` or `"stopped"`. A very long round may look like a stopped run.
+        state (`str`): `"running"`, `"finished"` or `"stopped"`. A run of another machine or container counts as
+            running for some minutes after its last round, and one with very long rounds may look stopped.
         rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
         resume (`int` or `None`): Step of the newest complete checkpoint.
         solve_rate (`float` or `None`): Matched solve rate of all members, as of the newest round
@@ -74,7 +76,8 @@ def read_state(folder: str) -> RunState:
     settings = record.get("settings", {})
     changed = os.path.getmtime(next(iter(there.values())))
     limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
-    state = FINISHED if POPULATION_FILE in there else RUNNING if time.time() - changed < limit else STOPPED
+    stopped = has_ended(record.get("process", {})) or time.time() - changed >= limit
+    state = FINISHED if POPULATION_FILE in there else STOPPED if stopped else RUNNING
     steps, each = settings.get("max_steps", -1), settings.get("num_iterations", 1)
     whole = whole_checkpoints(folder)
     return RunState(

@@ -16,6 +16,7 @@ from ..reporting.model_card import versions
 from ..run_files.files import write_json
 from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
+from ..run_files.process import this_process
 
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "row_source": _path(type(source)),
         "exams": {exam.name: exam.version for exam in trainer.probes.exams or ()},
         "processes": trainer.accelerator.num_processes,
+        "process": this_process(),
         "versions": versions(),
         "hardware": hardware(),
         "git": git_state(),
