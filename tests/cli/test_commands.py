@@ -1,4 +1,6 @@
 import json
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -107,6 +109,16 @@ def test_play_reads_the_reward_from_the_run(run_folder, capsys, monkeypatch):
     monkeypatch.setattr(opening.Run, "setting", setting)
     assert cli.main(["play", run_folder]) == 0
     assert "with teacher_reward 'solvable' the teacher earns 0.00" in capsys.readouterr().out
+
+
+def test_a_base_that_is_not_here_can_be_named(run_folder, tmp_path, capsys):
+    """As in a population that was pulled, and whose base was a folder of another machine."""
+    record = json.loads(Path(run_folder, "run.json").read_text()) | {"model": "their/models/base"}
+    shutil.copytree(run_folder, tmp_path / "pulled")
+    (tmp_path / "pulled" / "run.json").write_text(json.dumps(record))
+    assert cli.main(["play", str(tmp_path / "pulled")]) == 2
+    told = capsys.readouterr().err
+    assert "'their/models/base': no such folder" in told and "name it with --base." in told
 
 
 def test_play_says_when_nothing_is_valid(run_folder, capsys, monkeypatch):
