@@ -11,6 +11,7 @@ from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_se
 
 
 ROOT = Path(__file__).resolve().parents[2]
+EXPERIMENTS = sorted(ROOT.glob("recipes/experiments/*.yaml"))
 
 
 def checked(plan, **changes):
@@ -46,7 +47,11 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
         checked(plan, **changes)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("recipes/experiments/*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem == "weak_controls" else pytest.param(path, marks=pytest.mark.slow) for path in EXPERIMENTS],
+    ids=lambda path: path.stem,
+)
 def test_the_experiments_of_the_repository_pass(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     experiment = read_experiment(str(path))
