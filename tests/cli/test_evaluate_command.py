@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.cli.conftest import write_recipe
 from tests.evaluation import letters
 from tests.generation.fake_server import ModelServer, running
 from trl_populora import cli, train
+from trl_populora.cli import evaluate as evaluate_command
 from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import evaluation_view
 from trl_populora.reporting.model_card import model_card, read_evaluation
@@ -149,9 +151,17 @@ def test_a_base_without_a_run(tiny_model, data, tmp_path, capsys):
     assert f"{tiny_model} does not record its max_completion_length" in capsys.readouterr().err
 
 
-def test_several_runs_are_compared(run_folder, data, tmp_path):
+def test_several_runs_are_compared(run_folder, data, tmp_path, monkeypatch):
     runs = [run_folder, f"{run_folder}/checkpoint-1"]
-    output = tmp_path / "out"
+    output, prepare, bases = tmp_path / "out", evaluate_command.prepare, []
+
+    def prepared(*arguments):
+        assert [base for base in bases if base() is not None] == [], "one base in memory at a time"
+        sampler = prepare(*arguments)
+        bases.append(weakref.ref(sampler.population.base_model))
+        return sampler
+
+    monkeypatch.setattr(evaluate_command, "prepare", prepared)
     assert evaluate(*runs, "--exams", LETTERS, "held_out[:2]", "--data", data, "--output", str(output)) == 0
     record = read(output)
     players = [f"{name}/student_{i}" for name in ("run", "checkpoint-1") for i in range(2)]
@@ -160,6 +170,7 @@ def test_several_runs_are_compared(run_folder, data, tmp_path):
         assert ("checkpoint-1/mean", "run/mean") in {(one["of"], one["to"]) for one in exam["differences"]}
     assert set(record["weights"]) == {*players, "base"} and list(record["runs"]) == ["run", "checkpoint-1"]
     assert record["comparisons"] == 2 * (2 * 3 + 1)
+    assert len(bases) == 2
 
 
 @pytest.mark.slow

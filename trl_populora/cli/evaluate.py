@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable
     from ..run_files.run import adapter_fingerprint
-    from .opening import make_executor
+    from .opening import free_memory, make_executor
 
     decodings = [read_decoding(options, runs, exam) for exam in exams]
     check_writable(output, option="--output")
@@ -144,7 +144,8 @@ def run(options: argparse.Namespace) -> int:
                         except GradingError as error:
                             problems.append(str(error))
                             view.note(str(error))
-                del sampler  # one model at a time
+                del sampler
+                free_memory()  # one base at a time: with vLLM, the next engine counts what is free on the card
         except EngineError as error:
             view.note(f"{error} The answers so far are in {output}; the same command continues from there.")
             return 1
