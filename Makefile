@@ -25,7 +25,8 @@ BIN := $(VENV)/bin
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Every process holds one thread of computation and its own imports of torch and TRL, about 1 GB. A file stays in one
 # process, which makes what its tests share once.
-# Tests often wait, for a sandbox, a server or another process, so one process more than cores is faster.
+# Most tests often wait, for a sandbox, a server or another process, so one process more than cores is faster. The slow
+# ones do not.
 PROCESSES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PARALLEL = --numprocesses $(or $(TEST_PROCESSES),$(PROCESSES)) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.populora-ready
@@ -72,11 +73,12 @@ gpu: $(READY)
 test: $(READY)
 	$(PYTEST) $(PARALLEL) -m "not slow and not vllm and not browser" $(PYTEST_ARGS)
 
+test-slow: PROCESSES := logical
 test-slow: $(READY)
 	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or sized or hypothesis) and not browser and not vllm" $(PYTEST_ARGS)
 
 test-browser: $(READY)
-	$(PYTEST) -m browser $(PYTEST_ARGS)
+	$(PYTEST) $(PARALLEL) -m browser tests/reporting $(PYTEST_ARGS)
 
 $(VLLM_READY): pyproject.toml
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
