@@ -24,6 +24,15 @@ def test_another_process_of_the_same_id_is_not_taken_for_it():
     assert not has_ended(told) and has_ended(told | {"start": told["start"] - 1})
 
 
+def test_nothing_is_said_of_a_process_of_another_user(monkeypatch):
+    def refuse(process, signal):
+        raise PermissionError
+
+    gone = this_process() | {"start": 1}
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not has_ended(gone)
+
+
 def test_nothing_is_said_of_other_machines_and_older_runs():
     gone = this_process() | {"start": 1}
     assert has_ended(gone)

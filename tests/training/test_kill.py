@@ -53,7 +53,7 @@ def test_killed_at_a_named_point(point, expected, tmp_path):
     assert -signal.SIGKILL in died, f"{point} was never reached"
 
 
-@settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(kills=st.lists(st.tuples(st.just("call"), st.integers(0, 40_000)), min_size=1, max_size=2))
 def test_killed_at_any_moment(kills, expected, tmp_path_factory):
     survives(tmp_path_factory.mktemp("killed"), kills, expected)

@@ -15,6 +15,12 @@ def has_ended(process: Mapping[str, Any]) -> bool:
     """Whether a process of this machine that `this_process` described is gone. `False` if that cannot be known."""
     if not process or not process.get("machine") or process["machine"] != _machine():
         return False
+    try:
+        os.kill(process["id"], 0)  # signal 0 only asks: /proc may hide processes of other users
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
     return _start(process["id"]) != process["start"]
 
 
