@@ -512,7 +512,8 @@ def test_the_engine_is_told_what_to_serve(make):
 
 @pytest.mark.slow
 def test_two_ranks_share_files_and_failures(tmp_path):
-    """Rank 0 writes, both load; rank 1 draws nothing once; its broken engine stops both."""
+    """Rank 0 writes, both load; rank 1 draws nothing once. Where ranks draw together, what rank 1 doubts is asked
+    again on both, and its broken engine stops both: nobody waits for calls that the other does not make."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
     done = subprocess.run(
@@ -526,6 +527,10 @@ def test_two_ranks_share_files_and_failures(tmp_path):
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
     assert first["loaded"] == second["loaded"] and len({path for _, path in first["loaded"]}) == 6
     assert first["drawn"] == first["expected"] and second["drawn"] == [] and second["own"] == second["expected"]
+    assert (
+        first["refusal"] == "EngineError: rank 1: out of memory" and second["refusal"] == "EngineError: out of memory"
+    )
+    assert first["doubt"] == second["doubt"] == [None, 4]  # all members, again, and a member's two versions
     assert first["failure"].startswith("EngineError: rank 1: the double does not sample 'student_0'")
     assert second["failure"].startswith("LivenessError: the double does not sample 'student_0'")
     assert first["server"] == 6 and second["server"] == 0

@@ -6,12 +6,36 @@ import sys
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from tests.generation.engine_double import EngineDouble
 from tests.generation.test_engine_sampler import PROMPTS, population_of
 from tests.tiny import tiny_tokenizer
 from trl_populora.generation import EngineSampler, TransformersSampler
 from trl_populora.generation.engines import EngineError
+
+
+def drawing_together(engine):
+    """As with tensor parallelism: no rank's call returns before the other rank has made it, too."""
+    generate = engine.generate
+
+    def together(rows, sampling):
+        assert len(set(gather_object([len(rows)]))) == 1
+        return generate(rows, sampling)
+
+    engine.generate = together
+
+
+def refuses(rows, sampling):
+    raise EngineError("out of memory")
+
+
+def failure_of(sampler):
+    try:
+        sampler.sync()
+    except EngineError as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def make(population, accelerator, folder, **attributes):
@@ -43,14 +67,27 @@ def main(folder: str) -> None:
     record["drawn"] = [list(c.ids) for c in sampler(PROMPTS[share], names[share], seed=0)]
     record["own"] = [list(c.ids) for c in sampler(PROMPTS[:2], names, seed=0)]
     record["expected"] = [list(c.ids) for c in greedy(PROMPTS[:2], names, seed=0)]
-    sampler.engine.stale = rank == 1
-    with torch.no_grad():
-        population.parameters("student_0")[1].add_(0.2)
-    try:
-        sampler.sync()
-        record["failure"] = None
-    except EngineError as error:
-        record["failure"] = f"{type(error).__name__}: {error}"
+
+    def change():
+        with torch.no_grad():
+            population.parameters("student_0")[1].add_(0.2)
+
+    change()
+    if rank == 1:
+        sampler.engine.generate = refuses
+    record["refusal"] = failure_of(sampler)
+    sampler.close()
+
+    sampler = make(population, accelerator, files)
+    drawing_together(sampler.engine)
+    sampler.sync()
+    sampler.canary.base_error, calls = 0.0015, len(sampler.engine.calls)
+    change()
+    sampler.engine.rounding = (0, 0.01 * rank)
+    record["doubt"] = [failure_of(sampler), len(sampler.engine.calls) - calls]
+    sampler.engine.rounding, sampler.engine.stale = (0, 0), rank == 1
+    change()
+    record["failure"] = failure_of(sampler)
     sampler.close()
     server = make(population, accelerator, files, everywhere=False)
     server.sync()

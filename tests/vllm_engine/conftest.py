@@ -9,6 +9,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests import tiny
@@ -52,10 +53,14 @@ def tokenizer(engine_model):
 
 @pytest.fixture(scope="session")
 def sampler(population, tokenizer):
-    """Greedy, so that its tokens can be compared; 8 members, of whom 4 fit into one batch."""
+    """Greedy, so that its tokens can be compared; 8 members, of whom 4 fit into one batch. In a process that had a
+    process group before, as a trainer's has."""
     from trl_populora.generation.engines import EngineSampler, VLLMEngine
 
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     engine = VLLMEngine(max_loras=4, max_model_len=512, max_num_seqs=32, **LLM_KWARGS)
     sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     yield sampler
     sampler.close()
+    torch.distributed.barrier()  # the group is still there
+    torch.distributed.destroy_process_group()

@@ -60,8 +60,15 @@ class Liveness(NamedTuple):
     effect: float
 
 
+class FaultElsewhere(Exception):
+    """Another rank has failed. If that rank has already left the common work, this has its message."""
+
+
 class Canary:
     """Compares an engine with the trainer's model on a fixed prompt.
+
+    With tensor parallelism or a sharded base, ranks draw or compute together. So all ranks take the same decisions:
+    what one rank doubts is asked again on all, and a fault on one rank ends the check on all.
 
     Args:
         population ([`Population`]): Members and their model.
@@ -71,6 +78,10 @@ class Canary:
         dtype (`torch.dtype`): The engine's dtype, which determines the tolerance.
         temperature (`float`): The run's temperature; 0 is tested at 1.
         autocast (`Callable`, *optional*): Context in which the trainer computes log-probabilities.
+        anywhere (`Callable`, *optional*):
+            Takes a list of `bool` and returns for each whether it is `True` on any rank. Default: for one rank.
+
+    All checks raise `FaultElsewhere` on the ranks that have not seen the fault themselves.
     """
 
     def __init__(
@@ -83,8 +94,9 @@ class Canary:
         dtype: torch.dtype,
         temperature: float,
         autocast: Callable[..., AbstractContextManager] = nullcontext,
+        anywhere: Callable[[list[bool]], list[bool]] = list,
     ) -> None:
-        self.population, self.engine, self.autocast = population, engine, autocast
+        self.population, self.engine, self.autocast, self.anywhere = population, engine, autocast, anywhere
         self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
         self.dtype, self.temperature = dtype, temperature or 1.0
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
@@ -117,39 +129,49 @@ class Canary:
             LivenessError: With the member, the difference, and the member whose weights the answer resembles.
         """
         seen, drawn = self._look(versions)
-        doubtful = []
-        for version, answer in zip(versions, drawn, strict=True):
-            error = seen[version.member].error
-            if not error <= self.limit(version.member):
-                raise LivenessError(self._explain(version, answer, seen[version.member]))
-            if error > self.tolerance(version.member):
-                doubtful.append(version)
-        if doubtful:
+        self._refuse(
+            [not seen[version.member].error <= self.limit(version.member) for version in versions],
+            lambda k: self._explain(versions[k], drawn[k], seen[versions[k].member]),
+        )
+        doubts = self._doubts(versions, seen)
+        if any(doubts):
             with self._prompt(self.longer_ids):
-                self._ask_again(versions, doubtful, outdated)
+                self._ask_again(versions, doubts, outdated)
         self._check_steps(versions, outdated)
         return seen
 
+    def _refuse(self, faults: list[bool], explain: Callable[[int], str]) -> None:
+        """Ends the check on all ranks if one of them has found a fault. All of them compute the explanation, because a
+        sharded base needs all ranks for it."""
+        somewhere = self.anywhere(faults)
+        if any(somewhere):
+            first = somewhere.index(True)
+            explanation = explain(first)
+            raise LivenessError(explanation) if faults[first] else FaultElsewhere
+
+    def _doubts(self, versions: Sequence[AdapterVersion], seen: dict[str, Liveness]) -> list[bool]:
+        return self.anywhere([seen[v.member].error > self.tolerance(v.member) for v in versions])
+
     def _ask_again(
-        self,
-        versions: Sequence[AdapterVersion],
-        doubtful: Sequence[AdapterVersion],
-        outdated: Sequence[AdapterVersion],
+        self, versions: Sequence[AdapterVersion], doubts: Sequence[bool], outdated: Sequence[AdapterVersion]
     ) -> None:
         before = {version.member: version for version in outdated}
         seen, drawn = self._look(versions)
-        for version, answer in zip(versions, drawn, strict=True):
-            error, tolerance = seen[version.member].error, self.tolerance(version.member)
-            if version not in doubtful or error <= tolerance:
+        still = self._doubts(versions, seen)
+        for k, (version, answer) in enumerate(zip(versions, drawn, strict=True)):
+            if not (doubts[k] and still[k]):
                 continue
+            error, tolerance = seen[version.member].error, self.tolerance(version.member)
             others = self._others(version, answer, seen[version.member])
             if version.member in before:
                 older = read_factors(before[version.member], self.population.factors(version.member))
                 with added(self.population.model, older):
                     reference = self._reference([version.member], [answer], base=True)[0]
                 others["its own weights before"] = distance(answer, reference)
-            if not error <= min(self.limit(version.member), *others.values()):
-                raise LivenessError(self._explain(version, answer, seen[version.member]))
+            worse = error > tolerance and not error <= min(self.limit(version.member), *others.values())
+            self._refuse([worse], lambda _, one=(version, answer, seen[version.member]): self._explain(*one))
+            if error <= tolerance:  # the doubt was another rank's
+                continue
             logger.warning(
                 "%s and the trainer differ by %.3g nats for %r (tolerance %.3g). Its own weights are the nearest, and "
                 "the base alone differs by %.3g: rounding.",
@@ -181,20 +203,20 @@ class Canary:
         """
         now = {version.member: version for version in versions}
         lost = self.engine.missing(outdated)  # a restarted server has only the new ones
-        for before in outdated:
-            if before in lost:
-                continue
-            version = now[before.member]
+        pairs = [(before, now[before.member]) for before in outdated if before not in lost]
+        roundings = []  # that should differ, and do not
+        for before, version in pairs:
             with self._prompt(self._new_prompt(version.id)):
-                if self._draw([before], max_tokens=1) != self._draw([version], max_tokens=1):
-                    continue
-            roundings = self._roundings(before, version)
-            if roundings >= STEP_ROUNDINGS:
-                raise LivenessError(
-                    f"{self.engine.where} does not sample {version.member!r} from its current weights: it answers bit "
-                    f"for bit as with those before, although about {roundings:.2g} roundings of each token should "
-                    f"differ (files {before.path} and {version.path}). The answer looks like older weights."
-                )
+                equal = self._draw([before], max_tokens=1) == self._draw([version], max_tokens=1)
+            roundings.append(self._roundings(before, version) if equal else 0.0)
+        self._refuse(
+            [number >= STEP_ROUNDINGS for number in roundings],
+            lambda k: (
+                f"{self.engine.where} does not sample {pairs[k][1].member!r} from its current weights: it answers bit "
+                f"for bit as with those before, although about {roundings[k]:.2g} roundings of each token should "
+                f"differ (files {pairs[k][0].path} and {pairs[k][1].path}). The answer looks like older weights."
+            ),
+        )
 
     def _check_repeats(self, version: AdapterVersion) -> None:
         """Warns of an engine that does not repeat itself, because `_check_steps` shows nothing there."""
@@ -238,12 +260,14 @@ class Canary:
             (certain,) = self._draw([None], top_k=1)
             # Only the most likely token is left, or several that are equally likely, as often in bfloat16.
             left = min(sum(map(math.exp, reported.values())) for reported in certain.likeliest)
-            if left < 0.999:
-                raise LivenessError(
+            self._refuse(
+                [left < 0.999],
+                lambda _: (
                     f"{self.engine.where} reports log-probabilities before temperature and filters: the tokens that a "
                     f"filter leaves have a probability of only {left:.3g} together. Serve with `--logprobs-mode "
                     "processed_logprobs`."
-                )
+                ),
+            )
         self._compare_base()
         with self._prompt(self.longer_ids):
             self._compare_base()
@@ -251,12 +275,14 @@ class Canary:
     def _compare_base(self) -> None:
         (answer,) = self._draw([None])
         error, tolerance = distance(answer, self._reference([None], [answer], base=True)[0]), self.tolerance(None)
-        if not error <= tolerance:
-            raise LivenessError(
+        self._refuse(
+            [not error <= tolerance],
+            lambda _: (
                 f"{self.engine.where} does not answer like the trainer's frozen base: log-probabilities differ by "
                 f"{error:.3g} (tolerance {tolerance:.3g}). Serve the same model, "
                 f"{self.population.base_model.name_or_path!r}, in {self.dtype}."
-            )
+            ),
+        )
         self.base_error = max(self.base_error, error)
 
     def write_probes(self, files: AdapterFiles) -> list[AdapterVersion]:
@@ -286,15 +312,11 @@ class Canary:
             for j, state in enumerate(states):
                 with self.population.routing.base(), added(self.population.model, state):
                     said[f"probe {j}"] = self._forward(drawn)
-            for row, i in enumerate(pair * 2):
-                errors = {name: distance(drawn[row], expected[row]) for name, expected in said.items()}
-                own = errors.pop(f"probe {i}")
-                nearest = min(errors, key=errors.__getitem__)
-                if not own <= errors[nearest] / 2:
-                    raise LivenessError(
-                        f"{self.engine.where} does not keep adapters apart: probe {i} differs from what it should say "
-                        f"by {own:.3g}, and from {nearest} by {errors[nearest]:.3g}."
-                    )
+            faults = [
+                self._confusion(f"probe {i}", {name: distance(answer, said[name][row]) for name in said})
+                for row, (i, answer) in enumerate(zip(pair * 2, drawn, strict=True))
+            ]
+            self._refuse([fault != "" for fault in faults], faults.__getitem__)
         self._check_repeats(probes[-1])
         for version in probes:
             self.engine.unload(version)
@@ -346,6 +368,16 @@ class Canary:
             f"{self.engine.where} does not sample {version.member!r} from its current weights: log-probabilities "
             f"differ from the trainer's by {seen.error:.3g} (tolerance {tolerance:.3g}; file {version.path}). "
             f"The answer looks like {nearest}."
+        )
+
+    def _confusion(self, probe: str, errors: dict[str, float]) -> str:
+        own = errors.pop(probe)
+        nearest = min(errors, key=errors.__getitem__)
+        if own <= errors[nearest] / 2:
+            return ""
+        return (
+            f"{self.engine.where} does not keep adapters apart: {probe} differs from what it should say by {own:.3g}, "
+            f"and from {nearest} by {errors[nearest]:.3g}."
         )
 
     def _same(self, one: str, other: str) -> bool:

@@ -18,7 +18,7 @@ from ...population import Population
 from ...self_play.sampling import Completion
 from ..sampler import Sampler
 from .adapters import AdapterFiles, AdapterVersion, adapter_names, temperature_of
-from .canary import TOKENS, TOLERANCES, Canary, Liveness
+from .canary import TOKENS, TOLERANCES, Canary, FaultElsewhere, Liveness
 from .engine import Drawn, Engine, EngineError, EngineRow, EngineSpec, ServerLost
 
 
@@ -98,6 +98,7 @@ class EngineSampler(Sampler):
             dtype=self.dtype,
             temperature=self.temperature,
             autocast=self.accelerator.autocast if self.accelerator else nullcontext,
+            anywhere=self._anywhere if self.engine.everywhere and not self._alone else list,
         )
         self._together(lambda: self._on_parts(self.canary.check_base), here=self._feeds)
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
@@ -174,7 +175,8 @@ class EngineSampler(Sampler):
         self._outdated += outdated
         self._newest |= {version.member: version for version in changed}
         before = [] if again else outdated  # those that are surely loaded
-        self._together(lambda: self._bring([*changed, *lost], self._newest, before), here=self._feeds)
+        self._together(lambda: self._load([*changed, *lost]), here=self._feeds)
+        self._together(lambda: self._check(self._newest, before), here=self._feeds)
         self._together(lambda: self._unload(self._outdated), here=self._feeds)
         self._serving, self._outdated = dict(self._newest), []
 
@@ -218,14 +220,11 @@ class EngineSampler(Sampler):
 
     # One step of a sync or a draw ------------------------------------------------------------------------------
 
-    def _bring(
-        self,
-        versions: list[AdapterVersion],
-        target: dict[str, AdapterVersion],
-        outdated: Sequence[AdapterVersion] = (),
-    ) -> None:
+    def _load(self, versions: Iterable[AdapterVersion]) -> None:
         for version in versions:
             self.engine.load(version)
+
+    def _check(self, target: dict[str, AdapterVersion], outdated: Sequence[AdapterVersion] = ()) -> None:
         seen = self._on_parts(lambda: self.canary.check_members(list(target.values()), outdated))
         self.liveness = {name: max((one[name] for one in seen), key=lambda one: one.error) for name in target}
 
@@ -243,7 +242,7 @@ class EngineSampler(Sampler):
     def _check_awake(self) -> None:
         """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""
         serving, self._serving = self._serving, {}
-        self._together(lambda: self._bring([], serving), here=self._feeds)
+        self._together(lambda: self._check(serving), here=self._feeds)
         self._serving = serving
 
     def _unload(self, versions: Iterable[AdapterVersion]) -> None:
@@ -255,8 +254,8 @@ class EngineSampler(Sampler):
         for attempt in range(RESTARTS + 1):
             try:
                 if attempt:
-                    serving = list(self._serving.values())
-                    self._bring(self.engine.missing(serving), self._serving)
+                    self._load(self.engine.missing(list(self._serving.values())))
+                    self._check(self._serving)
                 return self.engine.generate(rows, self.sampling)
             except ServerLost as error:
                 if attempt == RESTARTS:
@@ -312,6 +311,9 @@ class EngineSampler(Sampler):
         if here:
             try:
                 result = work()
+            except FaultElsewhere as fault:
+                if fault.args:
+                    raise EngineError(*fault.args) from None
             except Exception as error:
                 problem = error
         failures = gather_object([problem and f"rank {self.accelerator.process_index}: {problem}"])
@@ -320,6 +322,15 @@ class EngineSampler(Sampler):
         if any(failures):
             raise EngineError(next(filter(None, failures)))
         return result
+
+    def _anywhere(self, flags: list[bool]) -> list[bool]:
+        """For each flag, whether it is true on any rank. Called in the work of `_together`, whose report of a failure
+        can arrive instead of a rank's flags."""
+        told = gather_object([flags])
+        for failure in told:
+            if isinstance(failure, str):
+                raise FaultElsewhere(failure)
+        return [any(flag) for flag in zip(*told, strict=True)]
 
     def _share(self, value: Any) -> Any:
         """The value of the main process, on every rank."""

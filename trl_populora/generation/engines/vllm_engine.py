@@ -9,7 +9,8 @@ Also `vllm_sampler`, which makes the engine (in this process or on a server) fro
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -97,6 +98,7 @@ class VLLMEngine(Engine):
                 f"use_vllm needs vLLM, which cannot be imported ({error}). Install 'trl-populora[vllm]' in a new "
                 "environment, because vLLM needs versions of its own, or set use_vllm=false."
             ) from error
+        self.joined = torch.distributed.is_initialized()
         self.group: Any = None
         if self.tensor_parallel_size > 1:
             groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
@@ -181,9 +183,9 @@ class VLLMEngine(Engine):
         return [_drawn(output.outputs[0]) for output in outputs[start : start + len(rows)]]
 
     def close(self) -> None:
-        """Ends the engine. vLLM then also destroys PyTorch's default process group. So in a script with several
-        processes, no collective operation may follow."""
-        self.llm.llm_engine.engine_core.shutdown()
+        """Ends the engine. A default process group that was there before it stays: vLLM would destroy it, too."""
+        with default_group_kept() if self.joined else nullcontext():
+            self.llm.llm_engine.engine_core.shutdown()
 
     def _request(self, version: AdapterVersion) -> "LoRARequest":
         from vllm.lora.request import LoRARequest
@@ -198,6 +200,17 @@ class VLLMEngine(Engine):
         # Without this, vLLM's collectives can meet the end of the trainer's (huggingface/trl issue 3671).
         torch.distributed.barrier(group=self.group)
         return shares
+
+
+@contextmanager
+def default_group_kept() -> Iterator[None]:
+    """Context in which `torch.distributed.destroy_process_group` without a group does nothing."""
+    destroy = torch.distributed.destroy_process_group
+    torch.distributed.destroy_process_group = lambda group=None: None if group is None else destroy(group)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group = destroy
 
 
 def vllm_sampler(
