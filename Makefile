@@ -3,8 +3,8 @@
 #   make smollm2    train 2 teachers and 2 students of SmolLM2-135M on this machine's CPU
 #   make tiny       a longer run of 4 teachers and 4 students on the tiny base that ships with the recipes
 #   make gpu        what a GPU shows in ten minutes: right, fast, learning (docs/gpu.md)
-#   make test       all tests but the slow ones;  make test-slow  the slow ones; each on all cores
-#   make test-browser  the tests of the pages of HTML, in Chromium (CHROMIUM, if it is elsewhere)
+#   make test       all tests but the slow ones, on all cores
+#   make test-slow  the slow ones, and those of HTML pages in Chromium (CHROMIUM, if it is elsewhere), on all cores
 #   make test-vllm  the tests of the vLLM sampler with a real engine on the CPU, in $(VLLM_VENV)
 #   make lint       ruff, the import contracts and the types, checked by pyright
 #   make docs       the documentation site, in build/site/index.html; any broken link is an error
@@ -37,7 +37,7 @@ VLLM_WITHOUT := torchaudio torchvision torchcodec opencv-python-headless
 LAUNCH := $(BIN)/populora train
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm demo smollm2 tiny gpu test test-slow test-browser test-vllm lint docs clean
+.PHONY: help setup setup-vllm demo smollm2 tiny gpu setup-docs test test-slow test-vllm lint docs clean
 
 help:
 	@sed -n '2,11s/^# \{0,1\}//p' Makefile
@@ -75,10 +75,7 @@ test: $(READY)
 
 test-slow: PROCESSES := logical
 test-slow: $(READY)
-	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or sized or hypothesis) and not browser and not vllm" $(PYTEST_ARGS)
-
-test-browser: $(READY)
-	$(PYTEST) $(PARALLEL) -m browser tests/reporting $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=full $(PYTEST) $(PARALLEL) -m "(slow or sized or hypothesis or browser) and not vllm" $(PYTEST_ARGS)
 
 $(VLLM_READY): pyproject.toml
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
@@ -105,6 +102,8 @@ lint: $(READY)
 $(DOCS_READY): $(READY)
 	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[docs]'
 	@touch $@
+
+setup-docs: $(DOCS_READY)
 
 docs: $(DOCS_READY)
 	HF_HUB_OFFLINE=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

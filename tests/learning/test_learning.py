@@ -98,7 +98,7 @@ def standard_error(differences):
 def test_students_learn_and_not_from_shuffled_rewards(tmp_path):
     gains = {}
     for name in ("rewards", "shuffled"):
-        trainer = make_trainer(tmp_path / name, task_types=["code_f"], teacher_learning_rate=0.0)
+        trainer = make_trainer(tmp_path / name, task_types=["code_f"], teacher_learning_rate=0.0, max_steps=20)
         if name == "shuffled":
             shuffle_rewards(trainer)
         before = solved_held_out(trainer)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,16 +31,17 @@ class Server:
             self.port = free.getsockname()[1]
         self.model, self.log, self.process = model, log, None
 
-    def start(self, rank=8, length=512):
+    def start(self, rank=8):
         # Not `vllm serve`: that command looks for a distribution of this name, and the CPU build has another.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
         command += ["--port", self.port]
         command += "--enable-lora --max-loras 4 --max-cpu-loras 8 --dtype float32 --enforce-eager".split()
-        command += ["--max-lora-rank", rank, "--max-model-len", length, "--max-num-seqs", 32]
+        command += ["--max-lora-rank", rank, "--max-model-len", 1024, "--max-num-seqs", 32]
         command += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
         self.process = subprocess.Popen(
             list(map(str, command)),
-            env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+            # 0: without a third process, for the worker, which takes a third of the start
+            env=os.environ | {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
             stdout=self.log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -68,19 +70,40 @@ class Server:
             self.process = None
 
 
-@pytest.fixture
-def server(engine_model, tmp_path):
-    with open(tmp_path / "server.log", "w") as log:
-        server = Server(engine_model, log)
+@contextmanager
+def serving(model, log, **options):
+    with open(log, "w") as file:
+        server = Server(model, file)
+        server.start(**options)
+        try:
+            server.wait()
+            yield server
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="module")
+def server(engine_model, tmp_path_factory):
+    """Killed in the last test that has it."""
+    with serving(engine_model, tmp_path_factory.mktemp("server") / "log") as server:
         yield server
-        server.kill()
+
+
+@pytest.mark.timeout(600)
+def test_the_trainer_reaches_it_as_any_server_of_adapters(server, engine_model, tokenizer, tmp_path):
+    """Not by `use_vllm`: the interface that vLLM shares with others, with the little that those report."""
+    kind = replace(VLLM, name="adapter", likeliest_by_id=False, filtered_logprobs=False, block_size=64)
+    settings = dict(kind=kind, base_url=f"http://localhost:{server.port}", timeout=START_SECONDS)
+    sampler = partial(server_sampler, adapter_dir=str(tmp_path / "adapters"), **settings)
+    trainer, logs = train(2, engine_model, tokenizer, tmp_path, use_vllm=False, sampler=sampler)
+    assert len(logs) == 3 and all(log["sampling/sampling_logp_difference/max"] < 1e-2 for log in logs)
+    assert set(trainer.source.sampler.liveness) == set(trainer.population)
+    assert not list((tmp_path / "adapters").iterdir())
 
 
 @pytest.mark.timeout(1200)
 def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer):
     population = population_on(engine_model, teachers=3, students=3)
-    server.start()
-    server.wait()
     engine = ServerEngine(f"http://localhost:{server.port}", VLLM, timeout=START_SECONDS)
     sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     members = list(population)
@@ -115,24 +138,9 @@ def test_a_killed_server_gets_its_adapters_back(server, engine_model, tokenizer)
 
 
 @pytest.mark.timeout(600)
-def test_the_trainer_reaches_it_as_any_server_of_adapters(server, engine_model, tokenizer, tmp_path):
-    """Not by `use_vllm`: the interface that vLLM shares with others, with the little that those report."""
-    server.start(length=1024)
-    server.wait()
-    kind = replace(VLLM, name="adapter", likeliest_by_id=False, filtered_logprobs=False, block_size=64)
-    settings = dict(kind=kind, base_url=f"http://localhost:{server.port}", timeout=START_SECONDS)
-    sampler = partial(server_sampler, adapter_dir=str(tmp_path / "adapters"), **settings)
-    trainer, logs = train(2, engine_model, tokenizer, tmp_path, use_vllm=False, sampler=sampler)
-    assert len(logs) == 3 and all(log["sampling/sampling_logp_difference/max"] < 1e-2 for log in logs)
-    assert set(trainer.source.sampler.liveness) == set(trainer.population)
-    assert not list((tmp_path / "adapters").iterdir())
-
-
-@pytest.mark.timeout(600)
-def test_a_server_that_cannot_hold_the_rank_is_refused(server, engine_model, tokenizer):
-    server.start(rank=1)
-    server.wait()
-    with pytest.raises(EngineError, match="max_lora_rank.* a --max-lora-rank that holds"):
+def test_a_server_that_cannot_hold_the_rank_is_refused(engine_model, tokenizer, tmp_path):
+    refused = pytest.raises(EngineError, match="max_lora_rank.* a --max-lora-rank that holds")
+    with serving(engine_model, tmp_path / "server.log", rank=1) as server, refused:
         EngineSampler(
             population_on(engine_model, teachers=1, students=1),
             tokenizer,
