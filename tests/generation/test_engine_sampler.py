@@ -235,6 +235,19 @@ def test_a_member_that_rounding_moves_is_asked_again_and_goes_on(make, caplog):
         make(faults={"rounding": (1e-3, 9e-3)}).sync()
 
 
+def test_a_second_answer_without_numbers_is_refused(make, monkeypatch):
+    sampler = make(faults={"rounding": (1e-3, 3e-3)})
+    look = sampler.canary._ask_again
+
+    def ask_again(*args):
+        sampler.engine.rounding = (1e-3, math.nan)
+        look(*args)
+
+    monkeypatch.setattr(sampler.canary, "_ask_again", ask_again)
+    with pytest.raises(LivenessError, match="differ from the trainer's by nan"):
+        sampler.sync()
+
+
 def test_members_that_recombined_are_not_confused_by_rounding(make, caplog):
     """They have the same update in frames of their own, so which weights are the nearest is chance."""
     sampler = make(population_of(1, 6), faults={"rounding": (1e-3, 3e-3)})
@@ -533,5 +546,10 @@ def test_two_ranks_share_files_and_failures(tmp_path):
     assert first["doubt"] == second["doubt"] == [None, 4]  # all members, again, and a member's two versions
     assert first["failure"].startswith("EngineError: rank 1: the double does not sample 'student_0'")
     assert second["failure"].startswith("LivenessError: the double does not sample 'student_0'")
+    told = ["out of memory", "out of memory", "the double does not sample 'student_0'"]
+    for record, said in ((first, "EngineError: rank 1: "), (second, "")):
+        fine, *failures = record["sharded"]
+        assert fine is None
+        assert all(said + part in failure for part, failure in zip(told, failures, strict=True)), failures
     assert first["server"] == 6 and second["server"] == 0
     assert first["folders"] == second["folders"] == 0

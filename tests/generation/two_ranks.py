@@ -13,6 +13,7 @@ from tests.generation.test_engine_sampler import PROMPTS, population_of
 from tests.tiny import tiny_tokenizer
 from trl_populora.generation import EngineSampler, TransformersSampler
 from trl_populora.generation.engines import EngineError
+from trl_populora.training.sharding import machine_mesh, shard_base
 
 
 def drawing_together(engine):
@@ -26,7 +27,12 @@ def drawing_together(engine):
     engine.generate = together
 
 
-def refuses(rows, sampling):
+def change(population):
+    with torch.no_grad():
+        population.parameters("student_0")[1].add_(0.2)
+
+
+def refuses(*_):
     raise EngineError("out of memory")
 
 
@@ -67,12 +73,7 @@ def main(folder: str) -> None:
     record["drawn"] = [list(c.ids) for c in sampler(PROMPTS[share], names[share], seed=0)]
     record["own"] = [list(c.ids) for c in sampler(PROMPTS[:2], names, seed=0)]
     record["expected"] = [list(c.ids) for c in greedy(PROMPTS[:2], names, seed=0)]
-
-    def change():
-        with torch.no_grad():
-            population.parameters("student_0")[1].add_(0.2)
-
-    change()
+    change(population)
     if rank == 1:
         sampler.engine.generate = refuses
     record["refusal"] = failure_of(sampler)
@@ -82,13 +83,24 @@ def main(folder: str) -> None:
     drawing_together(sampler.engine)
     sampler.sync()
     sampler.canary.base_error, calls = 0.0015, len(sampler.engine.calls)
-    change()
+    change(population)
     sampler.engine.rounding = (0, 0.01 * rank)
     record["doubt"] = [failure_of(sampler), len(sampler.engine.calls) - calls]
     sampler.engine.rounding, sampler.engine.stale = (0, 0), rank == 1
-    change()
+    change(population)
     record["failure"] = failure_of(sampler)
     sampler.close()
+    sharded = population_of(1, 1)
+    shard_base(sharded, machine_mesh(torch.device("cpu")), device=torch.device("cpu"))
+    record["sharded"] = []
+    for broken in ({}, {"generate": refuses}, {"load": refuses}, {"stale": True}):
+        sampler = make(sharded, accelerator, files)
+        sampler.sync()
+        for name, value in broken.items() if rank == 1 else ():
+            setattr(sampler.engine, name, value)
+        change(sharded)
+        record["sharded"].append(failure_of(sampler))
+        sampler.close()
     server = make(population, accelerator, files, everywhere=False)
     server.sync()
     record["server"] = len(server.engine.history)

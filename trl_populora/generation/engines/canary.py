@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
+from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
 from ...population import Population
@@ -81,7 +82,7 @@ class Canary:
         anywhere (`Callable`, *optional*):
             Takes a list of `bool` and returns for each whether it is `True` on any rank. Default: for one rank.
 
-    All checks raise `FaultElsewhere` on the ranks that have not seen the fault themselves.
+    If another rank has seen the first fault, all checks raise `FaultElsewhere`.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Canary:
         self.prompt_ids, self.longer_ids, self.base_error = prompt_ids, longer_ids, 0.0
         self.dtype, self.temperature = dtype, temperature or 1.0
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
+        # On all ranks, because those of a sharded base compute it together.
+        self._spreads = {path: spread(layer) for path, layer in population.routing.layers.items()}
 
     def tolerance(self, member: str | None) -> float:
         """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
@@ -150,7 +153,7 @@ class Canary:
             raise LivenessError(explanation) if faults[first] else FaultElsewhere
 
     def _doubts(self, versions: Sequence[AdapterVersion], seen: dict[str, Liveness]) -> list[bool]:
-        return self.anywhere([seen[v.member].error > self.tolerance(v.member) for v in versions])
+        return self.anywhere([not seen[v.member].error <= self.tolerance(v.member) for v in versions])
 
     def _ask_again(
         self, versions: Sequence[AdapterVersion], doubts: Sequence[bool], outdated: Sequence[AdapterVersion]
@@ -168,7 +171,7 @@ class Canary:
                 with added(self.population.model, older):
                     reference = self._reference([version.member], [answer], base=True)[0]
                 others["its own weights before"] = distance(answer, reference)
-            worse = error > tolerance and not error <= min(self.limit(version.member), *others.values())
+            worse = not error <= tolerance and not error <= min(self.limit(version.member), *others.values())
             self._refuse([worse], lambda _, one=(version, answer, seen[version.member]): self._explain(*one))
             if error <= tolerance:  # the doubt was another rank's
                 continue
@@ -247,7 +250,7 @@ class Canary:
             ups = torch.cat([B - older[path].B, older[path].B], dim=1).float()
             change = scaling * frobenius(ups, downs)
             outputs, inputs = len(B), A.shape[1]
-            share += outputs * change / (self._spread(path) * math.sqrt(outputs * inputs))
+            share += outputs * change / (self._spreads[path] * math.sqrt(outputs * inputs))
         return share / torch.finfo(self.dtype).eps
 
     def check_base(self) -> None:
@@ -330,7 +333,10 @@ class Canary:
             EngineRow(self.prompt_ids, version, seed, self.temperature * temperatures[seed])
             for seed, version in enumerate(versions)
         ]
-        return self.engine.generate(rows, self.sampling | filters)
+        self.anywhere([])  # a rank that could not load an adapter, or whose engine refuses, has told it by now
+        drawn = self.engine.generate(rows, self.sampling | filters)
+        self.anywhere([])
+        return drawn
 
     def _reference(self, members: Sequence[str | None], drawn: Sequence[Drawn], *, base: bool = False) -> Tensor:
         """The trainer's log-probabilities `(rows, tokens, vocabulary)` at the drawn positions.
@@ -397,16 +403,17 @@ class Canary:
         generator = torch.Generator().manual_seed(seed)
         name, factors = adapter_names(self.population)[0], {}
         for path, (A, B, scaling) in self.population.factors(name).items():
-            size = PROBE_STRENGTH * self._spread(path) / (scaling * math.sqrt(A.shape[0]))
+            size = PROBE_STRENGTH * self._spreads[path] / (scaling * math.sqrt(A.shape[0]))
             a = torch.randn(A.shape, generator=generator)
             b = torch.randn(B.shape, generator=generator) * size
             factors[path] = Factor(a.to(A.device), b.to(B.device), scaling)
         return factors
 
-    def _spread(self, path: str) -> float:
-        """Standard deviation of the weight that an adapter changes."""
-        weight = self.population.routing.layers[path].get_base_layer().get_parameter("weight")
-        return weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
+
+def spread(layer: LoraLayer) -> float:
+    """Standard deviation of the weight that an adapter changes."""
+    weight: Tensor = layer.get_base_layer().get_parameter("weight")  # pyright: ignore
+    return weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
 
 
 def distance(answer: Drawn, reference: Tensor) -> float:

@@ -258,7 +258,7 @@ class EngineSampler(Sampler):
                     self._check(self._serving)
                 return self.engine.generate(rows, self.sampling)
             except ServerLost as error:
-                if attempt == RESTARTS:
+                if attempt == RESTARTS or (self.engine.everywhere and not self._alone):  # others do not ask again
                     raise
                 logger.warning("%s. Waiting for it; then the rows are sampled again.", error)
         raise AssertionError("the last attempt returns or raises")
@@ -304,7 +304,8 @@ class EngineSampler(Sampler):
         return self.accelerator is None or self.accelerator.num_processes == 1
 
     def _together(self, work: Callable[[], Any], *, here: bool) -> Any:
-        """Runs `work` on the ranks with `here`. If one fails, all ranks raise an error instead of waiting for it."""
+        """Runs `work` on the ranks with `here`. If one fails, all ranks raise an error instead of waiting for it,
+        except if it fails inside a collective of the engine or the base."""
         if self.accelerator is None or self._alone:
             return work()
         result, problem = None, None

@@ -186,6 +186,8 @@ class VLLMEngine(Engine):
         """Ends the engine. A default process group that was there before it stays: vLLM would destroy it, too."""
         with default_group_kept() if self.joined else nullcontext():
             self.llm.llm_engine.engine_core.shutdown()
+        if self.group is not None:
+            torch.distributed.destroy_process_group(self.group)
 
     def _request(self, version: AdapterVersion) -> "LoRARequest":
         from vllm.lora.request import LoRARequest
