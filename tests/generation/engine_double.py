@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from tests.tiny import tiny_model
 from trl_populora.generation.engines import Drawn, Engine, EngineError
-from trl_populora.generation.engines.canary import added
 from trl_populora.generation.engines.engine import check_unmixed
+from trl_populora.generation.engines.weight_changes import added
 from trl_populora.population import Factor
 
 

@@ -67,7 +67,7 @@ class Ranks:
         """
         processes = self.accelerator.num_processes
         block = math.gcd(group, len(items) // processes) if len(items) % processes == 0 else 1
-        mine = [place for place in range(len(items)) if place // max(block, 1) % processes == self.index]
+        mine = [place for place in range(len(items)) if place // block % processes == self.index]
         short = len(mine) < math.ceil(len(items) / processes)
         places = [*mine, 0] if evenly and short else mine
         own = work([items[i] for i in places], places)[: len(mine)]

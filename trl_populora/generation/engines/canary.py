@@ -22,14 +22,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
-from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
 from ...population import Population
-from ...population.factors import Factor, Factors
+from ...population.factors import Factors
 from ..sampler import evaluation_mode
 from .adapters import AdapterFiles, AdapterVersion, adapter_names, pack, read_factors, temperature_of
 from .engine import Drawn, Engine, EngineRow, LivenessError
+from .weight_changes import added, alike, changed_outputs, random_like, spread
 
 
 logger = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ STEP_TOKENS = 64  # of the prompt that two versions of a member answer
 # Roundings of a token expected to differ between two versions whose answers must differ (our choice). Measured: with
 # 1.4, one of eight answers was equal; with 8 or more, none (docs/vllm.md).
 STEP_ROUNDINGS = 30
-# Relative difference of two updates up to which nothing tells the members' answers apart, as after a recombination.
-SAME = 0.01  # our choice; float32 sums leave about 5e-4
 
 
 class Liveness(NamedTuple):
@@ -239,19 +237,11 @@ class Canary:
     def _roundings(self, before: AdapterVersion, now: AdapterVersion) -> float:
         """Estimate of how many roundings of one token in the adapted layers differ between two versions.
 
-        A relative change of an output by the resolution of the dtype changes its rounding. The relative change of all
-        outputs of a layer is taken as that of its weight, in the Frobenius norm.
+        A relative change of an output by the resolution of the dtype changes its rounding.
         """
-        like, share = self.population.factors(now.member), 0.0
-        older, newer = read_factors(before, like), read_factors(now, like)
-        for path, (A, B, scaling) in newer.items():
-            # (B - B₀) A + B₀ (A - A₀), the change of B A, as one product without cancellation
-            downs = torch.cat([A, A - older[path].A]).float()
-            ups = torch.cat([B - older[path].B, older[path].B], dim=1).float()
-            change = scaling * frobenius(ups, downs)
-            outputs, inputs = len(B), A.shape[1]
-            share += outputs * change / (self._spreads[path] * math.sqrt(outputs * inputs))
-        return share / torch.finfo(self.dtype).eps
+        like = self.population.factors(now.member)
+        change = changed_outputs(read_factors(before, like), read_factors(now, like), self._spreads)
+        return change / torch.finfo(self.dtype).eps
 
     def check_base(self) -> None:
         """Checks that the base of the engine is the trainer's, in a separate call.
@@ -359,9 +349,9 @@ class Canary:
 
     def _others(self, version: AdapterVersion, answer: Drawn, seen: Liveness) -> dict[str, float]:
         """How far an answer is from all weights that are other than the member's own, in nats."""
-        others = {"the frozen base, without any adapter": seen.effect}
+        others, factors = {"the frozen base, without any adapter": seen.effect}, self.population.factors
         for name in adapter_names(self.population):
-            if name != version.member and not self._same(name, version.member):
+            if name != version.member and not alike(factors(name), factors(version.member)):
                 others[repr(name)] = distance(answer, self._reference([name], [answer])[0])
         return others
 
@@ -386,34 +376,9 @@ class Canary:
             f"and from {nearest} by {errors[nearest]:.3g}."
         )
 
-    def _same(self, one: str, other: str) -> bool:
-        """Whether two members have the same update, up to rounding."""
-        apart = whole = 0.0
-        theirs = self.population.factors(other)
-        for path, (A, B, scaling) in self.population.factors(one).items():
-            C, D, factor = theirs[path]
-            whole += frobenius(scaling * B, A) ** 2
-            apart += frobenius(torch.cat([scaling * B, -factor * D], dim=1), torch.cat([A, C])) ** 2
-        return apart <= SAME**2 * whole
-
-    # Probes ----------------------------------------------------------------------------------------------------
-
     def _probe(self, seed: int) -> Factors:
-        """Random factors whose weight change is `PROBE_STRENGTH` of each adapted matrix."""
-        generator = torch.Generator().manual_seed(seed)
-        name, factors = adapter_names(self.population)[0], {}
-        for path, (A, B, scaling) in self.population.factors(name).items():
-            size = PROBE_STRENGTH * self._spreads[path] / (scaling * math.sqrt(A.shape[0]))
-            a = torch.randn(A.shape, generator=generator)
-            b = torch.randn(B.shape, generator=generator) * size
-            factors[path] = Factor(a.to(A.device), b.to(B.device), scaling)
-        return factors
-
-
-def spread(layer: LoraLayer) -> float:
-    """Standard deviation of the weight that an adapter changes."""
-    weight: Tensor = layer.get_base_layer().get_parameter("weight")  # pyright: ignore
-    return weight.float().std().item() if weight.is_floating_point() else 0.02  # 0.02: packed, quantised
+        like = self.population.factors(adapter_names(self.population)[0])
+        return random_like(like, {path: PROBE_STRENGTH * size for path, size in self._spreads.items()}, seed=seed)
 
 
 def distance(answer: Drawn, reference: Tensor) -> float:
@@ -429,28 +394,3 @@ def distance(answer: Drawn, reference: Tensor) -> float:
         for token, logprob in reported.items()
     ]
     return math.sqrt(sum(squares) / len(squares))
-
-
-def frobenius(ups: Tensor, downs: Tensor) -> float:
-    """Frobenius norm of `ups @ downs`, shapes `(out, k)` and `(k, in)`, without the product."""
-    ups, downs = ups.detach().float(), downs.detach().float()
-    return ((ups.T @ ups) * (downs @ downs.T)).sum().clamp_min(0).sqrt().item()
-
-
-@contextmanager
-def added(model: torch.nn.Module, factors: Factors) -> Iterator[None]:
-    """Context in which the contribution of `factors` is added to the forward of their modules."""
-
-    def hook(factor: Factor) -> Callable[..., Tensor]:
-        def add(module: torch.nn.Module, args: tuple, output: Tensor) -> Tensor:
-            x = args[0].to(factor.A.dtype)
-            return output + (factor.scaling * (x @ factor.A.T) @ factor.B.T).to(output.dtype)
-
-        return add
-
-    handles = [model.get_submodule(path).register_forward_hook(hook(factor)) for path, factor in factors.items()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
