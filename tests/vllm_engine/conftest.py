@@ -25,6 +25,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.vllm)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def process_group():
+    """One that was there before any engine, as a trainer's is."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.barrier()  # it is still there
+    torch.distributed.destroy_process_group()
+
+
 @pytest.fixture(scope="session")
 def engine_model(tmp_path_factory) -> str:
     """Folder of the tiny model with heads of a size that vLLM's attention has on the CPU."""
@@ -53,14 +62,10 @@ def tokenizer(engine_model):
 
 @pytest.fixture(scope="session")
 def sampler(population, tokenizer):
-    """Greedy, so that its tokens can be compared; 8 members, of whom 4 fit into one batch. In a process that had a
-    process group before, as a trainer's has."""
+    """Greedy, so that its tokens can be compared; 8 members, of whom 4 fit into one batch."""
     from trl_populora.generation.engines import EngineSampler, VLLMEngine
 
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     engine = VLLMEngine(max_loras=4, max_model_len=512, max_num_seqs=32, **LLM_KWARGS)
     sampler = EngineSampler(population, tokenizer, engine=engine, max_completion_length=16, temperature=0.0)
     yield sampler
     sampler.close()
-    torch.distributed.barrier()  # the group is still there
-    torch.distributed.destroy_process_group()

@@ -1,7 +1,9 @@
 """A real engine in this process: whose weights answer, before and after they change, and what the canary sees."""
 
 import contextlib
+import gc
 import os
+import weakref
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from transformers import StoppingCriteriaList, StopStringCriteria
 
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
 from trl_populora.generation import EngineSampler, TransformersSampler
-from trl_populora.generation.engines import EngineError, LivenessError, VLLMEngine
+from trl_populora.generation.engines import EngineError, EngineSpec, LivenessError, VLLMEngine
 from trl_populora.generation.engines.adapters import ADAPTER_FILE
 
 
@@ -213,6 +215,17 @@ def test_in_bfloat16_a_small_step_that_the_engine_never_took_is_seen(engine_mode
             step()
     finally:
         sampler.close()
+
+
+def test_an_engine_that_is_dropped_without_close_leaves_the_process_group(sampler, engine_model):
+    spec = EngineSpec(engine_model, engine_model, torch.float32, 8, 2)
+    engine = VLLMEngine(max_model_len=256, max_num_seqs=8, **LLM_KWARGS)
+    engine.start(spec)
+    ended = weakref.ref(engine.llm)
+    del engine
+    gc.collect()
+    assert ended() is None
+    torch.distributed.barrier()
 
 
 def test_smollm2_in_a_process_of_its_own(monkeypatch):

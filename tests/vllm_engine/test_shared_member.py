@@ -15,6 +15,7 @@ from tests.evaluation import letters
 from tests.hub.loopback import LoopbackHub
 from tests.vllm_engine.conftest import LLM_KWARGS, population_on
 from trl_populora import cli
+from trl_populora.generation.engines.vllm_engine import default_group_kept
 
 
 PROMPT = "a prompt of some words"
@@ -60,6 +61,8 @@ def test_vllm_serves_a_pulled_member(engine_model, tokenizer, pulled):
         written = model.generate(**tokens, max_new_tokens=16, do_sample=False)[0, len(ids) :].tolist()
         assert drawn[name] == written
     assert len(set(map(tuple, drawn.values()))) == 3
+    with default_group_kept():
+        engine.llm_engine.engine_core.shutdown()
 
 
 def test_the_command_evaluates_with_vllm(engine_model, pulled, tmp_path):

@@ -9,6 +9,7 @@ Also `vllm_sampler`, which makes the engine (in this process or on a server) fro
 import logging
 import os
 import socket
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,7 @@ class VLLMEngine(Engine):
                 f"use_vllm needs vLLM, which cannot be imported ({error}). Install 'trl-populora[vllm]' in a new "
                 "environment, because vLLM needs versions of its own, or set use_vllm=false."
             ) from error
-        self.joined = torch.distributed.is_initialized()
+        joined = torch.distributed.is_initialized()
         self.group: Any = None
         if self.tensor_parallel_size > 1:
             groups = torch.arange(world).view(-1, self.tensor_parallel_size).tolist()
@@ -127,6 +128,9 @@ class VLLMEngine(Engine):
                 **self.engine_kwargs,
             },
         )
+        # Also for an engine that is collected without close: vLLM ends itself there, and destroys what it joined.
+        self._end = weakref.finalize(self, _end_engine, self.llm.llm_engine.engine_core, joined, self.group)
+        self._end.atexit = False
         config = self.llm.llm_engine.vllm_config
         log_version(vllm.__version__, second_runner=bool(getattr(config, "use_v2_model_runner", False)))
         self.block_size = config.cache_config.block_size
@@ -184,10 +188,7 @@ class VLLMEngine(Engine):
 
     def close(self) -> None:
         """Ends the engine. A default process group that was there before it stays: vLLM would destroy it, too."""
-        with default_group_kept() if self.joined else nullcontext():
-            self.llm.llm_engine.engine_core.shutdown()
-        if self.group is not None:
-            torch.distributed.destroy_process_group(self.group)
+        self._end()
 
     def _request(self, version: AdapterVersion) -> "LoRARequest":
         from vllm.lora.request import LoRARequest
@@ -202,6 +203,13 @@ class VLLMEngine(Engine):
         # Without this, vLLM's collectives can meet the end of the trainer's (huggingface/trl issue 3671).
         torch.distributed.barrier(group=self.group)
         return shares
+
+
+def _end_engine(core: Any, joined: bool, group: Any) -> None:
+    with default_group_kept() if joined else nullcontext():
+        core.shutdown()
+    if group is not None:
+        torch.distributed.destroy_process_group(group)
 
 
 @contextmanager
