@@ -25,7 +25,7 @@ ARMS = {
         "weak_controls",
         "single_agent_4x_rows_sharing_2x",
     ),
-    "four teachers and four students, fitness sharing, twice the learning rate, averaged students": (
+    "four teachers and four students, fitness sharing, twice the learning rate, recombined students": (
         "weak_sharing",
         "sharing",
     ),

@@ -37,14 +37,14 @@ loss and times.
 
 **Alarms:**
 
-- *disengaged*: all attempts of a pair were solved, or none. Only the last 10 rounds in which the two met count, and
-  only the last 50 rounds. It needs at least 5 such rounds and 20 tasks. It is reported for all members together, for a
+- *disengaged*: all attempts of a pair were solved, or none. It looks at the last 50 rounds, and of these at the newest
+  10 in which the two met. It needs at least 5 such rounds and 20 tasks. It is reported for all members together, for a
   member with all its opponents, or for a pair: only the widest of these.
 - *no valid proposal from* a member in this round.
 - *coverage has not grown* for 20 rounds.
 - *ratings are not comparable*: there are groups of members that never met. This is checked from 2·max(teachers,
   students) rounds after the start or a replacement.
-- the alarms of the guard: a member whose gradient or weights are not finite."""
+- a member whose gradient or weights are *not finite*. It is set back to its last stored weights."""
 
 
 def glossary() -> Iterator[str]:

@@ -23,7 +23,7 @@ VARIANCE_EPSILON = 1e-8
 
 
 def adversarial(solve_rate: float, solved_elsewhere: bool = False) -> float:
-    """1 - s: the zero-sum reward for valid tasks that the matched student fails (the paper's choice)."""
+    """1 - s: pays for valid tasks that the matched student fails (the paper's choice)."""
     return 1 - solve_rate
 
 
@@ -222,7 +222,7 @@ def role_task_advantages(
 def role_rewards(
     total: np.ndarray, by_function: Mapping[str, np.ndarray], *, roles: Sequence[str], group_size: int
 ) -> dict[str, float]:
-    """Main numbers of a round's rows, separately for each role, because a mean over a zero-sum game says nothing.
+    """Main numbers of a round's rows, separately for each role, because a mean over opponents says nothing.
 
     Args:
         total (`np.ndarray` of shape `(N,)`): Total reward of each row, groups contiguous. Rows with NaN do not count.

@@ -181,7 +181,7 @@ class SelfPlaySource(RowSource):
         return role_task_advantages(rows.rewards, strata, weights=rows.tokens, scale=scale)
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
-        """Adds the main numbers of each role, and removes TRL's, which average both sides of a zero-sum game."""
+        """Adds the main numbers of each role, and removes TRL's, which average over opponents."""
         self._scored = rows
         roles = [row.role for row in self.played.rows]
         self.role_rewards = role_rewards(
