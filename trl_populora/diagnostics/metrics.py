@@ -163,7 +163,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("version/{member}",
             "Number of times that the member of this slot (place in the population) was replaced.", "count", "last"),
         Metric("grad_norm/{member}",
-            "Norm of its gradient before clipping. Not logged for a step that it could not take because its gradient was not finite.",
+            "Norm of its gradient before clipping. Not logged for a step without a finite gradient.",
             "0 or more"),
         Metric("weights/delta_norm/{member}",
             "Frobenius norm of its update dW over all adapted matrices, before replacement.",
