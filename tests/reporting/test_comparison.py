@@ -120,6 +120,8 @@ def test_what_else_differs_is_said_in_words():
     base = {"model": "tiny", "versions": {"torch": "2", "trl": "1"}, "git": {"commit": "a", "changed": False}}
     newer = base | {"versions": {"torch": "3", "trl": "1"}}
     runs = [made(0, record=base), made(1, record=base), made(0, record=newer, teacher_reward="frontier")]
+    for number, run in enumerate(runs):
+        run.record["process"] = {"host": "a", "id": number}  # every run has another
     (told,) = Comparison(group_arms(runs)).circumstances()
     assert told.startswith("Version of torch: 2 in teacher_reward=adversarial; 3 in teacher_reward=frontier.")
     assert "either may be the cause" in told

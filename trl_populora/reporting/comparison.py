@@ -266,7 +266,7 @@ class Comparison:
 
     def circumstances(self) -> list[str]:
         """Differences between runs besides settings, such as versions, commits and machines, one sentence each."""
-        records = [flat({k: v for k, v in run.record.items() if k not in SETTINGS}) for run in self.runs]
+        records = [flat({k: v for k, v in run.record.items() if k not in (*SETTINGS, "process")}) for run in self.runs]
         for run, record in zip(self.runs, records, strict=True):
             for exam in run.evaluation.get("exams", ()):
                 asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
