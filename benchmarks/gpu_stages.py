@@ -401,8 +401,8 @@ def notices(sampler) -> bool:
     from trl_populora.generation.engines import LivenessError
 
     member = next(iter(sampler.population))
-    engine, old, request = sampler.engine, sampler._serving[member], sampler.engine._request
-    engine._request = lambda version: request(version._replace(id=old.id) if version.member == member else version)
+    engine, old, request = sampler.engine, sampler.serving[member], sampler.engine.request
+    engine.request = lambda version: request(version._replace(id=old.id) if version.member == member else version)
     engine.llm.llm_engine.add_lora = lambda request: True
     with torch.no_grad():
         for B in sampler.population.parameters(member)[1::2]:

@@ -26,6 +26,7 @@ class Bare(Worker):
 
     started: set = set()
     busy: set = set()
+    closed = False
 
     @property
     def pids(self):
@@ -40,7 +41,7 @@ class Bare(Worker):
         try:
             end = time.monotonic() + 0.02
             while job is LONG and time.monotonic() < end:
-                if self._closing:
+                if self.closed:
                     raise RuntimeError("closed")
                 time.sleep(0.0005)
             return DONE
@@ -48,6 +49,7 @@ class Bare(Worker):
             self.busy.discard(self)
 
     def close(self):
+        self.closed = True
         super().close()
         self.started.discard(self)
 

@@ -118,14 +118,15 @@ def recovering(sampler):
     try:
         yield
     finally:
-        sampler.files._digests.clear()
+        for seed, member in enumerate(sampler.population):
+            change(sampler.population, member, seed=100 + seed)
         sampler.sync()
 
 
 def test_swapped_files_are_caught(sampler, monkeypatch):
     sampler.sync()
     write = sampler.files.write
-    other = load_file(os.path.join(sampler._serving["student_2"].path, ADAPTER_FILE))
+    other = load_file(os.path.join(sampler.serving["student_2"].path, ADAPTER_FILE))
     with recovering(sampler):
         change(sampler.population, "student_0", seed=20)
         with monkeypatch.context() as patch:
@@ -139,11 +140,9 @@ def test_swapped_files_are_caught(sampler, monkeypatch):
 @contextlib.contextmanager
 def old_weights_under_a_new_name(sampler, member, monkeypatch):
     """A member's next version gets the id of the one before. vLLM goes on with the old weights, without a word."""
-    request, old, engine = sampler.engine._request, sampler._serving[member], sampler.engine.llm.llm_engine
+    request, old, engine = sampler.engine.request, sampler.serving[member], sampler.engine.llm.llm_engine
     with monkeypatch.context() as patch:
-        patch.setattr(
-            sampler.engine, "_request", lambda v: request(v._replace(id=old.id) if v.member == member else v)
-        )
+        patch.setattr(sampler.engine, "request", lambda v: request(v._replace(id=old.id) if v.member == member else v))
         patch.setattr(engine, "add_lora", lambda request: True)
         yield
 
@@ -173,7 +172,7 @@ def test_a_reused_id_is_caught_after_a_step_far_below_the_tolerance(sampler, mon
 def test_a_stale_prefix_is_caught(sampler, monkeypatch):
     """New weights under the old name and path, whose blocks are in the cache: only the prefix is old."""
     sampler.sync()
-    old, write = sampler._serving["teacher_1"], sampler.files.write
+    old, write = sampler.serving["teacher_1"], sampler.files.write
 
     def overwrite(member, tensors, config):
         version = write(member, tensors, config)

@@ -77,8 +77,8 @@ class EngineSampler(Sampler):
             )
         self.engine, self.dtype = engine, dtype or _engine_dtype(population, self.accelerator)
         self.liveness: dict[str, Liveness] = {}
-        self._serving: dict[str, AdapterVersion] = {}
-        self._newest: dict[str, AdapterVersion] = {}  # as `_serving`, unless the last sync has failed
+        self.serving: dict[str, AdapterVersion] = {}
+        self._newest: dict[str, AdapterVersion] = {}  # as `serving`, unless the last sync has failed
         self._outdated: list[AdapterVersion] = []  # earlier versions that the engine may still hold
         # `None` on processes that write no files
         self.files: AdapterFiles = None  # pyright: ignore[reportAttributeAccessIssue]
@@ -162,14 +162,14 @@ class EngineSampler(Sampler):
             LivenessError: If a member is not sampled from its current weights.
         """
         woken = self.engine.wake()
-        serving, self._serving = self._serving, {}  # nobody can be sampled until the canary has seen everybody
+        serving, self.serving = self.serving, {}  # nobody can be sampled until the canary has seen everybody
         again = serving != self._newest
         changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
         new = {version.member for version in changed}
         kept = [version for name, version in self._newest.items() if name not in new]
         lost = self._share(self._together(lambda: self.engine.missing(kept), here=self._main))
         if not changed and not lost:
-            self._serving = serving
+            self.serving = serving
             return self._check_awake() if woken else None
         outdated = [version for name, version in self._newest.items() if name in new]
         self._outdated += outdated
@@ -178,7 +178,7 @@ class EngineSampler(Sampler):
         self._together(lambda: self._load([*changed, *lost]), here=self._feeds)
         self._together(lambda: self._check(self._newest, before), here=self._feeds)
         self._together(lambda: self._unload(self._outdated), here=self._feeds)
-        self._serving, self._outdated = dict(self._newest), []
+        self.serving, self._outdated = dict(self._newest), []
 
     def draw(
         self, prompt_ids: Sequence[list[int]], members: Sequence[str | None], row_seeds: Sequence[int]
@@ -195,7 +195,7 @@ class EngineSampler(Sampler):
         rows = [
             EngineRow(
                 ids,
-                None if name is None else self._serving[name],
+                None if name is None else self.serving[name],
                 seed & 0xFFFFFFFF,
                 self.temperature * temperature_of(self.population, name),
             )
@@ -212,8 +212,8 @@ class EngineSampler(Sampler):
 
     def close(self) -> None:
         """Ends the engine of this process, or unloads the members from the server, and removes the files."""
-        self._unload(self._serving.values() if self._feeds and not self.engine.everywhere else ())
-        self._serving = {}
+        self._unload(self.serving.values() if self._feeds and not self.engine.everywhere else ())
+        self.serving = {}
         self.engine.close()
         if self.files:
             self.files.close()
@@ -241,9 +241,9 @@ class EngineSampler(Sampler):
 
     def _check_awake(self) -> None:
         """An engine that slept may have lost its adapters without an error (vLLM issue 53888)."""
-        serving, self._serving = self._serving, {}
+        serving, self.serving = self.serving, {}
         self._together(lambda: self._check(serving), here=self._feeds)
-        self._serving = serving
+        self.serving = serving
 
     def _unload(self, versions: Iterable[AdapterVersion]) -> None:
         for version in versions:
@@ -254,8 +254,8 @@ class EngineSampler(Sampler):
         for attempt in range(RESTARTS + 1):
             try:
                 if attempt:
-                    self._load(self.engine.missing(list(self._serving.values())))
-                    self._check(self._serving)
+                    self._load(self.engine.missing(list(self.serving.values())))
+                    self._check(self.serving)
                 return self.engine.generate(rows, self.sampling)
             except ServerLost as error:
                 if attempt == RESTARTS or (self.engine.everywhere and not self._alone):  # others do not ask again
@@ -264,10 +264,10 @@ class EngineSampler(Sampler):
         raise AssertionError("the last attempt returns or raises")
 
     def _check_rows(self, prompt_ids: Sequence[list[int]], members: Sequence[str | None]) -> None:
-        unknown = sorted({name for name in members if name is not None and name not in self._serving})
+        unknown = sorted({name for name in members if name is not None and name not in self.serving})
         if unknown:
             raise EngineError(
-                f"{unknown} cannot be sampled: {self.engine.where} serves {sorted(self._serving)}. Call sync() first, "
+                f"{unknown} cannot be sampled: {self.engine.where} serves {sorted(self.serving)}. Call sync() first, "
                 "and again whenever it has failed."
             )
         longest = max(map(len, prompt_ids), default=0)

@@ -151,7 +151,7 @@ class VLLMEngine(Engine):
 
     def load(self, version: AdapterVersion) -> None:
         try:  # before it is needed, so that a bad file is known now
-            loaded = self.llm.llm_engine.add_lora(self._request(version))
+            loaded = self.llm.llm_engine.add_lora(self.request(version))
         except Exception as error:
             raise EngineError(f"{self.where} refuses adapter {version.name} of {version.path}: {error}") from error
         if not loaded:
@@ -179,7 +179,7 @@ class VLLMEngine(Engine):
         outputs = self.llm.generate(
             [{"prompt_token_ids": list(row.prompt_ids)} for row in everyone],
             [SamplingParams(**settings, seed=row.seed, temperature=row.temperature) for row in everyone],
-            lora_request=[row.adapter and self._request(row.adapter) for row in everyone],
+            lora_request=[row.adapter and self.request(row.adapter) for row in everyone],
             use_tqdm=False,
         )
         place = 0 if self.group is None else torch.distributed.get_rank(self.group)
@@ -190,7 +190,8 @@ class VLLMEngine(Engine):
         """Ends the engine. A default process group that was there before it stays: vLLM would destroy it, too."""
         self._end()
 
-    def _request(self, version: AdapterVersion) -> "LoRARequest":
+    def request(self, version: AdapterVersion) -> "LoRARequest":
+        """vLLM's name for a version of an adapter."""
         from vllm.lora.request import LoRARequest
 
         return LoRARequest(version.name, version.id, version.path)

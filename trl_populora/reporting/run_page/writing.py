@@ -120,7 +120,7 @@ def _items(run: RunData, items: Items) -> Section:
         )
     ]
     counts = [f"{_of(items.shown.get(kind, 0), count)} {KINDS[kind]}" for kind, count in items.found.items()]
-    lead = f"{' and '.join(counts)}. Click one to see what it asks and every attempt at it."
+    lead = f"{' and '.join(counts)}. Click one to see its question and every attempt at it."
     return Section("tasks", title, parts, lead=lead)
 
 
