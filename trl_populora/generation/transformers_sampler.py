@@ -4,6 +4,7 @@ Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer
 from transformers.generation import (
+    GenerateDecoderOnlyOutput,
     MinPLogitsWarper,
     StoppingCriteriaList,
     StopStringCriteria,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from ..training import PopulationSelfPlayConfig
 
 
+# what `generate` calls the cache: transformers 5.24 has renamed it
+CACHE = "cache" if "cache" in signature(GenerateDecoderOnlyOutput).parameters else "past_key_values"
 TOKENS_AT_ONCE = 16  # after so many tokens, rows that have ended leave the batch
 
 
@@ -120,10 +124,10 @@ class TransformersSampler(Sampler):
                 output = model.generate(  # pyright: ignore[reportCallIssue]  # transformers adds it to causal models
                     input_ids=ids,
                     attention_mask=mask,
-                    past_key_values=cache,
                     generation_config=self._config(min(at_once, self.max_completion_length - drawn)),
                     logits_processor=processors,
                     stopping_criteria=self.stopping,
+                    **{CACHE: cache},
                 )
             ids = output.sequences
             for row, new in zip(rows, ids[:, width + drawn :].tolist(), strict=True):
@@ -135,7 +139,7 @@ class TransformersSampler(Sampler):
                 break
             # in this order, routing need not move rows at every layer and token
             keep = [going[i] for i in member_order(self._places([members[rows[place]] for place in going]))]
-            cache = _select(output.past_key_values, keep)
+            cache = _select(getattr(output, CACHE), keep)
             rows, ids = [rows[place] for place in keep], ids[keep]
             mask = torch.cat([mask[keep], mask.new_ones(len(keep), ids.shape[1] - mask.shape[1])], dim=1)
         self.progress.reach(before + len(prompt_ids))
@@ -158,7 +162,7 @@ class TransformersSampler(Sampler):
             output = model.generate(  # pyright: ignore[reportCallIssue]  # the token that it adds is not used
                 input_ids=ids[rows, :-1], attention_mask=mask[rows, :-1], generation_config=self._config(1)
             )
-        return _select(output.past_key_values, places)
+        return _select(getattr(output, CACHE), places)
 
     def _config(self, tokens: int) -> GenerationConfig:
         return GenerationConfig(
@@ -211,9 +215,9 @@ class RoomyLayer(DynamicLayer):
 
     def __init__(self, layer: DynamicLayer, rows: Tensor, room: int) -> None:
         super().__init__()
-        self.dtype, self.device, self.is_initialized = layer.dtype, layer.device, True
-        self.length = layer.get_seq_length()
         held: Any = (layer.keys, layer.values)  # which are tensors once a token is in the layer
+        self.lazy_initialization(*held)
+        self.length = layer.get_seq_length()
         self.buffers = [self._filled(states, rows, room) for states in held]
         self.keys, self.values = (buffer[..., : self.length, :] for buffer in self.buffers)
 
