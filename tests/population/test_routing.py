@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.drawn_examples import examples
 from tests.tiny import lora, perturb, tiny_population, two_layers
+from trl_populora.generation.transformers_sampler import CACHE
 from trl_populora.population import Population
 from trl_populora.population.routing import make_plan, member_order
 
@@ -235,7 +236,7 @@ def test_a_token_at_a_time_is_the_whole_pass(rows):
         whole = population.model(ids).logits.detach()
         with torch.no_grad():
             start = population.model(ids[:, :-1], use_cache=True)
-            last = population.model(ids[:, -1:], past_key_values=start.past_key_values).logits
+            last = population.model(ids[:, -1:], **{CACHE: getattr(start, CACHE)}).logits
     torch.testing.assert_close(torch.cat([start.logits, last], dim=1), whole, rtol=1e-4, atol=1e-5)
 
 

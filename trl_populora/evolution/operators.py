@@ -53,6 +53,7 @@ OPERATORS: dict[str, Operator] = {
     "average": Operator(average, 2),
     "clone": Operator(clone, 1),
 }
+"""All operators by name. One of your own can be chosen in settings once it is added here."""
 
 
 def breed(
