@@ -156,7 +156,7 @@ def curve(runs: Sequence[PlayedRun], name: str) -> list[list[float | None]]:
 
 
 def _round(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def keep_runs(folder: Path, path: Path) -> None:
