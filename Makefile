@@ -10,8 +10,8 @@
 #   make docs       the documentation site, in build/site/index.html; any broken link is an error
 #   make clean      remove both environments and what tools left behind, not runs/
 # Variables: VENV, VLLM_VENV, PYTHON, TORCH_SPEC (what pip gets for PyTorch: another version, or options as well),
-# CONSTRAINTS (empty for the newest releases that pyproject.toml allows), PYTEST_ARGS, TEST_PROCESSES (0 runs the tests in one process, as --pdb needs it), VLLM_PYTHON (of `make gpu`: a Python
-# with vLLM for CUDA, docs/gpu.md).
+# CONSTRAINTS (empty for the newest releases that pyproject.toml allows), PYTEST_ARGS, TEST_PROCESSES (0 runs the tests
+# in one process, as --pdb needs it), VLLM_PYTHON (of `make gpu`: a Python with vLLM for CUDA, docs/gpu.md).
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 PYTHON ?= $(shell command -v python3.11 || command -v python3)

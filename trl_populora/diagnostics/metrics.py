@@ -163,7 +163,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("version/{member}",
             "Number of times that the member of this slot (place in the population) was replaced.", "count", "last"),
         Metric("grad_norm/{member}",
-            "Norm of its gradient before clipping. Not logged for a step without a finite gradient.",
+            "Norm of its gradient before clipping. Not logged if it is not finite, or the member is frozen.",
             "0 or more"),
         Metric("weights/delta_norm/{member}",
             "Frobenius norm of its update dW over all adapted matrices, before replacement.",
@@ -180,7 +180,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "reward, or rows of a replaced member. Rows that wait (`solvable_rounds`) are counted in a later round.",
             "count"),
         Metric("compute/updates/{member}",
-            "Optimizer steps that it took. It is 0 without rows to learn from, or if its gradient was not finite.",
+            "Optimizer steps that it took. It is 0 without rows or a finite gradient, or if the member is frozen.",
             "count"),
     ),
     "Roles": (

@@ -50,6 +50,7 @@ class EngineSampler(Sampler):
 
     Attributes:
         liveness (`dict[str, Liveness]`): Result of the last canary for each member.
+        serving (`dict[str, AdapterVersion]`): Version of each member that is sampled. Empty if the last sync failed.
 
     Raises:
         ValueError: If a setting is unknown or contradicts another.
