@@ -1,6 +1,8 @@
 """What every test relies on: no network, one polite thread per process, and a base model made on the spot."""
 
+import contextlib
 import gc
+import importlib
 import os
 import shutil
 import tempfile
@@ -13,6 +15,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # bitsandbytes imports the whole compiler otherwise, in each process
 # trackio reads it when TRL imports it. Runs of tests are not among the user's own.
 os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"trackio-{os.getpid()}")
 
@@ -48,6 +51,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return folder if folder in TOGETHER else super()._split_scope(nodeid)
 
     return ByFile(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each process first imports its share of all test files. Their asserts are rewritten then, and kept for the other
+    processes, which would otherwise all rewrite the same file at the same time."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    if count == 1 or session.config.args != session.config.getini("testpaths"):
+        return
+    own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    for path in sorted(ROOT.rglob("test_*.py"))[own::count]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it
+            importlib.import_module(".".join(path.relative_to(ROOT.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

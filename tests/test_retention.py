@@ -76,6 +76,19 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     assert (output / "retention.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
+def test_finished_seeds_are_kept_when_a_later_one_is_interrupted(tmp_path, tiny_model):
+    def report(line):
+        if line.startswith("seed 4"):
+            raise KeyboardInterrupt
+
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
+    counts = {"parent_rounds": 1, "rounds": 1, "tasks": 2}
+    with pytest.raises(KeyboardInterrupt):
+        measure_retention(recipe, ["clone"], folder=str(tmp_path / "out"), seeds=[3, 4], report=report, **counts)
+    assert [own["seed"] for own in json.loads((tmp_path / "out" / "retention.json").read_text())] == [3]
+
+
 def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_path, tiny_model):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     where = {"folder": str(tmp_path / "out"), "seeds": [0]}

@@ -9,6 +9,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class Setting(NamedTuple):
     default: Any
 
 
+@cache
 def read_settings() -> dict[str, Setting]:
     """All settings of a run by name; empty if a class is not found in its file."""
     found: dict[str, Setting] = {}

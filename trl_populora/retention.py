@@ -18,6 +18,7 @@ import numpy as np
 
 from .recipe import parse
 from .run_files.files import write_json
+from .run_files.layout import RETENTION_FILE
 from .train import warm_up
 
 
@@ -105,7 +106,8 @@ def measure_retention(
             sizes of the population, evolution and the number of steps.
         operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
             `"component_masking:rho=0.1"`.
-        folder (`str`): Where the runs write; made if missing.
+        folder (`str`): Where the runs write; made if missing. After each seed, its `retention.json` has all curves until
+            then.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
         rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
@@ -145,6 +147,8 @@ def measure_retention(
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
         _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
+        data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
+        write_json(os.path.join(folder, RETENTION_FILE), data)
     return curves
 
 
@@ -165,12 +169,6 @@ def _train_and_ask(
 
     examine(0)
     children.train(examine)
-
-
-def save_curves(curves: Sequence[RetentionCurve], path: str) -> None:
-    """Write curves as JSON, with the steps to recovery."""
-    data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
-    write_json(path, data)
 
 
 class _Phase:

@@ -49,7 +49,7 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
 
 @pytest.mark.parametrize(
     "path",
-    [path if path.stem == "weak_controls" else pytest.param(path, marks=pytest.mark.slow) for path in EXPERIMENTS],
+    [path if path.stem == "stops_size" else pytest.param(path, marks=pytest.mark.slow) for path in EXPERIMENTS],
     ids=lambda path: path.stem,
 )
 def test_the_experiments_of_the_repository_pass(path, monkeypatch):

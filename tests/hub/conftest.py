@@ -53,7 +53,7 @@ def process(server, tmp_path_factory):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         os.environ.update(own)
         try:
-            pool.submit(scripts.without_waiting).result()  # starts it
+            pool.submit(scripts.prepare).result()  # starts it
         finally:
             os.environ.clear()
             os.environ.update(before)

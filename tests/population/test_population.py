@@ -60,7 +60,7 @@ def test_routed_rows_equal_plain_peft(ids, tmp_path):
         ["teacher_1", "teacher_0", "teacher_0"],
     ],
 )
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("checkpointing", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_routed_gradients_equal_separate_passes(rows, checkpointing):
     ids = torch.randint(3, 200, (len(rows), 9), generator=torch.Generator().manual_seed(2))
     weights = torch.randn(len(rows), generator=torch.Generator().manual_seed(3))

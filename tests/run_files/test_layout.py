@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import trl_populora
 from trl_populora.run_files import layout
 from trl_populora.run_files.layout import checkpoint_folder, checkpoint_step, checkpoints
@@ -57,11 +59,13 @@ def writing(tree: ast.AST) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_name_is_spelled_once():
     found = {name: wrong for name, tree in sources() if (wrong := misspelled(tree))}
     assert not found, "use trl_populora.run_files.layout"
 
 
+@pytest.mark.slow
 def test_every_file_is_written_by_one_room():
     found = {name: wrong for name, tree in sources() if (wrong := writing(tree))}
     assert not found, "use trl_populora.run_files.files"

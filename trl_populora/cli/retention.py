@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     check_call(argv, read_recipe(argv))
 
     from ..evolution import OPERATORS
-    from ..retention import measure_retention, save_curves
+    from ..retention import measure_retention
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
     curves = measure_retention(
@@ -61,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
     )
     print()
     print_table(curves)
-    path = os.path.join(options.output, RETENTION_FILE)
-    save_curves(curves, path)
-    print(f"\nCurves: {path}")
+    print(f"\nCurves: {os.path.join(options.output, RETENTION_FILE)}")
     try:
         from ..reporting.retention_plot import save_retention_plot
 

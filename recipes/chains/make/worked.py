@@ -92,27 +92,26 @@ def trace(program: str, state: Any, *, confused: float = 0.0, rng: random.Random
         other = confusion(text) if confused else None
         return run_statement(other[1] if other and (confused == 1 or rng.random() < confused) else text, state)
 
-    return list(_walk(function.body[:-1], state, program, run))
+    return list(_walk(function.body[:-1], state, program.splitlines(), run))
 
 
-def _walk(body: Sequence[ast.stmt], state: Any, program: str, run: Callable[[str, Any], Any]) -> Iterator[Step]:
+def _walk(body: Sequence[ast.stmt], state: Any, lines: Sequence[str], run: Callable[[str, Any], Any]) -> Iterator[Step]:
     for node in body:
-        text = ast.get_source_segment(program, node)
-        head = text.partition("\n")[0]
+        text = lines[node.lineno - 1].strip()  # each statement has a line, or one for its head
         inner: list[Sequence[ast.stmt]] = []
         if isinstance(node, ast.If):
-            holds = bool(run_statement(f"x = {ast.get_source_segment(program, node.test)}", state))
-            yield Step(head, state, state, holds, changes=False)
+            holds = bool(run_statement(f"x = {ast.unparse(node.test)}", state))
+            yield Step(text, state, state, holds, changes=False)
             inner = [node.body] if holds else []
         elif isinstance(node, ast.For):
-            yield Step(head, state, state, changes=False)
+            yield Step(text, state, state, changes=False)
             inner = [node.body] * node.iter.args[0].value
         else:
             after = run(text, state)
             yield Step(text, state, after)
             state = after
         for part in inner:
-            for step in _walk(part, state, program, run):
+            for step in _walk(part, state, lines, run):
                 yield step
                 state = step.after
 
