@@ -30,8 +30,12 @@ ROOT = Path(__file__).parent
 
 LONGEST = ("hub", "training", "integrations", "drop_in", "reporting", "self_play")
 """Folders whose files begin first, so that no process ends long after the others."""
-TOGETHER = ("hub",)
-"""Folders whose files share a run, and so a process."""
+TOGETHER = {
+    "hub/": "a run",
+    "evaluation/test_mathematics.py": "Math-Verify",
+    "tasks/test_math_answers.py": "Math-Verify",
+}
+"""Folders and files that share what takes long to make, and so a process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,8 +51,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            folder = nodeid.removeprefix("tests/").split("/")[0]
-            return folder if folder in TOGETHER else super()._split_scope(nodeid)
+            name = nodeid.removeprefix("tests/")
+            shared = (what for start, what in TOGETHER.items() if name.startswith(start))
+            return next(shared, super()._split_scope(nodeid))
 
     return ByFile(config, log)
 

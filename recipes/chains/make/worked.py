@@ -95,7 +95,9 @@ def trace(program: str, state: Any, *, confused: float = 0.0, rng: random.Random
     return list(_walk(function.body[:-1], state, program.splitlines(), run))
 
 
-def _walk(body: Sequence[ast.stmt], state: Any, lines: Sequence[str], run: Callable[[str, Any], Any]) -> Iterator[Step]:
+def _walk(
+    body: Sequence[ast.stmt], state: Any, lines: Sequence[str], run: Callable[[str, Any], Any]
+) -> Iterator[Step]:
     for node in body:
         text = lines[node.lineno - 1].strip()  # each statement has a line, or one for its head
         inner: list[Sequence[ast.stmt]] = []
