@@ -106,8 +106,8 @@ def measure_retention(
             sizes of the population, evolution and the number of steps.
         operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
             `"component_masking:rho=0.1"`.
-        folder (`str`): Where the runs write; made if missing. Its `retention.json` is written after each seed, with the
-            curves of all seeds until then.
+        folder (`str`): Where the runs write; made if missing. After each seed, the curves of all seeds until
+            then are written to its `retention.json`.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
         rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
