@@ -15,6 +15,7 @@ from trl_populora.diagnostics.dynamics import (
     rating_residual,
 )
 from trl_populora.diagnostics.matched import MatchedGames
+from trl_populora.reporting.comparison import run_cost
 from trl_populora.self_play.ratings import Match, Outcome, Ratings
 from trl_populora.self_play.records import Attempt, Proposal, RoundRecord
 from trl_populora.tasks import INFRASTRUCTURE, Refusal
@@ -313,6 +314,19 @@ def test_members_may_take_some_rounds_to_meet_a_child():
     assert [bool(alarms(number)) for number in range(10, 16)] == [False] * 4 + [True] * 2
     both.update(games)
     assert alarms(16) == ()
+
+
+def test_rows_of_champions_are_counted_apart_from_those_of_members():
+    guest = tuple(Attempt("student_0@2", TASK, "3", group=0, tokens=5, learned=False) for _ in range(3))
+    plain, more = (
+        summarize_round(one, ratings=ratings(), members=[member("teacher_0"), member("student_0")])
+        for one in (record(), replace(record(), guest_attempts=guest))
+    )
+    assert more == replace(plain, guest_rows=3, guest_tokens=15)
+    assert round_metrics(more)["compute/guest_rows"] == 3 and "compute/guest_rows" not in round_metrics(plain)
+    assert run_cost([more, plain]) == run_cost([plain, plain])._replace(
+        unlearned_rows=run_cost([plain, plain]).unlearned_rows + 3
+    )
 
 
 def test_extra_attempts_are_rows_that_nobody_learns_from():

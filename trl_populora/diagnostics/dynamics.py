@@ -56,6 +56,7 @@ def summarize_round(
     matched.update(record, teachers=ratings.teachers, versions={name: versions[adapter_of(name)] for name in players})
     # The rating under which a member is listed: its own, or for a shared adapter that of the last player it acts for.
     player = {adapter_of(name): name for name in players}
+    guests = (*record.guest_proposals, *record.guest_attempts)
     settled = (*record.settled_proposals, *record.attempts, *record.extra_attempts)
     own = [_by_member(items, adapter_of) for items in (record.proposals, record.attempts, settled)]
     rows = tuple(
@@ -76,6 +77,8 @@ def summarize_round(
         teachers=ratings.teachers,
         students=ratings.students,
         matches=len(record.matches),
+        guest_rows=len(guests),
+        guest_tokens=sum(item.tokens for item in guests),
         alarms=_alarms(rows, ratings, matched, coverage_history),
         solve_rate=matched.solve_rate(),
         solve_rates=_rates(matched.by_type()),
@@ -235,6 +238,7 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
     if summary.teachers:
         games, wins = sum(map(sum, summary.games)), sum(map(sum, summary.wins))
         metrics |= {"matches/played": summary.matches, "matches/games": games, "matches/student_wins": wins}
+    metrics["compute/guest_rows"] = summary.guest_rows or None
     metrics |= {"evolution/replaced": len(summary.events), "evolution/recombined": len(summary.recombined)}
     metrics |= _under("executor", summary.statuses)
     for group in ("complexity", "coverage", "tasks", "seconds"):

@@ -134,6 +134,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("evolution/recombined", "Members that moved to the mean of their role.", "count", "sum"),
         Metric("seconds/{phase}",
             "Wall-clock time of one part of a round. On a dataset, the parts are `sample` and `learn`.", "s"),
+        Metric("compute/guest_rows",
+            "Completions of champions of the past (`hall_of_fame_probability`), from which nobody learns.", "count",
+            when="in rounds with a champion"),
         Metric("executor/{status}", "Executions of the round that ended with this status.", "count", when=SELF_PLAY),
     ),
     "Members": (

@@ -77,6 +77,8 @@ class RoundSummary:
         games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Rated games between current members, and those
             that the student won.
         matches (`int`): Pairings that played in this round.
+        guest_rows, guest_tokens (`int`): Completions of champions of the past, and their tokens. Nobody learns
+            from them.
         statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
         complexity (`dict[str, float]`): Mean measures of what teachers wrote themselves, in the round's valid
             proposals (`TaskType.features`).
@@ -114,6 +116,8 @@ class RoundSummary:
     games: tuple[tuple[int, ...], ...]
     wins: tuple[tuple[int, ...], ...]
     matches: int = 0
+    guest_rows: int = 0
+    guest_tokens: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     complexity: dict[str, float] = field(default_factory=dict)
     coverage: dict[str, int] = field(default_factory=dict)

@@ -92,7 +92,7 @@ class PlayedRun:
         for summary in self.history:
             tokens = {
                 "tokens/learned": sum(one.tokens for one in summary.members),
-                "tokens/all": sum(one.tokens + one.unlearned_tokens for one in summary.members),
+                "tokens/all": summary.guest_tokens + sum(one.tokens + one.unlearned_tokens for one in summary.members),
             }
             for name, value in (round_metrics(summary) | tokens).items():
                 curves.setdefault(name, {})[summary.round + 1] = value
@@ -348,6 +348,7 @@ def run_cost(history: Sequence[RoundSummary], rounds: int | None = None) -> Cost
     history = _until(history, rounds)
     totals = compute_totals(history)
     rows, prompts, completions, updates, unlearned = map(sum, zip(*totals.values()))
+    unlearned += sum(summary.guest_rows for summary in history)
     seconds = sum(sum(summary.seconds.values()) for summary in history)
     return Cost(len(totals), rows, prompts, completions, updates, unlearned, seconds)
 

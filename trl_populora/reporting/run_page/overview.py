@@ -230,6 +230,7 @@ def what_ran(run: RunData) -> dict[str, Any]:
     record, history = run.record, run.history
     totals = list(compute_totals(history).values())
     rows, prompts, tokens, updates, unlearned = map(sum, zip(*totals))
+    unlearned += sum(summary.guest_rows for summary in history)
     seconds = sum(sum(summary.seconds.values()) for summary in history)
     git, machine = record.get("git") or {}, record.get("hardware") or {}
     cards = [f"{card['name']}, {card['memory_gib']:g} GiB" for card in machine.get("gpus", ())]
