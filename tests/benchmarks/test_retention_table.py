@@ -7,6 +7,9 @@ import pytest
 from benchmarks import retention_table
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
 def curve(operator, seed, *differences):
     clone = [0.5, 0.75]
     return {
@@ -49,7 +52,7 @@ def test_the_same_seed_in_two_files_is_refused(tmp_path, monkeypatch, capsys):
 
 
 def test_the_committed_table_is_that_of_the_committed_curves(monkeypatch, capsys):
-    call(monkeypatch, "benchmarks/results/retention_chains.json")
-    page = Path("docs/evolution.md").read_text(encoding="utf-8")
+    call(monkeypatch, ROOT / "benchmarks" / "results" / "retention_chains.json")
+    page = (ROOT / "docs" / "evolution.md").read_text(encoding="utf-8")
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     assert rows and all(row in page for row in rows)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...diagnostics.dynamics import mean
 from ..advice import advice, alarm_spans
+from ..comparison import run_cost
 from ..page import Column, Facts, Plot, Section, Table, Text, Tile, Tiles
 from ..page.figures import look
 from ..page.formats import NOTHING, is_missing, written
 from ..plots import ROLES
-from ..tables import compute_totals, strongest
+from ..tables import strongest
 from .series import MARKED, MAX_LINES, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
 
@@ -228,10 +229,7 @@ def relative_complexity(run: RunData) -> dict[str, list]:
 def what_ran(run: RunData) -> dict[str, Any]:
     """Name -> facts of the run: base, settings, hardware and cost."""
     record, history = run.record, run.history
-    totals = list(compute_totals(history).values())
-    rows, prompts, tokens, updates, unlearned = map(sum, zip(*totals))
-    unlearned += sum(summary.guest_rows for summary in history)
-    seconds = sum(sum(summary.seconds.values()) for summary in history)
+    _, rows, prompts, tokens, updates, unlearned, seconds = run_cost(history)
     git, machine = record.get("git") or {}, record.get("hardware") or {}
     cards = [f"{card['name']}, {card['memory_gib']:g} GiB" for card in machine.get("gpus", ())]
     versions = record.get("versions") or {}
