@@ -1,0 +1,67 @@
+"""How much the runs of an arm differ from seed to seed: standard deviations, and their ratio for each pair of arms.
+
+    python benchmarks/spread.py benchmarks/results/experiments/NAME.json [MORE.json ...] --measure averaged_student \
+        [--json benchmarks/results/NAME_spread.json]
+
+Files of several experiments are read as one: arms of the same name are joined, and their seeds must differ. The 95 %
+interval of a ratio is that of the F distribution. It assumes normal scores, which few seeds cannot show.
+"""
+
+import argparse
+import json
+from itertools import combinations
+from pathlib import Path
+from statistics import stdev
+
+from scipy import stats
+
+from trl_populora.reporting.over_seeds import LEVEL
+from trl_populora.run_files.files import write_json
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Standard deviations over the seeds of an arm, and their ratios.")
+    parser.add_argument("files", nargs="+", type=Path, help="results of experiments")
+    parser.add_argument("--measure", required=True, help="a measure that all of them have")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    scores: dict[str, dict[str, float]] = {}
+    for file in options.files:
+        values = json.loads(file.read_text())["values"]
+        if options.measure not in values:
+            parser.error(f"{file} has no measure {options.measure!r}: choose one of {', '.join(values)}.")
+        for arm, own in values[options.measure].items():
+            if twice := sorted(own.keys() & scores.get(arm, {}).keys()):
+                parser.error(f"{file}: seeds {', '.join(twice)} of {arm} are in an earlier file as well.")
+            scores[arm] = scores.get(arm, {}) | own
+    found = spread({arm: list(own.values()) for arm, own in scores.items() if len(own) > 1})
+    print(json.dumps(found, indent=1))
+    if options.json:
+        write_json(options.json, {"measure": options.measure, **found})
+
+
+def spread(scores: dict[str, list[float]]) -> dict:
+    """Standard deviation of each arm; for two arms, that of the first by that of the second, its interval and p."""
+    deviations = {arm: stdev(own) for arm, own in scores.items()}
+    return {
+        "standard_deviation": {
+            arm: {"runs": len(own), "value": round(deviations[arm], 4)} for arm, own in scores.items()
+        },
+        "ratio": {
+            f"{one} / {other}": ratio(deviations[one], len(scores[one]), deviations[other], len(scores[other]))
+            for one, other in combinations(scores, 2)
+            if deviations[other] > 0
+        },
+    }
+
+
+def ratio(one: float, runs: int, other: float, other_runs: int) -> dict:
+    """A ratio of standard deviations with the interval and the two-sided p-value of the F test."""
+    f, law = (one / other) ** 2, stats.f(runs - 1, other_runs - 1)
+    low, high = ((f / law.ppf(part)) ** 0.5 for part in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+    p = 2 * min(law.cdf(f), law.sf(f))
+    return {"value": round(one / other, 3), "low": round(low, 3), "high": round(high, 3), "p": round(p, 4)}
+
+
+if __name__ == "__main__":
+    main()
