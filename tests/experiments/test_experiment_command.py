@@ -54,12 +54,26 @@ def test_what_is_listed_and_printed_runs_nothing(populora, plan, capsys):
     assert populora("--dry-run") == 0
     said = capsys.readouterr().out
     assert "one/0: 2 adapters, 4 rounds, 24 rows to learn from" in said
-    assert "together: 16 rounds, 96 rows, at most 49,152 completion tokens" in said
+    assert "together: 16 rounds, 96 rows, at most 49,152 completion tokens; 0 of 4 runs are done" in said
     assert not (plan.folder / "out").exists()
     assert populora("--launcher", "print") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["one/0", "two/0", "one/1", "two/1"]
     assert (plan.folder / "out/experiment.json").exists() and not (plan.folder / "out/one").exists()
+
+
+def test_the_list_says_what_is_done(populora, plan, capsys):
+    assert populora("--only", "two/1") == 0
+    begun = plan.folder / "out/one/seed_1"
+    begun.mkdir(parents=True)
+    (begun / "history.jsonl").write_text("{}\n{}\n{}\n")
+    capsys.readouterr()
+    assert populora("--dry-run") == 0
+    said = capsys.readouterr().out
+    ends = [line.rpartition(": ")[2] for line in said.splitlines()[1:-1]]
+    assert ends == ["not begun", "not begun", "3 rounds done", "done"] and "; 1 of 4 runs are done" in said
+    assert populora("--dry-run", "--only", "one/1") == 0
+    assert "together: 4 rounds, 24 rows, at most 12,288 completion tokens; 0 of 1 runs are done" in capsys.readouterr().out
 
 
 def test_results_of_nothing(populora, plan, capsys):

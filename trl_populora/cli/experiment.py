@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", metavar="ARM/SEED", help="run only this one, and write no results")
     parser.add_argument("--results", action="store_true", help="run nothing, and write the results of existing runs")
-    parser.add_argument("--dry-run", action="store_true", help="list the runs and their sizes, and run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs, their sizes and what is done")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     base = read_recipe_of(experiment)
     checked = check(experiment, base)
     if options.dry_run:
-        list_jobs(experiment, checked)
+        list_jobs(experiment, jobs, checked)
         return 0
     registered = register(experiment, base, options.file, checked.exam_names)
     exams = list(checked.exam_names.values())
@@ -131,17 +131,23 @@ def write_results(
     return 0 if record["complete"] else 1
 
 
-def list_jobs(experiment: "Experiment", checked: "Checked") -> None:
-    """What would be run, and how much it is by the settings."""
-    print(f"{experiment.name}: {len(experiment.all_jobs)} runs, {len(experiment.arms)} arms, "
-          f"{len(experiment.seeds)} seeds, exams: {', '.join(checked.exam_names.values()) or 'none'}")  # fmt: skip
-    for job in experiment.all_jobs:
-        size = checked.sizes[job.arm]
+def list_jobs(experiment: "Experiment", jobs: "Sequence[Job]", checked: "Checked") -> None:
+    """What would be run, how much it is by the settings, and how much of it is done."""
+    from ..experiments.jobs import Stage, rounds_done, stage
+
+    exams = list(checked.exam_names.values())
+    print(f"{experiment.name}: {len(jobs)} runs, {len(experiment.arms)} arms, {len(experiment.seeds)} seeds, exams: "
+          f"{', '.join(exams) or 'none'}")  # fmt: skip
+    done = [job for job in jobs if stage(job, exams) is Stage.DONE]
+    for job in jobs:
+        size, rounds = checked.sizes[job.arm], rounds_done(job)
         told = "rounds by its data" if size.rounds is None else (
             f"{size.rounds:,} rounds, {size.rows:,} rows to learn from, {size.completions:,} completions of at most "
             f"{size.tokens:,} tokens together"
         )  # fmt: skip
-        print(f"{job.name}: {size.members} adapters, {told}; {job.folder}")
-    sizes = [checked.sizes[job.arm] for job in experiment.all_jobs]
+        state = "done" if job in done else f"{rounds:,} rounds done" if rounds else "not begun"
+        print(f"{job.name}: {size.members} adapters, {told}; {job.folder}: {state}")
+    sizes = [checked.sizes[job.arm] for job in jobs]
     rounds, rows, tokens = (sum(getattr(size, name) or 0 for size in sizes) for name in ("rounds", "rows", "tokens"))
-    print(f"together: {rounds:,} rounds, {rows:,} rows, at most {tokens:,} completion tokens")
+    print(f"together: {rounds:,} rounds, {rows:,} rows, at most {tokens:,} completion tokens; {len(done)} of "
+          f"{len(jobs)} runs are done")  # fmt: skip
