@@ -87,21 +87,25 @@ def _drawn(told: Mapping[str, Any]) -> dict[str, str]:
     return dict.fromkeys(probed, "share solved along the run") | CURVES
 
 
-def _interval(by_seed: Mapping[str, float]) -> list[float | None] | None:
-    return [_round(one) for one in interval(list(by_seed.values()))] if by_seed else None
+def _interval(by_seed: Mapping[str, float | None]) -> list[float | None] | None:
+    known = [value for value in by_seed.values() if value is not None]
+    return [_round(one) for one in interval(known)] if known else None
 
 
 def _pairs(
-    values: Mapping[str, Mapping[str, float]],
+    values: Mapping[str, Mapping[str, float | None]],
     runs: Mapping[str, Sequence[PlayedRun]],
     measure: Mapping[str, Any],
     exam_names: Mapping[str, str],
 ) -> dict[str, dict[str, Any]]:
     """`"A - B"` -> the paired difference of two arms; of an exam also its interval with other questions."""
     found = {}
+    known = {
+        arm: {int(seed): value for seed, value in own.items() if value is not None} for arm, own in values.items()
+    }
     for one, other in combinations(reversed(list(runs)), 2):
-        if values[one] and values[other]:
-            own = difference(*({int(seed): value for seed, value in values[arm].items()} for arm in (one, other)))
+        if known[one] and known[other]:
+            own = difference(known[one], known[other])
             told = {name: _round(value) for name, value in own._asdict().items()}
             if (exam := measure.get("exam")) is not None:
                 reach = with_questions(runs[one], runs[other], exam_names[exam], of=measure.get("of", "mean"))
@@ -113,33 +117,41 @@ def _pairs(
 def answers_by_question(
     runs: Mapping[str, Sequence[PlayedRun]], measures: Mapping[str, Any], exam_names: Mapping[str, str]
 ) -> dict[str, Any]:
-    """`"exam, of"` -> arm -> seed -> share of right answers to each question, a line of numbers by questions' ids.
+    """`"exam, of"` -> arm -> seed -> share of right answers to each question, a line of numbers by questions' ids; `-`
+    for a question that was spared.
 
     With them, arms that are run later, or elsewhere, can be compared with these question by question.
     """
     found = {}
     for exam, of in dict.fromkeys((one["exam"], one.get("of", "mean")) for one in measures.values() if "exam" in one):
         if of in ("mean", AVERAGE):
-            found[f"{exam}, {of}"] = {
-                arm: {str(run.seed): _line(right_by_question(run, exam_names[exam], of=of)) for run in own}
+            right = {
+                arm: {str(run.seed): right_by_question(run, exam_names[exam], of=of) for run in own}
                 for arm, own in runs.items()
+            }
+            asked = sorted({question for own in right.values() for one in own.values() for question in one})
+            found[f"{exam}, {of}"] = {
+                arm: {seed: _line(shares, asked) for seed, shares in own.items()} for arm, own in right.items()
             }
     return found
 
 
-def _line(shares: Mapping[str, float]) -> str:
-    return " ".join(f"{shares[question]:.4g}" for question in sorted(shares))
+def _line(shares: Mapping[str, float], asked: Sequence[str]) -> str:
+    return " ".join(f"{shares[question]:.4g}" if question in shares else "-" for question in asked)
 
 
 def _groups(runs: Sequence[PlayedRun]) -> dict[str, dict[str, list[float]]]:
-    """Group of questions -> accuracy of the base and of the mean student, a number for each run."""
+    """Group of questions -> accuracy of the base and of the mean student, a number for each run. With several exams,
+    the exam's name is before the group's."""
     table: dict[str, dict[str, list[float]]] = {}
     for run in runs:
-        for exam in run.evaluation["exams"]:
+        exams = run.evaluation["exams"]
+        for exam in exams:
             own = exam["scores"]
             for group in exam.get("groups", ()):
+                name = group if len(exams) == 1 else f"{exam['exam']}: {group}"
                 students = [one["groups"][group] for player, one in own.items() if player not in (BASE, AVERAGE)]
-                row = table.setdefault(group, {BASE: [], "students": []})
+                row = table.setdefault(name, {BASE: [], "students": []})
                 row[BASE].append(_round(own[BASE]["groups"][group]))
                 row["students"].append(_round(fmean(students)))
     return table

@@ -2,10 +2,34 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from tests.cli.conftest import write_recipe
 from trl_populora import cli
+from trl_populora.generation import TransformersSampler
 from trl_populora.retention import RetentionCurve, measure_retention
+
+
+class EngineLike(TransformersSampler):
+    """Refuses to sample with other weights than those of the last `sync`, which an engine would serve."""
+
+    served: dict = {}
+    closed = 0
+
+    def sync(self):
+        self.served = {name: self.weights(name) for name in self.population}
+
+    def weights(self, name):
+        return [parameter.detach().clone() for parameter in self.population.parameters(name)]
+
+    def draw(self, prompt_ids, members, row_seeds):
+        for name in filter(None, set(members)):
+            assert all(map(torch.equal, self.served[name], self.weights(name))), f"{name} is stale"
+        return super().draw(prompt_ids, members, row_seeds)
+
+    def close(self):
+        super().close()
+        EngineLike.closed += 1
 
 
 def curve(*exams, clone=(1, 1, 0, 1)):
@@ -74,6 +98,8 @@ def test_children_of_every_named_operator_train_on_together(tmp_path, tiny_model
     for own in curves[1:]:
         assert own["difference"] == pytest.approx([a - b for a, b in zip(own["pass_at_1"], clone["pass_at_1"])])
     assert (output / "retention.png").stat().st_size > 10_000
+    assert cli.main(["retention", *recipe, *options]) == 2
+    assert f"{output}/retention.json exists and would be replaced" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -87,6 +113,23 @@ def test_finished_seeds_are_kept_when_a_later_one_is_interrupted(tmp_path, tiny_
     with pytest.raises(KeyboardInterrupt):
         measure_retention(recipe, ["clone"], folder=str(tmp_path / "out"), seeds=[3, 4], report=report, **counts)
     assert [own["seed"] for own in json.loads((tmp_path / "out" / "retention.json").read_text())] == [3]
+
+
+@pytest.mark.slow
+def test_the_recipe_keeps_its_sampler_rewards_and_iterations(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(EngineLike, "closed", 0)
+    changes = {"num_iterations": 2, "balance_rows": True, "per_device_train_batch_size": 4}
+    changes |= {"sampler": f"{__name__}:EngineLike"}
+    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers=1, num_students=1, **changes)
+    where, counts = {"folder": str(tmp_path / "out"), "seeds": [0]}, {"parent_rounds": 2, "rounds": 2, "tasks": 2}
+    curves = measure_retention(recipe, ["gaussian"], every=1, **where, **counts)
+    assert [own.rounds for own in curves] == [[0, 1, 2]] * 2
+    assert EngineLike.closed == 2  # the parents' engine ends before the children's begins
+    for phase in ("parents", "children"):
+        lines = (tmp_path / "out/seed-0" / phase / "history.jsonl").read_text().splitlines()
+        assert [json.loads(line)["step"] for line in lines] == [0, 2]
+    with pytest.raises(ValueError, match="reward_funcs: 'nosuch:reward'"):
+        measure_retention([*recipe, "--reward_funcs", "nosuch:reward"], ["gaussian"], **where, **counts)
 
 
 def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_path, tiny_model):

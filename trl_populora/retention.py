@@ -10,6 +10,7 @@ frozen, so that all tasks come from one distribution.
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ import numpy as np
 from .recipe import parse
 from .run_files.files import write_json
 from .run_files.layout import RETENTION_FILE
-from .train import warm_up
+from .train import build, warm_up
 
 
 if TYPE_CHECKING:
@@ -103,11 +104,11 @@ def measure_retention(
 
     Args:
         recipe (`Sequence[str]`): Command line of a run, as `trl_populora.train` takes it. This function replaces the
-            sizes of the population, evolution and the number of steps.
+            sizes of the population, evolution and the number of steps. A batch has at most the recipe's rows.
         operators (`Sequence[str]`): Names of variation operators, one child each. Parameters may follow a name, as in
             `"component_masking:rho=0.1"`.
         folder (`str`): Where the runs write; made if missing. After each seed, the curves of all seeds until
-            then are written to its `retention.json`.
+            then are written to its `retention.json`, which must not exist before.
         seeds (`Sequence[int]`, *optional*): One repetition each.
         parent_rounds (`int`, *optional*, defaults to `40`): Rounds for which the parents train.
         rounds (`int`, *optional*, defaults to `20`): Rounds for which the children train.
@@ -121,7 +122,8 @@ def measure_retention(
         `list[RetentionCurve]`: One per operator and seed, the clone's included.
 
     Raises:
-        ValueError: For an unknown operator or parameter, or a recipe or number that cannot be used.
+        ValueError: For an unknown operator or parameter, a recipe or number that cannot be used, or a folder that holds
+            curves.
     """
     from .evolution import read_parameters
 
@@ -134,21 +136,26 @@ def measure_retention(
     for name, (value, low) in least.items():
         if value < low:
             raise ValueError(f"{name}={value} is too small; choose at least {low}")
+    place = os.path.join(folder, RETENTION_FILE)
+    if os.path.exists(place):
+        raise ValueError(f"{place} exists and would be replaced. Choose another folder, or move the file.")
     curves = []
     for seed in seeds:
-        parents = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "parents"), 2, parent_rounds, seed, exam)
-        questions = parents.exam(tasks, exam)
-        parents.train()
-        solved = np.nanmean(parents.take_exam(questions), axis=1)
-        order = np.argsort(-solved, kind="stable")  # operators take the best parent first
-        report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
-        children = _Phase(recipe, os.path.join(folder, f"seed-{seed}", "children"), len(operators), rounds, seed, exam)
-        children.take_over(parents, ways, [parents.factors(f"student_{i}") for i in order], seed)
+        own_folder = os.path.join(folder, f"seed-{seed}")
+        with closing(_Phase(recipe, os.path.join(own_folder, "parents"), 2, parent_rounds, seed, exam)) as parents:
+            questions = parents.exam(tasks, exam)
+            parents.train()
+            solved = np.nanmean(parents.take_exam(questions), axis=1)
+            order = np.argsort(-solved, kind="stable")  # operators take the best parent first
+            report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
+            teacher, *factors = (parents.factors(name) for name in ("teacher_0", *(f"student_{i}" for i in order)))
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
-        _train_and_ask(children, questions, own, every=every, report=report)
+        with closing(_Phase(recipe, os.path.join(own_folder, "children"), len(own), rounds, seed, exam)) as children:
+            children.take_over(teacher, ways, factors, seed)
+            _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
         data = [asdict(curve) | {"steps_to_recover": curve.steps_to_recover} for curve in curves]
-        write_json(os.path.join(folder, RETENTION_FILE), data)
+        write_json(place, data)
     return curves
 
 
@@ -177,27 +184,26 @@ class _Phase:
     def __init__(
         self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int, exam: str | None = None
     ) -> None:
-        from transformers import PrinterCallback
-
-        from .integrations.base_models import resolve_base
-        from .training import PopulationSelfPlayTrainer
-
         _, args = parse(list(recipe))
         if args.beta:
             raise ValueError(
                 f"beta={args.beta}: its penalty pulls members towards the base, where the children do not start. Set "
                 f"it to 0.0."
             )
-        size = args.num_generations
+        rows = students * args.num_generations * (1 + args.num_generations)  # of a round
         forced = {
             "num_teachers": 1,
             "num_students": students,
             "prompts_per_teacher": students,
-            "per_device_train_batch_size": students * (1 + size),
+            "per_device_train_batch_size": max(
+                count for count in range(1, args.per_device_train_batch_size + 1) if rows % count == 0
+            ),
+            "gradient_accumulation_steps": 1,  # the trainer computes it
+            "balance_rows": False,
             "teacher_learning_rate": 0,
             "evolution_interval": 0,
             "recombination_interval": 0,
-            "max_steps": rounds,
+            "max_steps": rounds * args.num_iterations,
             "save_strategy": "no",
             "output_dir": folder,
             "overwrite_output_dir": True,
@@ -209,8 +215,8 @@ class _Phase:
             changes += ["--reserved_exams", *dict.fromkeys((*(args.reserved_exams or ()), exam))]
         self.run, self.args = parse([*recipe, *changes])
         os.makedirs(folder, exist_ok=True)
-        self.trainer = PopulationSelfPlayTrainer(resolve_base(self.run.model_name_or_path), args=self.args)
-        self.trainer.remove_callback(PrinterCallback)
+        self.view, self.trainer = build(self.run, self.args)
+        self.trainer.on_round = None
         self.students = list(self.trainer.population.students)
 
     def factors(self, name: str) -> "Factors":
@@ -218,21 +224,19 @@ class _Phase:
         factors = self.trainer.population.factors(name)
         return {path: factor._replace(A=factor.A.clone(), B=factor.B.clone()) for path, factor in factors.items()}
 
-    def take_over(self, before: "_Phase", ways: Sequence[tuple[str, dict]], factors: list, seed: int) -> None:
-        """Copies the teacher of the other phase, and makes the students: one child by each operator in `ways`."""
+    def take_over(self, teacher: "Factors", ways: Sequence[tuple[str, dict]], factors: list, seed: int) -> None:
+        """Takes this teacher, and makes the students: one child by each operator in `ways`, from parents' factors."""
         from .evolution import OPERATORS, breed
 
         population = self.trainer.population
-        population.write("teacher_0", before.factors("teacher_0"))
+        population.write("teacher_0", teacher)
         for name, (operator, parameters) in zip(self.students, ways, strict=True):
             parents = factors[: OPERATORS[operator].num_parents]
             population.write(name, breed(operator, parents, seed=seed, parameters=parameters))
 
     def train(self, after_round: Callable[[int], None] | None = None) -> None:
-        from .reporting import LiveView
-
         if after_round is None and self.run.warm_start_steps:
-            warm_up(self.run, self.args, self.trainer, LiveView(rounds=self.args.rounds))
+            warm_up(self.run, self.args, self.trainer, self.view)
         if after_round is not None:
             self.trainer.on_round = lambda summary: after_round(summary.round + 1)
         self.trainer.train()
@@ -258,10 +262,17 @@ class _Phase:
         """Which student solves which task, greedily: 1, 0, or NaN (spared), of shape `(students, tasks)`."""
         from .evaluation.answering import collect_answers, grade
         from .evaluation.results import ExamResult
+        from .training.examiner import unchanged_random_states
 
         source = self.trainer.source
+        with unchanged_random_states():
+            source.sampler.sync()  # an engine has the weights of the round's beginning
         with source.sampler.decoding(temperature=0.0, max_completion_length=exam.max_completion_length):
             rows = self.args.generation_rows
             answers = collect_answers(exam, self.students, source.sampler, base=False, rows_per_call=rows)
         result = ExamResult(exam, grade(exam, answers, exam.grader(self.trainer.probes.examiner.run)))
         return np.stack([result.scores(name)[:, 0] for name in self.students])
+
+    def close(self) -> None:
+        """Ends its processes and its engine."""
+        self.trainer.close()

@@ -20,7 +20,7 @@ from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint, newest_checkpoint
 from .run_files.files import check_writable, gone_if_unused
-from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, holds_a_run, left_by_a_run
+from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, holds_a_run, left_by_a_run
 from .run_files.run import hub_id
 from .settings import as_mapping
 
@@ -114,6 +114,11 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
     used = left_by_a_run(folder)
+    if used and not (holds_a_run(folder) or os.path.isfile(os.path.join(folder, RUN_FILE))):
+        raise ValueError(
+            f"output_dir={folder!r} holds {', '.join(sorted(map(os.path.basename, used)))}, and no run has written "
+            f"into it: a new run would replace what is there. Choose another folder."
+        )
     finished = os.path.join(folder, POPULATION_FILE) in used
     if used and not args.overwrite_output_dir and (finished or not auto):
         raise ValueError(
@@ -328,6 +333,7 @@ def told_after_training(run: RunArguments, args: PopulationSelfPlayConfig, train
     if args.push_to_hub:
         options = {"--to": trainer.hub_model_id, "--revision": args.hub_revision}
         words = ["push", folder, *(word for name, value in options.items() if value for word in (name, value))]
+        words += ["--private"] * bool(args.hub_private_repo)
         commands.append(f"`{populora()} {shlex.join(words)}`")
     rest = f" To do what is missing: {', '.join(commands)}." if commands else ""
     return f"Stopped. Training is over, and the adapters are saved in {folder}.{rest}"

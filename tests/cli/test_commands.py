@@ -192,6 +192,32 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert load_file(f"{folder}/student_0/adapter_model.safetensors")
     assert cli.main(["warmup", "--model", tiny_model, *options[:-1], "0"]) == 2
     assert "--rank 0 must be at least 1" in capsys.readouterr().err
+    before = Path(folder, "student_0/adapter_model.safetensors").read_bytes()
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
+    assert f"--output {folder} is not empty" in capsys.readouterr().err
+    assert Path(folder, "student_0/adapter_model.safetensors").read_bytes() == before
+    options[1] = str(tmp_path / "other")
+    assert cli.main(["warmup", "--model", tiny_model, *options, "--task-kwargs", "[1]"]) == 2
+    assert "--task-kwargs [1] must be a mapping" in capsys.readouterr().err
+    options[1] = "/proc/nowhere"
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
+    assert "--output='/proc/nowhere' cannot be written" in capsys.readouterr().err
+
+
+def test_a_run_does_not_decide_how_safe_this_machine_is(run_folder, monkeypatch):
+    kwargs = {"accept_unsafe": True, "workers": 500, "cpu_seconds": 7.0}
+    record = open_run(run_folder)
+    monkeypatch.setattr(opening.Run, "setting", lambda run, name, default: kwargs if name == "executor_kwargs" else 0)
+    for told in (False, True):
+        executor = opening.make_executor(record, accept_unsafe=told)
+        assert executor._accept_unsafe is told and executor.workers < 500 and executor.limits.cpu_seconds == 7.0
+
+
+def test_a_model_does_not_control_the_terminal(capsys):
+    from trl_populora.cli.play import show
+
+    show("attempt", "a\x1b]0;owned\x07\n\tb\x9b2Jé")
+    assert capsys.readouterr().out == "\n== attempt\n  a\\x1b]0;owned\\x07\n  \tb\\x9b2Jé\n"
 
 
 @pytest.mark.parametrize("on_disk", [True, False])

@@ -203,6 +203,16 @@ def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_folder_of_other_work_is_not_written_over(recipe, capfd, tmp_path, overwrite):
+    plot = tmp_path / "run" / "plots" / "figure.txt"
+    plot.parent.mkdir(parents=True)
+    plot.write_text("mine")
+    assert train.main(recipe(overwrite_output_dir=overwrite)) == 2
+    assert "holds plots, and no run has written into it" in capfd.readouterr().err
+    assert plot.read_text() == "mine"
+
+
 def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path):
     folder = tmp_path / "run"
     (folder / "checkpoint-2").mkdir(parents=True)

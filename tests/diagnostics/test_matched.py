@@ -179,7 +179,8 @@ def test_the_games_of_a_replaced_member_are_forgotten():
     assert games.disengaged("teacher_0", "student_0") is None
     assert games.window("teacher_0", "student_0") == Tally(1, 2, 0)
     assert games.window("teacher_1", "student_1").tasks == PATIENCE  # the others' stay
-    assert games.window().tasks == PATIENCE * 5 + 1
+    assert games.window("teacher_0") == games.window("teacher_0", "student_0")  # nor do they count for its opponent
+    assert games.window().tasks == PATIENCE + 1 and games.disengaged() is None
 
 
 GAME = st.tuples(

@@ -278,6 +278,25 @@ def test_solutions_run_once(run):
     assert sum("x + x" in program for program in programs) == 4
 
 
+@pytest.mark.parametrize("failure", ["start", "reference"])
+def test_nothing_is_kept_of_solutions_that_were_not_learned(run, failure):
+    references = [function_reference(f"f{i}", [[1], [2]], solution=f"def f{i}(x): return 2 * x") for i in range(3)]
+    calls = []
+
+    def flaky(jobs):
+        calls.append(jobs)
+        if failure == "start" and len(calls) == 1:
+            raise OSError("the sandbox cannot start")
+        return run(jobs)
+
+    if failure == "reference":
+        bad = json.loads(references[1])
+        references[1] = json.dumps(bad | {"inputs": [[{"tuple": [1], "x": 2}]]})  # a value of two kinds
+    grades = FunctionTests(flaky).grade([fenced(f"def f{i}(x): return -1") for i in range(3)], references)
+    wanted = ["wrong", "failed", "wrong"] if failure == "reference" else ["wrong"] * 3
+    assert [grade.verdict for grade in grades] == wanted
+
+
 def test_a_metric(grader):
     shares = grader.compute(
         predictions=[fenced("def double(x): return x * 2"), "I do not know."], references=[DOUBLE] * 2

@@ -44,11 +44,29 @@ def test_curves_are_means_of_blocks_over_seeds(record, monkeypatch):
 def test_answers_are_kept_question_by_question(run):  # noqa: F811
     measures = {"solve": {"metric": "solve_rate"}, "one": {"exam": "quiz", "of": "average"}}
     measures |= {"all": {"exam": "quiz", "of": "mean"}, "most": {"exam": "quiz", "of": "best"}}
-    found = SCRIPT["answers_by_question"]({"arm": [run(3, ANSWERS)], "none": []}, measures, {"quiz": EXAM})
+    other = run(4, {"student_0": {"a": ["spared"], "c": ["solved"]}})
+    found = SCRIPT["answers_by_question"]({"arm": [run(3, ANSWERS), other], "none": []}, measures, {"quiz": EXAM})
     assert found == {
-        "quiz, average": {"arm": {"3": "1 0.5 0"}, "none": {}},
-        "quiz, mean": {"arm": {"3": "0.25 0.3333"}, "none": {}},
+        "quiz, average": {"arm": {"3": "1 0.5 0", "4": "- - 1"}, "none": {}},
+        "quiz, mean": {"arm": {"3": "0.25 0.3333 -", "4": "- - 1"}, "none": {}},
     }
+
+
+def test_a_metric_without_a_value_is_left_out():
+    assert SCRIPT["_interval"]({"0": 0.5, "1": None}) == [0.5, None, None]
+    assert SCRIPT["_interval"]({"1": None}) is None
+    values = {"one": {"0": 0.5, "1": None}, "two": {"0": 0.7, "1": 0.9}, "three": {"0": None}}
+    pairs = SCRIPT["_pairs"](values, dict.fromkeys(values, []), {}, {})
+    assert list(pairs) == ["two - one"] and pairs["two - one"]["difference"] == 0.2
+
+
+def test_groups_of_several_exams_are_kept_apart():
+    scores = {"base": {"groups": {"code_o": 0.1}}, "student_0": {"groups": {"code_o": 0.3}}}
+    exams = [{"exam": name, "scores": scores, "groups": ["code_o"]} for name in ("short", "long")]
+    told = {"base": [0.1], "students": [0.3]}
+    groups = SCRIPT["_groups"]([type("Run", (), {"evaluation": {"exams": exams}})])
+    assert groups == {"short: code_o": told, "long: code_o": told}
+    assert SCRIPT["_groups"]([type("Run", (), {"evaluation": {"exams": exams[:1]}})]) == {"code_o": told}
 
 
 def test_kept_runs_give_the_same_results_again(finished, plan, tmp_path):  # noqa: F811

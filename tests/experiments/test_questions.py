@@ -67,3 +67,5 @@ def test_common_seeds_and_questions_are_compared(run):
     assert found == over_questions(pyarrow.array([0.0, 1.0, 1.0, 0.5]).to_numpy().reshape(2, 2))
     assert with_questions(arm, control, EXAM, of="best") is None
     assert with_questions(arm, [], EXAM, of="mean") is None and with_questions(arm, arm[:1], EXAM, of="mean") is None
+    control += [single(run, "control", 9, no, no, no)]  # each arm has a seed of its own: the difference is not paired
+    assert with_questions(arm, control, EXAM, of="mean") is None

@@ -52,6 +52,15 @@ def test_added_seeds_and_arms_are_recorded_with_their_time(plan, registered):
     assert registered(seeds=[0, 1, 2], arms={**plan.given["arms"], "three": {"lora_r": 2}}) == record
 
 
+def test_a_plan_that_did_not_change_is_not_written_again(plan, registered):
+    registered()
+    begin(plan)
+    place = plan.folder / "out" / "experiment.json"
+    before = place.stat().st_ino
+    registered()
+    assert place.stat().st_ino == before  # jobs of one experiment start at the same time
+
+
 def test_where_and_how_many_at_once_may_change(plan, registered):
     registered()
     begin(plan)

@@ -3,6 +3,8 @@
 import errno
 import importlib.metadata
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet
 import pytest
@@ -28,7 +30,8 @@ def story(monkeypatch):
     told, replace, fsync = [], os.replace, os.fsync
 
     def flushed(descriptor):
-        told.append(("flush", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        told.append(("flush", re.sub(r"\.[0-9a-f]{8}\.saving$", ".saving", name)))
         fsync(descriptor)
 
     def renamed(source, target):
@@ -59,6 +62,13 @@ def test_a_file_is_flushed_before_it_is_renamed_and_its_folder_afterwards(tmp_pa
     write(tmp_path / "folder" / "file")
     assert story[-3:] == [("flush", "file.saving"), ("rename", "file"), ("flush", "folder")]
     assert os.listdir(tmp_path / "folder") == ["file"]
+
+
+def test_processes_may_write_one_file_at_the_same_time(tmp_path):
+    contents, path = [str(number) * 1000 for number in range(8)], tmp_path / "file"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda content: [write_file(path, content) for _ in range(20)], contents))
+    assert path.read_text() in contents and os.listdir(tmp_path) == ["file"]
 
 
 def test_lines_are_flushed_when_appended(tmp_path, story):

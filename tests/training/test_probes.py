@@ -221,6 +221,28 @@ def test_shares_are_those_of_the_answers(make_trainer):
     assert told["eval_held_out_easy_6/mean"] == 0.5 and told["eval_held_out_easy_6/code_f/mean"] == 0.5
 
 
+def test_a_grader_that_fails_scores_nobody_and_the_base_is_asked_again(make_trainer):
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 0}})
+    (exam,) = trainer.probes.exams
+    judge, calls = exam.grader, asked(trainer)
+
+    def broken(completions, references, run):
+        raise OSError("the grader's service is down")
+
+    def failing(run):
+        grader = judge(run)
+        grader.judge = broken
+        return grader
+
+    object.__setattr__(exam, "grader", failing)
+    assert not any("accuracy" in name or name.endswith(("/mean", "/base")) for name in trainer.evaluate())
+    object.__setattr__(exam, "grader", judge)
+    told = trainer.evaluate()
+    assert told["eval_held_out_4/base"] == 0 and "eval_held_out_4/mean" in told
+    trainer.evaluate()
+    assert sum(call.count(None) for call in calls) == 8  # four questions, in two of three probes
+
+
 def test_a_user_evaluates_a_run_that_is_not_probed(make_trainer):
     trainer = make_trainer(probe_kwargs={"exams": ["held_out[:3]"]})
     before = trainer.evaluate(metric_key_prefix="test")

@@ -15,6 +15,8 @@ from trl_populora.run_files.git import git_state
 from trl_populora.run_files.run import open_run
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.run_record import HIDDEN, run_record
+from trl_populora.training.saving import save_run
+from trl_populora.training.uploading import card_facts
 
 
 PROMPTS = Dataset.from_dict({"prompt": [f"say {word}" for word in "one two three four five six".split()]})
@@ -81,10 +83,15 @@ def test_the_commit_of_a_checkout(tmp_path, monkeypatch):
     assert git_state() == state | {"changed": True}
 
 
-def test_no_secret_is_written(make_trainer):
+def test_no_secret_is_written(make_trainer, tmp_path):
     trainer = make_trainer(max_steps=1, model_init_kwargs={"token": "hf_SECRET", "max_tokens": 3})
     trainer.given_sampler = partial(TransformersSampler.from_args, api_key="SECRET")
     record = run_record(trainer)
     assert "SECRET" not in json.dumps(record)
+    save_run(trainer, str(tmp_path))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
+    trainer.args.vllm_engine_kwargs = {"hf_token": "hf_SECRET"}
+    facts = card_facts(trainer)
+    assert "SECRET" not in json.dumps(facts) and facts["settings"]["vllm_engine_kwargs"] == {"hf_token": HIDDEN}
     assert record["other_settings"]["model_init_kwargs"] == {"token": HIDDEN, "max_tokens": 3}
     assert record["lora"]["r"] == lora().r and record["lora"]["target_modules"] == "all-linear"

@@ -143,6 +143,17 @@ def test_a_dataset_without_prompts(tmp_path):
         load_prompts(str(path))
 
 
+def test_a_damaged_dataset(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "a"}\n{"prompt": "b"\n')
+    message = "dataset_name=… cannot be loaded: …"
+    assert message in quoted()
+    with pytest.raises(ValueError, match=pattern(message)) as told:
+        load_prompts(str(path))
+    assert "error occurred while generating" not in str(told.value)
+
+
 def test_rows_that_processes_cannot_share(monkeypatch):
     monkeypatch.setitem(os.environ, "WORLD_SIZE", "7")
     message = "… rows a round cannot be split among … processes."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 from ..run_files.run import AVERAGE
+from .opening import add_unsafe_option
 
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vllm-engine-kwargs", metavar="JSON", help="arguments of vllm.LLM, such as '{\"max_model_len\": 4096}'"
     )
+    add_unsafe_option(parser)
     parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
 
@@ -111,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
     found = [{} for _ in exams]
     weights, problems = {}, []
-    with EvaluationView() as view, make_executor(runs[0]) as executor:
+    with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         try:
             for label, (one, members) in teams.items():

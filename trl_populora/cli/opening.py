@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 from collections.abc import Sequence
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
     from ..generation import TransformersSampler
     from ..population import Population
     from ..tasks import TaskType
+
+
+OWN_MACHINE = ("workers", "accept_unsafe")
+"""Settings of the sandbox that are about the machine, and not about what an answer may use."""
+
+
+def add_unsafe_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--accept-unsafe",
+        action="store_true",
+        help="run the model's programs even if this machine cannot isolate them (a setting of the run is ignored)",
+    )
 
 
 def load_population(run: Run) -> tuple[Population, PreTrainedTokenizerBase]:
@@ -114,11 +127,13 @@ def make_task_types(run: Run, *, style: str | None = None) -> dict[str, TaskType
     )
 
 
-def make_executor(run: Run) -> Executor:
-    """The run's sandbox."""
+def make_executor(run: Run, *, accept_unsafe: bool = False) -> Executor:
+    """A sandbox with the run's limits. Other people's runs do not decide about this machine: how many programs run at
+    the same time, and whether they may run without isolation, is not taken from the run."""
     from ..executor import ExecutorSettings
 
-    return ExecutorSettings(**run.setting("executor_kwargs", {})).make()
+    recorded = {name: value for name, value in run.setting("executor_kwargs", {}).items() if name not in OWN_MACHINE}
+    return ExecutorSettings(**recorded, accept_unsafe=accept_unsafe).make()
 
 
 def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = None) -> Any:

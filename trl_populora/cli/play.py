@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .opening import add_unsafe_option
+
 
 if TYPE_CHECKING:
     from ..self_play.rewards import RewardSettings
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the task type and of sampling (default: 0)"
     )
+    add_unsafe_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     settings = RewardSettings(teacher=opened.setting("teacher_reward", "adversarial"))
     population, tokenizer = load_population(opened)
     sampler = make_sampler(opened, population, tokenizer, temperature=opened.setting("temperature", 1.0) or 1.0)
-    with make_executor(opened) as executor:
+    with make_executor(opened, accept_unsafe=options.accept_unsafe) as executor:
         tools = {"sampler": sampler, "run_many": executor.run_many, "options": options}
         task = propose(types, name, teacher, families=opened.setting("seed_families", None), rng=rng, **tools)
         rate = None if task is None else solve(types[name], task, student, **tools)
@@ -153,4 +156,6 @@ def worth(rate: float, settings: RewardSettings) -> str:
 
 
 def show(title: str, text: str) -> None:
-    print(f"\n== {title}\n{textwrap.indent(text.strip() or '(nothing)', '  ')}", flush=True)
+    """Prints a model's text. Characters that control a terminal are written as escapes."""
+    visible = "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text.strip())
+    print(f"\n== {title}\n{textwrap.indent(visible or '(nothing)', '  ')}", flush=True)

@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=2, metavar="N", help="rounds between exams (default: 2)")
     parser.add_argument("--tasks", type=int, default=128, metavar="N", help="held-out tasks per type (default: 128)")
     parser.add_argument("--exam", metavar="NAME", help="an exam in the place of these tasks, such as gsm8k[:200]")
-    parser.add_argument(
-        "--output", metavar="FOLDER", default="runs/retention", help="folder (default: runs/retention)"
-    )
+    parser.add_argument("--output", metavar="FOLDER", help="folder (default: the recipe's output_dir)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,26 +44,28 @@ def run(options: argparse.Namespace) -> int:
     from ..recipe_checks import check_call
 
     argv = ["--config", options.config]
-    check_call(argv, read_recipe(argv))
+    recipe = read_recipe(argv)
+    check_call(argv, recipe)
 
     from ..evolution import OPERATORS
     from ..retention import measure_retention
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
+    folder = options.output or recipe.get("output_dir") or "runs/retention"
     curves = measure_retention(
         ["--config", options.config],
         options.operators or list(OPERATORS),
-        folder=options.output,
+        folder=folder,
         **{name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks", "exam")},
         report=lambda line: print(line, flush=True),
     )
     print()
     print_table(curves)
-    print(f"\nCurves: {os.path.join(options.output, RETENTION_FILE)}")
+    print(f"\nCurves: {os.path.join(folder, RETENTION_FILE)}")
     try:
         from ..reporting.retention_plot import save_retention_plot
 
-        print(f"Picture: {save_retention_plot(curves, os.path.join(options.output, RETENTION_PLOT))}")
+        print(f"Picture: {save_retention_plot(curves, os.path.join(folder, RETENTION_PLOT))}")
     except ValueError as error:
         print(f"No picture: {error}")
     return 0

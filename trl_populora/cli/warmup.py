@@ -37,31 +37,33 @@ def run(options: argparse.Namespace) -> int:
 
     from ..extras import require
     from ..integrations.base_models import resolve_base
-    from ..quiet import hide_loading_bars
+    from ..run_files.files import check_writable, write_json
     from ..tasks import DEFAULT_TYPES, make_task_types
+    from .opening import load_base
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} {getattr(options, name)} must be at least 1")
+    if os.path.exists(options.output) and os.listdir(options.output):
+        raise ValueError(f"--output {options.output} is not empty")
+    if not isinstance(options.task_kwargs, dict):
+        raise ValueError(f"--task-kwargs {json.dumps(options.task_kwargs)} must be a mapping, task type -> settings")
+    check_writable(options.output, option="--output")
     require("lightning", user="populora warmup")
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    path = resolve_base(options.model, tell=print)
-    hide_loading_bars()
+    model, tokenizer = load_base(resolve_base(options.model, tell=print), dtype="float32")
 
     from peft import LoraConfig
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from ..integrations.lightning import warm_start
     from ..population import Population
     from ..reporting import LiveView
-    from ..run_files.files import write_json
     from ..run_files.layout import RUN_FILE
 
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     population = Population(
-        AutoModelForCausalLM.from_pretrained(path),
+        model,
         LoraConfig(r=options.rank, lora_alpha=2 * options.rank, target_modules="all-linear", lora_dropout=0.0),
         num_teachers=options.teachers,
         num_students=options.students,

@@ -76,7 +76,7 @@ class MatchedGames:
         self.rotation = rotation
         self.round, self.since = -1, 0
         self._versions: dict[str, int] = {}
-        self._rounds: dict[Scope, deque[tuple[int, dict[str, Tally]]]] = {}
+        self._rounds: dict[tuple[str, str], deque[tuple[int, dict[str, Tally]]]] = {}  # of each pair
 
     def update(self, record: RoundRecord, *, teachers: Collection[str], versions: Mapping[str, int]) -> None:
         """Take in a round.
@@ -89,21 +89,20 @@ class MatchedGames:
         if self._versions and self._versions != versions:
             self.since = record.round
         same = {name for name, version in versions.items() if self._versions.get(name, version) == version}
-        self._rounds = {scope: rounds for scope, rounds in self._rounds.items() if same.issuperset({*scope} - {None})}
+        self._rounds = {pair: rounds for pair, rounds in self._rounds.items() if same.issuperset(pair)}
         self._versions, self.round = dict(versions), record.round
-        found: dict[Scope, dict[str, tuple[set[int], list[bool]]]] = {}
-        for attempt in matched_attempts(record, teachers):
-            for scope in product((attempt.opponent, None), (attempt.member, None)):
-                groups, solved = found.setdefault(scope, {}).setdefault(attempt.task.type, (set(), []))
-                groups.add(attempt.group)
-                solved.append(attempt.solved)
-        for scope, types in found.items():
+        found: dict[tuple[str, str], dict[str, tuple[set[int], list[bool]]]] = {}
+        for one in matched_attempts(record, teachers):
+            groups, solved = found.setdefault((one.opponent or "", one.member), {}).setdefault(one.task.type, (set(), []))
+            groups.add(one.group)
+            solved.append(one.solved)
+        for pair, types in found.items():
             tallies = {name: Tally(len(groups), len(won), sum(won)) for name, (groups, won) in types.items()}
-            self._rounds.setdefault(scope, self._window()).append((record.round, tallies))
+            self._rounds.setdefault(pair, self._window()).append((record.round, tallies))
 
     def by_type(self, teacher: str | None = None, student: str | None = None) -> dict[str, Tally]:
         """Task type -> games of the newest round. `None` stands for all teachers, or all students."""
-        rounds = self._rounds.get((teacher, student))
+        rounds = self._played((teacher, student))
         return dict(sorted(rounds[-1][1].items())) if rounds and rounds[-1][0] == self.round else {}
 
     def newest(self, teacher: str | None = None, student: str | None = None) -> Tally:
@@ -122,7 +121,7 @@ class MatchedGames:
         `None` if there is no game.
         """
         newest: dict[str, Tally] = {}
-        for number, types in self._rounds.get((teacher, student), ()):
+        for number, types in self._played((teacher, student)):
             if number > self.round - self.rotation:
                 newest |= types
         rates = [tally.solved / tally.attempts for tally in newest.values()]
@@ -163,8 +162,8 @@ class MatchedGames:
     def state_dict(self) -> dict:
         """What a resumed run needs, as JSON-able data."""
         rounds = [
-            [*scope, [[number, {name: list(tally) for name, tally in types.items()}] for number, types in window]]
-            for scope, window in self._rounds.items()
+            [*pair, [[number, {name: list(tally) for name, tally in types.items()}] for number, types in window]]
+            for pair, window in self._rounds.items()
         ]
         return {"round": self.round, "since": self.since, "versions": dict(self._versions), "rounds": rounds}
 
@@ -180,9 +179,21 @@ class MatchedGames:
     def _window(self) -> deque:
         return deque(maxlen=max(WINDOW, self.rotation))
 
+    def _played(self, scope: Scope) -> list[tuple[int, dict[str, Tally]]]:
+        """Round and games by type, oldest first: the sum over all pairs of the scope that are still the same members.
+
+        The newest rounds of a scope are complete, because they are among the newest of each pair that met in them.
+        """
+        rounds: dict[int, dict[str, Tally]] = {}
+        for pair, window in self._rounds.items():
+            if all(wanted in (None, name) for wanted, name in zip(scope, pair, strict=True)):
+                for number, types in window:
+                    own = rounds.setdefault(number, {})
+                    own |= {name: own.get(name, Tally()) + tally for name, tally in types.items()}
+        return sorted(rounds.items(), key=lambda one: one[0])
+
     def _last(self, scope: Scope) -> list[tuple[int, dict[str, Tally]]]:
-        rounds = [one for one in self._rounds.get(scope, ()) if one[0] > self.round - AGE]
-        return rounds[-WINDOW:]
+        return [one for one in self._played(scope) if one[0] > self.round - AGE][-WINDOW:]
 
 
 def alarm_text(extreme: int, teacher: str | None, student: str | None) -> str:

@@ -22,18 +22,21 @@ def with_questions(
     The interval of the difference of two arms in an exam, for other seeds and other questions ([`over_questions`]).
 
     Args:
-        arm, control (`Sequence[PlayedRun]`): Runs. Those of seeds that both arms have are compared.
+        arm, control (`Sequence[PlayedRun]`): Runs. Their difference must be paired: both arms have every seed of one.
         exam (`str`): Name of the exam in the records.
         of (`str`): `"mean"` of the students, or their `"average"` as one adapter. The best and the
             weakest are chosen by their answers, so that no interval over questions is right for them.
         control_of (`str`, *optional*): The same for the control; as `of` if unset.
 
     Returns:
-        [`Reach`], or `None` if there are fewer than two common seeds or questions, or for another `of`.
+        [`Reach`], or `None` if there are fewer than two common seeds or questions, if the difference is not paired
+        ([`~reporting.over_seeds.difference`]), or for another `of`.
     """
     if of not in ("mean", AVERAGE):
         return None
     ours, theirs = ({run.seed: run for run in runs} for runs in (arm, control))
+    if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
+        return None
     pairs = [
         (right_by_question(ours[seed], exam, of=of), right_by_question(theirs[seed], exam, of=control_of or of))
         for seed in sorted(ours.keys() & theirs.keys())

@@ -63,8 +63,8 @@ def register(
     newest = record["changes"][-1] if record["changes"] else record
     if any(added.values()) or newest["sha256"] != stamp["sha256"]:
         record["changes"].append({"time": now, **stamp, "added": added})
-    record["plan"] = plan
-    write_json(place, record)
+        record["plan"] = plan
+        write_json(place, record)
     return record
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets.exceptions import DatasetsError
 
 from ..named import named
 
@@ -34,8 +35,9 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
             dataset = load_from_disk(name)
         else:
             dataset = load_dataset(name, config, split=split)
-    except (OSError, ValueError, ConnectionError) as error:
-        raise ValueError(f"dataset_name={name!r} cannot be loaded: {' '.join(str(error).split())}") from None
+    except (OSError, ValueError, DatasetsError) as error:
+        why = error.__cause__ or error  # datasets' own error only says that there is one
+        raise ValueError(f"dataset_name={name!r} cannot be loaded: {' '.join(str(why).split())}") from None
     if isinstance(dataset, DatasetDict):
         if split not in dataset:
             raise ValueError(f"dataset_split={split!r} is not in {name!r}, which has {sorted(dataset)}.")

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,8 @@ PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
 
 
 def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], object]) -> None:
-    """Writes a file completely or not at all: aside, flushed, renamed, and its folder flushed.
+    """Writes a file completely or not at all: aside, flushed, renamed, and its folder flushed. Of several processes
+    that write it at the same time, one leaves its content.
 
     Args:
         path (`str`): Path of the file. Folders are created, and an existing file is replaced.
@@ -35,7 +37,7 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
         OSError: If it cannot be written; the old file does not change. Also exceptions of `content`.
     """
     path = os.fspath(path)
-    folder, scratch = os.path.dirname(path) or os.curdir, path + SCRATCH_SUFFIX
+    folder, scratch = os.path.dirname(path) or os.curdir, f"{path}.{secrets.token_hex(4)}{SCRATCH_SUFFIX}"
     os.makedirs(folder, exist_ok=True)
     try:
         if callable(content):

@@ -167,8 +167,7 @@ class TaskBuffer:
         self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
             task = self._type(record["type"]).read_task(record)
-            self._add(task, key)
-            if any(tries):
+            if self._add(task, key) and any(tries):  # not if the task is reserved now
                 self._set_tries(task, Tries(*tries))
 
     def _type(self, name: str) -> TaskType:

@@ -189,17 +189,22 @@ class Probes:
         from ..evaluation.grading import summarise
 
         exam, players = result.exam, {}
-        for player in result.players:
-            told = summarise([one.grade for one in result.samples if one.player == player])
+        grades = {name: [one.grade for one in result.samples if one.player == name] for name in result.players}
+        judged = not all(one.broke_the_grader for own in grades.values() for one in own)  # else zeros say nothing
+        for player, own in grades.items():
+            told = summarise(own)
+            shares = {None: result.accuracy(player)} | {name: result.accuracy(player, name) for name in result.groups}
+            known = {group: _known(share) if judged else None for group, share in shares.items()}
             players[player] = {
-                "accuracy": _known(result.accuracy(player)),
-                "groups": {group: _known(result.accuracy(player, group)) for group in result.groups},
-                "well_formed": _known(told["well_formed"]),
+                "accuracy": known.pop(None),
+                "groups": known,
+                "well_formed": _known(told["well_formed"]) if judged else None,
                 "spared": told["spared"],
             }
-        if BASE in players:
-            self._base[exam.name] = {"version": exam.version, "scores": players[BASE]}
-        players[BASE] = self._base[exam.name]["scores"]
+        if BASE not in players:
+            players[BASE] = self._base[exam.name]["scores"]
+        elif not any(one.broke_the_grader or one.verdict == "spared" for one in grades[BASE]):
+            self._base[exam.name] = {"version": exam.version, "scores": players[BASE]}  # for later probes, too
         return {
             "version": exam.version,
             "questions": len(exam.questions),

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
@@ -121,6 +122,13 @@ def _sampler(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 
 def _path(named: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}" if hasattr(named, "__qualname__") else repr(named)
+
+
+def without_secrets(value: Any) -> Any:
+    """A copy of nested mappings and lists in which values of keys that name a secret are hidden."""
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if own and SECRET.search(str(key)) else without_secrets(own) for key, own in value.items()}
+    return [*map(without_secrets, value)] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 from ..run_files.checkpoint import write_checkpoint
 from ..run_files.files import write_file, write_files, write_json
 from ..run_files.layout import STAGING_FOLDER, STATE_FILE, TRAINING_ARGS_FILE
+from .run_record import without_secrets
 
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def save_run(trainer: "PopulationSelfPlayTrainer", folder: str) -> None:
     trainer.source.save(folder)
     trainer.probes.save(folder)
     write_files(folder, trainer.processing_class.save_pretrained)
-    told = copy.copy(trainer.args)
-    told.hub_token = None  # a secret, and checkpoints are shared
+    told = copy.copy(trainer.args)  # checkpoints are shared: without the token, and others in mappings
+    vars(told).update(without_secrets(vars(told) | {"hub_token": None}))
     write_file(os.path.join(folder, TRAINING_ARGS_FILE), lambda aside: torch.save(told, aside))
 
 

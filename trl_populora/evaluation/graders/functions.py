@@ -177,11 +177,11 @@ class FunctionTests(Grader):
         return judge_in_rounds(trials, run)
 
     def _learn(self, references: Sequence[str], run: Run) -> None:
-        """Computes the expected values of new questions."""
-        todo = []
+        """Computes the expected values of new questions. Nothing is kept of a call that fails."""
+        todo: list[tuple] = []
+        known: dict[str, list[_Part] | Grade] = {reference: [] for reference in references}
         for reference in references:
             question = json.loads(reference)
-            self._known[reference] = []
             calls = tuple(tuple(from_json(one)) for one in question["inputs"])
             for part in (calls[:_FIRST], calls[_FIRST:]):
                 programs = [text for text in (question["solution"], question["also"]) if text and part]
@@ -192,13 +192,14 @@ class FunctionTests(Grader):
         executions = iter(run([job for *_, jobs in todo for job in jobs]))
         for reference, calls, usable, jobs in todo:
             found = [next(executions) for _ in jobs]
-            known = self._known[reference]
+            parts = known[reference]
             broken = next((one for one in found if not _statuses(one) <= usable), None)
             if broken is not None:
-                self._known[reference] = _no_judge(broken)
-            elif found and isinstance(known, list):
+                known[reference] = _no_judge(broken)
+            elif found and isinstance(parts, list):
                 expected = tuple(zip(*[one.values for one in found], strict=True))
-                known.append(_Part(calls, expected, found[0].seconds))
+                parts.append(_Part(calls, expected, found[0].seconds))
+        self._known |= known
 
     def _rounds(self, question: dict[str, Any], parts: Sequence[_Part], code: str) -> Iterator[Round]:
         for part, share in zip(parts, (_FIRST_SHARE, 1.0), strict=False):
