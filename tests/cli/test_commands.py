@@ -213,6 +213,17 @@ def test_a_run_does_not_decide_how_safe_this_machine_is(run_folder, monkeypatch)
         assert executor._accept_unsafe is told and executor.workers < 500 and executor.limits.cpu_seconds == 7.0
 
 
+def test_members_are_asked_with_the_chat_template_of_their_run(run_folder, tmp_path):
+    record = json.loads(Path(run_folder, "run.json").read_text())
+    record["other_settings"]["chat_template_kwargs"] = {"enable_thinking": False}
+    shutil.copytree(run_folder, tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    for folder, wanted in ((run_folder, {}), (str(tmp_path / "run"), {"enable_thinking": False})):
+        opened = open_run(folder)
+        sampler = opening.make_sampler(opened, *opening.load_population(opened), temperature=0.0)
+        assert sampler.chat_template_kwargs == wanted
+
+
 def test_a_model_does_not_control_the_terminal(capsys):
     from trl_populora.cli.play import show
 

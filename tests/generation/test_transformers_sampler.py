@@ -35,6 +35,19 @@ def test_same_seed_same_completions(population):
     assert draw(PROMPTS, ROWS, seed=1) != draw(PROMPTS, ROWS, seed=2)
 
 
+def test_variables_of_the_chat_template(population):
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ greeting }}" + tokenizer.chat_template
+    settings = {"max_completion_length": 2, "temperature": 0.0}
+    plain, greets = (
+        TransformersSampler(population, tokenizer, **settings, chat_template_kwargs=kwargs)
+        for kwargs in (None, {"greeting": "Hi! "})
+    )
+    (one,), (other,) = (draw(PROMPTS[:1], ROWS[:1], seed=0) for draw in (plain, greets))
+    assert tokenizer.decode(other.prompt_ids) == "Hi! " + tokenizer.decode(one.prompt_ids)
+    assert greets.count_tokens(PROMPTS[0]) == len(other.prompt_ids)
+
+
 def test_greedy_equals_generate_of_each_member_alone(population):
     """Over several cuts of the batch, and where the last one is short."""
     limit = 2 * TOKENS_AT_ONCE + 3

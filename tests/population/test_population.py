@@ -171,6 +171,10 @@ def test_shared_member_plays_both_roles():
         {"lora_alpha": 0},
         {"lora_dropout": 0.1},
         {"use_dora": True},
+        {"init_lora_weights": "pissa"},  # and others that change the base, or need data
+        {"init_lora_weights": "olora"},
+        {"alora_invocation_tokens": [1]},
+        {"use_qalora": True},
         {"layer_replication": [[0, 1]]},
         {"trainable_token_indices": [1]},
         {"bias": "all"},

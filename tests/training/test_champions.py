@@ -161,3 +161,13 @@ def test_islands_and_migration_in_a_run(make_trainer):
 def test_settings_that_do_not_fit_are_refused(config, settings, text):
     with pytest.raises(ValueError, match=text):
         config(**settings)
+
+
+@pytest.mark.parametrize("kept", [{}, {"teacher_reward": "solvable", "solvable_rounds": 1}])
+def test_a_run_from_the_start_in_the_same_trainer_has_no_champions_or_rows_of_the_last_one(make_trainer, kept):
+    trainer = make_trainer(**SETTINGS | {"max_steps": 2} | kept)
+    trainer.train()
+    trainer.source.self_play.late.load_state_dict(trainer.source.state_dict()["late"], trainer.source.task_types)
+    trainer.train()
+    assert {champion.step for champion in trainer.source.hall} <= {1, 2}
+    assert all(row["round"] < 2 for row in trainer.source.state_dict()["late"])

@@ -1,10 +1,12 @@
 """A population on the user's own dataset and reward functions: `num_teachers=0`."""
 
 import json
+from collections import Counter
 
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
+from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
@@ -24,16 +26,25 @@ CHAT = Dataset.from_dict({"prompt": [[{"role": "user", "content": f"say {i}"}] f
 def make(config):
     trainers = []
 
-    def make_trainer(*, train_dataset=PROMPTS, eval_dataset=None, rewards=hash_reward, callbacks=None, **overrides):
+    def make_trainer(
+        *,
+        model=None,
+        peft_config=None,
+        train_dataset=PROMPTS,
+        eval_dataset=None,
+        rewards=hash_reward,
+        callbacks=None,
+        **overrides,
+    ):
         settings = dict(num_teachers=0, num_students=3, num_generations=2, per_device_train_batch_size=4, max_steps=2)
         trainer = PopulationSelfPlayTrainer(
-            tiny_model(),
+            model or tiny_model(),
             rewards,
             config(**(settings | overrides)),
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
             processing_class=tiny_tokenizer(),
-            peft_config=lora(),
+            peft_config=peft_config or lora(),
             callbacks=callbacks,
         )
         trainers.append(trainer)
@@ -189,6 +200,86 @@ def test_evaluation_covers_every_member(make):
     (log,) = [log for log in trainer.state.log_history if "eval_reward" in log]
     rewards = [log[f"eval_reward/student_{i}"] for i in range(3)]
     assert sum(rewards) / 3 == pytest.approx(log["eval_reward"])
+
+
+def answered_by(trainer, dataset):
+    """Member -> number of its rows, when a user evaluates on a dataset."""
+    counts = Counter()
+    begin = trainer.source.begin
+
+    def counted(inputs, **place):
+        rows, members = begin(inputs, **place)
+        counts.update(members)
+        return rows, members
+
+    trainer.source.begin = counted
+    trainer.evaluate(dataset)
+    return counts
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_every_member_answers_what_a_user_evaluates_on(make, several):
+    """With other numbers of generations than in training, and batches that begin within a member's rows."""
+    trainer = make(num_generations_eval=2, per_device_eval_batch_size=6)
+    dataset = {"a": PROMPTS.select(range(2)), "b": PROMPTS.select(range(2))} if several else PROMPTS.select(range(4))
+    assert answered_by(trainer, dataset) == dict.fromkeys(trainer.population, 8)
+
+
+def test_a_transform_that_drops_the_member_is_named(make):
+    dropping = PROMPTS.with_transform(lambda rows: {"prompt": rows["prompt"]})
+    trainer = make(eval_dataset=dropping, num_generations_eval=2, per_device_eval_batch_size=6)
+    with pytest.raises(ValueError, match="no column 'player'.* transform of the dataset must keep it"):
+        trainer.evaluate()
+    with pytest.raises(ValueError, match="eval_dataset streams"):
+        trainer.evaluate(IterableDataset.from_generator(lambda: iter(PROMPTS)))
+
+
+def test_experts_have_no_loss_of_their_own(make):
+    """Their auxiliary loss would couple members. The model's own settings ask for it by default."""
+    shape = dict(vocab_size=259, hidden_size=32, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    experts = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=8)
+    config = Qwen2MoeConfig(**shape, **experts, num_key_value_heads=1, eos_token_id=2, pad_token_id=0)
+    trainer = make(model=Qwen2MoeForCausalLM(config), peft_config=lora(target_modules=["q_proj", "v_proj"]))
+    trainer.train()
+    assert not any("aux_loss" in log for log in trainer.state.log_history)
+
+
+class Stop(TrainerCallback):
+    """Ctrl-C after some micro-batches."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    def on_substep_end(self, *args, **kwargs):
+        self.passes -= 1
+        if not self.passes:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_was_interrupted_while_it_learned_goes_on_in_the_same_trainer(make, tmp_path):
+    settings = {"max_steps": 3, "save_strategy": "steps", "save_steps": 1}
+    whole = make(**settings, output_dir=str(tmp_path / "whole"))
+    whole.train()
+    trainer = make(**settings, output_dir=str(tmp_path / "again"), callbacks=[Stop(4)])  # two of three in each step
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert trainer.state.global_step == 1
+    trainer.train(resume_from_checkpoint=True)
+    for name in whole.population:
+        assert all(map(torch.equal, member_weights(whole, name), member_weights(trainer, name)))
+    assert timeless(trainer.state.log_history) == timeless(whole.state.log_history)
+
+
+@pytest.mark.slow
+def test_a_run_that_continues_another_keeps_nothing_of_what_it_overwrites(make, tmp_path):
+    settings = {"save_strategy": "steps", "save_steps": 1}
+    first = make(**settings, output_dir=str(tmp_path / "first"))
+    first.train()
+    make(**settings, output_dir=str(tmp_path / "second"), seed=1).train()
+    third = make(**settings, output_dir=str(tmp_path / "second"), max_steps=3)
+    third.train(resume_from_checkpoint=str(tmp_path / "first/checkpoint-2"))
+    rounds = [json.loads(line)["round"] for line in (tmp_path / "second/history.jsonl").read_text().splitlines()]
+    assert rounds == [2] and not (tmp_path / "second/checkpoint-1").exists()
 
 
 @pytest.mark.slow

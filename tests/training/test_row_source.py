@@ -1,5 +1,6 @@
 """A source of rows of one's own: written here as a user would write it, and trained through the real trainer."""
 
+import math
 import random
 
 import pytest
@@ -9,6 +10,7 @@ from datasets import Dataset
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import timeless
+from trl_populora.generation import Completion
 from trl_populora.reporting import read_history
 from trl_populora.training import PopulationSelfPlayTrainer, RowSource
 
@@ -128,6 +130,14 @@ def test_advantages_and_spared_rows_are_the_sources(make):
 def test_what_a_source_cannot_use_is_refused(make, source, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(source, **arguments)
+
+
+def test_rows_without_log_probabilities_among_others_are_not_corrected():
+    """Rows that waited for their rewards while the run got another sampler."""
+    known, unknown = Completion("a", [1], [2, 3], [-0.5, -1.0]), Completion("b", [1], [4, 5], None)
+    told = RowSource.as_rollout([[1], [1]], [unknown, known])["logprobs"]
+    assert all(map(math.isnan, told[0])) and len(told[0]) == 2 and told[1] == [-0.5, -1.0]
+    assert RowSource.as_rollout([[1]], [unknown])["logprobs"] is None
 
 
 def test_a_source_is_abstract():

@@ -88,8 +88,10 @@ def counter(tokenizer: PreTrainedTokenizerBase, args: PopulationSelfPlayConfig) 
     """Counts tokens as a sampler does: of a text, or of a conversation as it is rendered."""
     from ..tasks import render_prompt
 
+    how = {"template": args.prompt_template, "chat_template_kwargs": args.chat_template_kwargs}
+
     def count(text: Text) -> int:
-        whole = text if isinstance(text, str) else render_prompt(text, tokenizer, template=args.prompt_template)
+        whole = text if isinstance(text, str) else render_prompt(text, tokenizer, **how)
         return len(tokenizer(whole, add_special_tokens=False)["input_ids"])
 
     return count

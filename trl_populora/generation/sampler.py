@@ -5,7 +5,7 @@ This module has the parts that all samplers share: tokenizing prompts, seeds of 
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,6 +37,7 @@ class Sampler(ABC):
         temperature (`float`, *optional*, defaults to `1.0`): Sampling temperature; 0 is greedy decoding.
         top_p (`float`), top_k (`int`), min_p (`float`, *optional*): As in `generate`; off by default.
         template (`str`, *optional*, defaults to `"chat"`): `"chat"` or `"base"`.
+        chat_template_kwargs (`Mapping[str, Any]`, *optional*): Variables of the chat template.
         accelerator ([`~accelerate.Accelerator`], *optional*): The trainer's; `None` for a single process.
 
     Attributes:
@@ -59,12 +60,14 @@ class Sampler(ABC):
         top_k: int = 0,
         min_p: float | None = None,
         template: str = "chat",
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         accelerator: "Accelerator | None" = None,
     ) -> None:
         self.population, self.tokenizer, self.accelerator = population, tokenizer, accelerator
         self.progress = Progress()
         self.max_completion_length, self.temperature = max_completion_length, temperature
         self.top_p, self.top_k, self.min_p, self.template = top_p, top_k, min_p, template
+        self.chat_template_kwargs = dict(chat_template_kwargs or {})
         # A base model knows no end of turn: it is stopped where it starts the next turn by itself.
         self.stop_strings = list(BASE_STOP) if template == "base" else []
         declared = population.base_model.generation_config.eos_token_id or []
@@ -91,7 +94,7 @@ class Sampler(ABC):
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
         """Arguments of the class that come from the trainer's settings."""
-        shared = ("max_completion_length", "temperature", "top_p", "top_k", "min_p")
+        shared = ("max_completion_length", "temperature", "top_p", "top_k", "min_p", "chat_template_kwargs")
         return {name: getattr(args, name) for name in shared} | {"template": args.prompt_template}
 
     def __call__(
@@ -230,7 +233,8 @@ class Sampler(ABC):
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:
         unique: dict[str, list[int]] = {}
-        texts = [render_prompt(prompt, self.tokenizer, template=self.template) for prompt in prompts]
+        how = {"template": self.template, "chat_template_kwargs": self.chat_template_kwargs}
+        texts = [render_prompt(prompt, self.tokenizer, **how) for prompt in prompts]
         for text in texts:
             if text not in unique:
                 unique[text] = self.tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -52,6 +52,11 @@ class Run(NamedTuple):
         return self.settings.get(name, default)
 
     @property
+    def chat_template_kwargs(self) -> Mapping:
+        """Variables of the chat template."""
+        return read_record(self.record).get("other_settings", {}).get("chat_template_kwargs") or {}
+
+    @property
     def source(self) -> Mapping:
         """State of the source of rows, with a buffer and task types where it is self-play; empty if there is none."""
         return _known(os.path.join(self.folder, STATE_FILE)).get("source", {})

@@ -57,15 +57,17 @@ class RunFolder:
             )
         self.rewind(0, 0, [])
 
+    def is_elsewhere(self, checkpoint: str) -> bool:
+        """Whether a checkpoint is of another folder's run."""
+        return os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) != os.path.realpath(self.path)
+
     def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
         """Refuses to resume from a checkpoint in another folder if this folder has the record of another run.
 
         Raises:
             ValueError: If there is one, and `overwrite` is false.
         """
-        if os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) == os.path.realpath(self.path) or overwrite:
-            return
-        if used := self._used():
+        if self.is_elsewhere(checkpoint) and not overwrite and (used := self._used()):
             raise ValueError(
                 f"{self.path} holds another run ({used[0]}) than {checkpoint}. Choose another output_dir, or set "
                 "overwrite_output_dir=true to discard what is there."

@@ -140,10 +140,15 @@ class SelfPlay:
         """Reward teachers, update ratings, buffer and waiting rewards, and complete the record."""
         proposals, attempts, own = wrote.items, answered.items, wrote.own
         tried = [one for one in (*attempts, *record.extra_attempts) if one.refusal != INFRASTRUCTURE]
-        solvable = {one.task.id for one in tried if one.solved}
-        self.late.note(solvable)
+        solvers: dict[str, set[str]] = {}
+        for one in tried:
+            if one.solved:
+                solvers.setdefault(one.task.id, set()).add(one.member)
+        self.late.note(solvers)
         solved = solved_by_slot(answered.requests, attempts)
-        rewarded = reward_teachers(proposals[:own], solved, solvable, self.settings.rewards)
+        games = zip(answered.requests, attempts, strict=True)
+        matched = {game.slot: one.member for game, one in games if game.slot is not None}
+        rewarded = reward_teachers(proposals[:own], solved, matched, solvers, self.settings.rewards)
         rewarded = share(rewarded, self.task_types, exponent=self.settings.rewards.sharing)
         results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
         self.ratings.update(results)

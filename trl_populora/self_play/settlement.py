@@ -82,18 +82,20 @@ def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dic
 def reward_teachers(
     proposals: Sequence[Proposal],
     solved: Mapping[int, list[bool]],
-    solvable: Collection[str],
+    matched: Mapping[int, str],
+    solvers: Mapping[str, Collection[str]],
     rewards: RewardSettings,
 ) -> tuple[Proposal, ...]:
     """Rewards members' proposals by the solve rate of the student that attempted them.
 
-    `solvable` holds the ids of tasks that somebody solved in this round.
+    `matched` is that student, by the number of a proposal. `solvers` has those who solved a task in this round, by the
+    task's id.
     """
     rewarded = []
     for i, proposal in enumerate(proposals):
         if proposal.refusal != INFRASTRUCTURE and (proposal.task is None or solved.get(i)):
             solve_rate = None if proposal.task is None else float(np.mean(solved[i]))
-            elsewhere = proposal.task is not None and proposal.task.id in solvable
+            elsewhere = proposal.task is not None and bool(set(solvers.get(proposal.task.id, ())) - {matched[i]})
             reward = teacher_reward(solve_rate, solved_elsewhere=elsewhere, settings=rewards)
             proposal = replace(proposal, reward=reward, solve_rate=solve_rate)
         rewarded.append(proposal)

@@ -5,7 +5,7 @@ The tokenizer is an argument, so this module imports no model library. Task type
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -20,7 +20,13 @@ _BASE_OPENING = (
 BASE_STOP = ("\nUser:",)
 
 
-def render_prompt(messages: Sequence[dict], tokenizer: Any = None, *, template: str = "auto") -> str:
+def render_prompt(
+    messages: Sequence[dict],
+    tokenizer: Any = None,
+    *,
+    template: str = "auto",
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> str:
     """
     Renders a conversation, ready for the model to write the next turn.
 
@@ -33,6 +39,8 @@ def render_prompt(messages: Sequence[dict], tokenizer: Any = None, *, template: 
             `"chat"`: the tokenizer's chat template. `"base"`: a transcript of turns, for base models. `"plain"`: only
             the contents and a line break, for models that are trained only on this package's prompts. `"auto"`:
             `"chat"` if the tokenizer has a chat template, else `"base"`.
+        chat_template_kwargs (`Mapping[str, Any]`, *optional*):
+            Variables of the chat template, such as `{"enable_thinking": False}`.
 
     Returns:
         `str`: the prompt. A chat template may put special tokens into it, so tokenize that one without adding more.
@@ -48,7 +56,8 @@ def render_prompt(messages: Sequence[dict], tokenizer: Any = None, *, template: 
     if template == "chat":
         if not has_chat:
             raise ValueError("template='chat' needs a tokenizer with a chat template; use 'base' for a base model")
-        return tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        told = {"tokenize": False, "add_generation_prompt": True, **(chat_template_kwargs or {})}
+        return tokenizer.apply_chat_template(list(messages), **told)
     if template == "plain":
         return "".join(f"{message['content']}\n" for message in messages)
     turns = [_turn(message) for message in messages]

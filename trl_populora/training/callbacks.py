@@ -44,6 +44,8 @@ class RoundCallback(TrainerCallback):
     ) -> None:
         trainer = self.trainer
         trainer.guard.remember()
+        if state.global_step == 0:
+            trainer.source.begin_run()
         if trainer.accelerator.is_main_process:
             if state.global_step == 0:
                 trainer.folder.start(overwrite=args.overwrite_output_dir)

@@ -168,9 +168,10 @@ def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets
 
     For `beta > 0` it would add a "ref" adapter, a copy of "default"; here the reference is the base. For `use_vllm` it
     would start an engine with one merged model. For `push_to_hub` it would create the repository. With `eval_strategy`
-    it would require a dataset; here members can be evaluated by exams instead.
+    it would require a dataset; here members can be evaluated by exams instead. For a mixture of experts it would add
+    the auxiliary loss of the model's own settings, which couples members.
     """
-    own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False}
+    own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False, "router_aux_loss_coef": 0.0}
     if eval_dataset is None:
         own["eval_strategy"] = "no"
     given = {name: getattr(args, name) for name in own}

@@ -4,7 +4,7 @@ There are no teachers, no executor and no games. Members are compared by their m
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 from datasets import Dataset, IterableDataset, concatenate_datasets
@@ -53,11 +53,9 @@ class DatasetSource(RowSource):
                 "generation batch. Add rows, or lower gradient_accumulation_steps or per_device_train_batch_size."
             )
         members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
-
-        def for_every_member(dataset: Dataset) -> Dataset:
-            return concatenate_datasets([dataset.add_column("player", [name] * len(dataset)) for name in members])
-
-        sets = {name: None if dataset is None else for_every_member(dataset) for name, dataset in sets.items()}
+        sets = {
+            name: None if dataset is None else _for_every_member(dataset, members) for name, dataset in sets.items()
+        }
         return train_dataset, sets if isinstance(eval_dataset, dict) else sets["eval"]
 
     def order(self, dataset: Dataset, *, step: Callable[[], int]) -> OrderSampler[int]:
@@ -76,10 +74,31 @@ class DatasetSource(RowSource):
     def begin(
         self, inputs: list[dict[str, Any]], *, round: int, step: int, training: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Chooses the member for each of this process' rows. In evaluation, every member answers every prompt."""
-        told = not training and "player" in inputs[0]
-        members = [row["player"] for row in inputs] if told else self.assign_members(len(inputs))
+        """Chooses the member for each of this process' rows. In evaluation, every member answers every prompt.
+
+        Raises:
+            ValueError: In evaluation, if rows do not say which member answers.
+        """
+        if not training and not all("player" in row for row in inputs):
+            raise ValueError(
+                "The rows to evaluate have no column 'player', which is added for the member that answers. A transform "
+                "of the dataset must keep it, and other data is evaluated by trainer.evaluate(dataset)."
+            )
+        members = self.assign_members(len(inputs)) if training else [row["player"] for row in inputs]
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
+
+
+    def to_evaluate(self, dataset: Dataset) -> Dataset:
+        """Every row once for every member."""
+        own = isinstance(dataset, Dataset) and "player" in dataset.column_names  # the trainer's, which has it already
+        if not (own and set(dataset["player"]) <= set(self.population)):
+            _check_dataset("eval_dataset", dataset)
+            dataset = _for_every_member(dataset, list(self.population))
+        return dataset
+
+
+def _for_every_member(dataset: Dataset, members: Sequence[str]) -> Dataset:
+    return concatenate_datasets([dataset.add_column("player", [name] * len(dataset)) for name in members])
 
 
 def _check_dataset(name: str, dataset: Dataset | None) -> None:

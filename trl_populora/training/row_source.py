@@ -237,6 +237,13 @@ class RowSource(ABC):
         rows = self._scored.records(group_size=self.args.num_generations)
         return [row | {"role": roles[row["member"]]} for row in rows]
 
+    def to_evaluate(self, dataset: Dataset) -> Dataset:
+        """The rows of a dataset that a user passes to `evaluate`; unchanged by default."""
+        return dataset
+
+    def begin_run(self) -> None:  # noqa: B027
+        """Called before round 0. The source may have played another run before."""
+
     def before_replacement(self, *, step: int) -> None:  # noqa: B027 (most sources have nothing to do)
         """Called before weak members are replaced."""
 
@@ -273,12 +280,13 @@ class RowSource(ABC):
 
     @staticmethod
     def as_rollout(prompt_ids: Sequence[Sequence[int]], completions: "list[Completion]") -> dict[str, list | None]:
-        """The return value of a rollout function, as TRL requires it."""
-        known = [list(one.logprobs) for one in completions if one.logprobs is not None]
+        """The return value of a rollout function, as TRL requires it. Tokens without a log-probability get NaN, which
+        TRL does not correct for: rows that waited since the run had another sampler."""
+        known = [[math.nan] * len(one.ids) if one.logprobs is None else list(one.logprobs) for one in completions]
         return {
             "prompt_ids": [list(ids) for ids in prompt_ids],
             "completion_ids": [list(completion.ids) for completion in completions],
-            "logprobs": known if len(known) == len(completions) else None,
+            "logprobs": known if any(one.logprobs is not None for one in completions) else None,
         }
 
     def _seeds(self, rows: int, *, step: int, training: bool) -> list[int]:

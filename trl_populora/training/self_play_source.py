@@ -217,6 +217,12 @@ class SelfPlaySource(RowSource):
             row |= values
         return rows
 
+    def begin_run(self) -> None:
+        """Forgets champions of an earlier run and rows that wait for their rewards."""
+        self.self_play.late.load_state_dict([], self.task_types)
+        if self.hall is not None:
+            self.hall = HallOfFame(self.args.hall_of_fame_size)
+
     def before_replacement(self, *, step: int) -> None:
         """The fittest members enter the hall of fame, if there is one."""
         if self.hall is not None:

@@ -121,7 +121,11 @@ def _hardware(args: PopulationSelfPlayConfig) -> Rules:
 
 def _data(args: PopulationSelfPlayConfig) -> Rules:
     T = args.num_teachers
-    yield T and args.chat_template_kwargs, f"chat_template_kwargs={args.chat_template_kwargs}"
+    yield (
+        args.chat_template_kwargs and args.prompt_template != "chat",
+        f"chat_template_kwargs={args.chat_template_kwargs} with prompt_template={args.prompt_template!r}, which is no "
+        "chat template",
+    )
     yield (
         T and args.eval_strategy == "epoch",
         "eval_strategy='epoch' without a dataset (use 'steps')",

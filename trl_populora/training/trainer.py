@@ -217,6 +217,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
+        if checkpoint is not None and self.ranks.is_main and self.folder.is_elsewhere(checkpoint):
+            self.folder.rewind(0, 0, [])  # another run, which is to be overwritten
+        self._forget_rows()
         if checkpoint is not None and load_finished(self, checkpoint):
             return TrainOutput(self.state.global_step, 0.0, {})
         try:
@@ -226,6 +229,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self._close_sandboxes()
         self.stopping.tell()
         return output
+
+    def _forget_rows(self) -> None:
+        """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""
+        self._step, self._buffered_inputs = 0, None
+        self._metrics["train"].clear()
+        self.updates.counts.clear()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
@@ -258,6 +267,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         metrics = {}
         if eval_dataset is None:
             self.probes.prepare()
+        elif not isinstance(eval_dataset, (dict, str)):  # with several, Trainer calls this method for each
+            eval_dataset = self.source.to_evaluate(eval_dataset)
         if eval_dataset is not None or self.eval_dataset is not None or not self.probes.has_exams:
             # transformers' hint names torch's datasets only
             metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # pyright: ignore[reportArgumentType]

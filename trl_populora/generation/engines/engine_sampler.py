@@ -164,7 +164,7 @@ class EngineSampler(Sampler):
         """
         woken = self.engine.wake()
         serving, self.serving = self.serving, {}  # nobody can be sampled until the canary has seen everybody
-        again = serving != self._newest
+        again = not serving or serving != self._newest
         changed = self._share(self._together(lambda: self.files.write_changed(everything=again), here=self._main))
         new = {version.member for version in changed}
         kept = [version for name, version in self._newest.items() if name not in new]

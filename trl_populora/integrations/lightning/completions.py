@@ -39,9 +39,10 @@ class Row:
     prompt: int
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], *, template: str = "chat") -> list[Row]:
-    """Tokenises each rendered prompt and its completion separately, as in generation."""
-    prompts = [render_prompt(example.messages, tokenizer, template=template) for example in examples]
+def encode(tokenizer: PreTrainedTokenizerBase, examples: Sequence[Example], **template: Any) -> list[Row]:
+    """Tokenises each rendered prompt and its completion separately, as in generation. `template` are the arguments of
+    [`render_prompt`]."""
+    prompts = [render_prompt(example.messages, tokenizer, **template) for example in examples]
     completions = [example.completion for example in examples]
     prompt_ids, completion_ids = (tokenizer(t, add_special_tokens=False)["input_ids"] for t in (prompts, completions))
     end: Any = tokenizer.eos_token_id

@@ -40,6 +40,7 @@ def warm_start(
     max_length: int = 1024,
     rows_per_pass: int = 8,
     template: str = "chat",
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     reserved: Collection[str] | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -61,7 +62,9 @@ def warm_start(
         learning_rate (`float`): Peak learning rate. It rises over `warmup_steps` and decays linearly to zero.
         max_length (`int`): Longer rows are drawn again.
         rows_per_pass (`int`): Rows per forward pass. It limits the memory.
-        template (`str`), seed (`int`): `"chat"` or `"base"`, as in training; seed of the examples.
+        template (`str`), chat_template_kwargs (`Mapping`, *optional*): `"chat"` or `"base"`, and variables of the chat
+            template, as in training.
+        seed (`int`): Seed of the examples.
         reserved (`Collection[str]`, *optional*): Keys of tasks that no row may show; default: those of the held-out
             exams.
         on_step (`Callable`, *optional*): Called with each step (from 1) and the mean loss of the trained adapters.
@@ -80,9 +83,8 @@ def warm_start(
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
-    rows = _Rows(
-        task_types, tokenizer, learners, **sizes, families=families, template=template, seed=seed, reserved=reserved
-    )
+    how = {"template": template, "chat_template_kwargs": chat_template_kwargs}
+    rows = _Rows(task_types, tokenizer, learners, **sizes, families=families, how=how, seed=seed, reserved=reserved)
     losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
     warmup_steps = min(warmup_steps, steps - 1)
     _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
@@ -136,7 +138,7 @@ class _Rows:
         max_length: int,
         rows_per_pass: int,
         families: Sequence[str] | str | None,
-        template: str,
+        how: Mapping[str, Any],
         seed: int,
         reserved: Collection[str] | None,
     ) -> None:
@@ -146,7 +148,7 @@ class _Rows:
         examples = SeedExamples(task_types, rng=rng, families=families, seed=seed, reserved=reserved)
         self._draws = {"teacher": examples.propose, "student": examples.solve}
         self._types = cycle(task_types)  # which take turns, on from one step to the next
-        self.tokenizer, self.learners, self.template = tokenizer, learners, template
+        self.tokenizer, self.learners, self.how = tokenizer, learners, how
         self.steps, self.rows_per_role, self.max_length = steps, rows_per_role, max_length
         self.rows_per_pass = rows_per_pass
 
@@ -167,7 +169,7 @@ class _Rows:
 
     def _draw(self, role: str, type_id: str) -> Row:
         for _ in range(REDRAWS):
-            (row,) = encode(self.tokenizer, [self._draws[role](type_id)], template=self.template)
+            (row,) = encode(self.tokenizer, [self._draws[role](type_id)], **self.how)
             if len(row.ids) <= self.max_length:
                 return row
         raise ValueError(
