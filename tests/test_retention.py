@@ -120,7 +120,9 @@ def test_the_recipe_keeps_its_sampler_rewards_and_iterations(tmp_path, tiny_mode
     monkeypatch.setattr(EngineLike, "closed", 0)
     changes = {"num_iterations": 2, "balance_rows": True, "per_device_train_batch_size": 4}
     changes |= {"sampler": f"{__name__}:EngineLike"}
-    recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers=1, num_students=1, **changes)
+    recipe = write_recipe(
+        tmp_path, tiny_model, evolution_interval="leave out", num_teachers=1, num_students=1, **changes
+    )
     where, counts = {"folder": str(tmp_path / "out"), "seeds": [0]}, {"parent_rounds": 2, "rounds": 2, "tasks": 2}
     curves = measure_retention(recipe, ["gaussian"], every=1, **where, **counts)
     assert [own.rounds for own in curves] == [[0, 1, 2]] * 2

@@ -122,7 +122,7 @@ def measure_retention(
         `list[RetentionCurve]`: One per operator and seed, the clone's included.
 
     Raises:
-        ValueError: For an unknown operator or parameter, a recipe or number that cannot be used, or a folder that holds
+        ValueError: For an unknown operator or parameter, a recipe or number that cannot be used, or a folder with
             curves.
     """
     from .evolution import read_parameters

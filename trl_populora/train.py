@@ -225,7 +225,7 @@ def warm_up(
         rows_per_role=run.warm_start_rows,
         learning_rate=run.warm_start_learning_rate,
         template=args.prompt_template,
-        chat_template_kwargs=args.chat_template_kwargs,
+        chat_template_kwargs=as_mapping(args.chat_template_kwargs),
         seed=args.seed,
         reserved=trainer.source.buffer.reserved,
         on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),

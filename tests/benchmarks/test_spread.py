@@ -46,5 +46,7 @@ def test_bad_input_is_named(problem, tmp_path, monkeypatch, capsys):
         (tmp_path / "b.json").write_text(json.dumps({"values": {"other": {}}}))
     with pytest.raises(SystemExit):
         called(monkeypatch, first, second)
-    wanted = "seeds 1 of arm are in an earlier file" if problem == "twice" else "no measure 'score': choose one of other"
+    wanted = (
+        "seeds 1 of arm are in an earlier file" if problem == "twice" else "no measure 'score': choose one of other"
+    )
     assert wanted in capsys.readouterr().err

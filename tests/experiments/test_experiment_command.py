@@ -73,7 +73,10 @@ def test_the_list_says_what_is_done(populora, plan, capsys):
     ends = [line.rpartition(": ")[2] for line in said.splitlines()[1:-1]]
     assert ends == ["not begun", "not begun", "3 rounds done", "done"] and "; 1 of 4 runs are done" in said
     assert populora("--dry-run", "--only", "one/1") == 0
-    assert "together: 4 rounds, 24 rows, at most 12,288 completion tokens; 0 of 1 runs are done" in capsys.readouterr().out
+    assert (
+        "together: 4 rounds, 24 rows, at most 12,288 completion tokens; 0 of 1 runs are done"
+        in capsys.readouterr().out
+    )
 
 
 def test_results_of_nothing(populora, plan, capsys):

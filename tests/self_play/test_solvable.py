@@ -55,13 +55,15 @@ def pays_for_others(solve_rate, solved_elsewhere):
 
 @pytest.mark.parametrize("able", [("student_0",), ("student_1",), ("student_0", "student_1")])
 def test_who_was_matched_is_nobody_else(executor, able):
-    """A reward of one's own hears whether another member solved the task. The others try what the matched one cannot."""
+    """A reward of one's own hears whether another member solved the task. Others try what the matched one cannot."""
     game, sampler = game_of(executor, able=able, teacher=f"{__name__}:pays_for_others")
     record = game.play(sampler, round=0, step=0).record
     matched = {attempt.opponent: attempt.member for attempt in record.attempts if attempt.opponent}
     for proposal in (one for one in record.proposals if one.valid):
         assert proposal.reward == 0.5 * (matched[proposal.member] not in able)
-    alone, sampler = game_of(executor, able=("student_0",), teachers=1, students=1, teacher=f"{__name__}:pays_for_others")
+    alone, sampler = game_of(
+        executor, able=("student_0",), teachers=1, students=1, teacher=f"{__name__}:pays_for_others"
+    )
     assert {one.reward for one in alone.play(sampler, round=0, step=0).record.proposals if one.valid} == {0.0}
 
 

@@ -93,7 +93,9 @@ class MatchedGames:
         self._versions, self.round = dict(versions), record.round
         found: dict[tuple[str, str], dict[str, tuple[set[int], list[bool]]]] = {}
         for one in matched_attempts(record, teachers):
-            groups, solved = found.setdefault((one.opponent or "", one.member), {}).setdefault(one.task.type, (set(), []))
+            groups, solved = found.setdefault((one.opponent or "", one.member), {}).setdefault(
+                one.task.type, (set(), [])
+            )
             groups.add(one.group)
             solved.append(one.solved)
         for pair, types in found.items():

@@ -38,7 +38,7 @@ def check_lora_config(config: LoraConfig) -> None:
         raise ValueError(f"lora_alpha={config.lora_alpha} is not usable; choose a positive value, for example 32.")
     if config.init_lora_weights not in INITS:
         raise ValueError(
-            f"init_lora_weights={config.init_lora_weights!r} changes the base, which all members share, or needs data; "
+            f"init_lora_weights={config.init_lora_weights!r} changes the base, which members share, or needs data; "
             f"choose one of {INITS}."
         )
     for name, wanted in (MORE_THAN_PAIRS | {"rank_pattern": {}, "alpha_pattern": {}, "lora_dropout": 0.0}).items():

@@ -81,12 +81,11 @@ class DatasetSource(RowSource):
         """
         if not training and not all("player" in row for row in inputs):
             raise ValueError(
-                "The rows to evaluate have no column 'player', which is added for the member that answers. A transform "
-                "of the dataset must keep it, and other data is evaluated by trainer.evaluate(dataset)."
+                "The rows to evaluate have no column 'player', which is added for the member that answers. A "
+                "transform of the dataset must keep it, and other data is evaluated by trainer.evaluate(dataset)."
             )
         members = self.assign_members(len(inputs)) if training else [row["player"] for row in inputs]
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
-
 
     def to_evaluate(self, dataset: Dataset) -> Dataset:
         """Every row once for every member."""

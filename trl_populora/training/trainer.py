@@ -232,7 +232,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _forget_rows(self) -> None:
         """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""
-        self._step, self._buffered_inputs = 0, None
+        vars(self).update(_step=0, _buffered_inputs=None)
         self._metrics["train"].clear()
         self.updates.counts.clear()
 

@@ -96,7 +96,11 @@ def card_facts(
     """Facts for the card. Arguments of earlier calls are also used for later cards of the run."""
     given = {"name": model_name, "dataset": dataset_name, "tags": [tags] if isinstance(tags, str) else tags}
     trainer.told |= {key: value for key, value in given.items() if value}
-    facts = {"settings": without_secrets(trainer.args.settings()), "versions": versions(), "dataset": trainer.dataset_name}
+    facts = {
+        "settings": without_secrets(trainer.args.settings()),
+        "versions": versions(),
+        "dataset": trainer.dataset_name,
+    }
     own_tags = [tag for tag in getattr(trainer.model, "model_tags", None) or () if tag not in trainer._tag_names]
     return facts | trainer.told | {"tags": [*own_tags, *trainer.told.get("tags", ())]}
 
