@@ -451,6 +451,7 @@ def test_engines_on_several_machines_need_a_folder_that_all_see(monkeypatch):
 def settings_of(**settings):
     common = dict(
         max_completion_length=6, temperature=1.0, top_p=1.0, top_k=0, min_p=None, prompt_template="chat",
+        chat_template_kwargs=None,
         completions_per_round=8, trust_remote_code=False, shard_base=False, vllm_mode="colocate", vllm_max_loras=None,
         vllm_adapter_dir=None, vllm_server_base_url="http://localhost:9", vllm_server_base_urls=None,
         vllm_server_timeout=0.1,
