@@ -58,7 +58,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         exams = final_exams(run, args)
         view, trainer = build(run, args)
         trainer.check_checkpoint(checkpoint)
-        if checkpoint is None:
+        if checkpoint is None or (args.overwrite_output_dir and trainer.folder.is_elsewhere(checkpoint)):
             clear_output(args)
             trainer.accelerator.wait_for_everyone()
     except (ValueError, OSError, ImportError) as error:
@@ -114,7 +114,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
     used = left_by_a_run(folder)
-    if used and not (holds_a_run(folder) or os.path.isfile(os.path.join(folder, RUN_FILE))):
+    if used and not of_a_run(folder):
         raise ValueError(
             f"output_dir={folder!r} holds {', '.join(sorted(map(os.path.basename, used)))}, and no run has written "
             f"into it: a new run would replace what is there. Choose another folder."
@@ -134,9 +134,14 @@ def wants_newest(args: PopulationSelfPlayConfig) -> bool:
     return args.resume_from_checkpoint in ("auto", "true", "True", True)
 
 
+def of_a_run(folder: str) -> bool:
+    """Whether a run has written into a folder. Its record of settings is its first file."""
+    return holds_a_run(folder) or os.path.isfile(os.path.join(folder, RUN_FILE))
+
+
 def clear_output(args: PopulationSelfPlayConfig) -> None:
     """Removes what another run has left in the output folder. Call it only after all checks of the new run."""
-    if os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0" and of_a_run(args.output_dir):
         for path in left_by_a_run(args.output_dir):
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
@@ -345,6 +350,7 @@ def exams_command(run: RunArguments, args: PopulationSelfPlayConfig) -> str:
     options = {"--limit": run.final_exams_limit, "--data": args.probes.data}
     words = ["evaluate", args.output_dir, "--exams", *(run.final_exams or ())]
     words += [str(word) for name, value in options.items() if value for word in (name, value)]
+    words += ["--accept-unsafe"] * bool(as_mapping(args.executor_kwargs).get("accept_unsafe"))
     return f"`{populora()} {shlex.join(words)}`"
 
 

@@ -183,6 +183,13 @@ def test_the_games_of_a_replaced_member_are_forgotten():
     assert games.window().tasks == PATIENCE + 1 and games.disengaged() is None
 
 
+def test_a_run_from_the_start_has_no_games_of_the_last_one():
+    games = one_sided(MatchedGames(), False, PATIENCE, 4)
+    observe(games, played(0, attempts("teacher_0", "student_0", [[True] * 2])))
+    assert games.newest() == games.window() == Tally(1, 2, 2) and games.solve_rate() == 1.0
+    assert games.since == 0 and games.alarms(TEACHERS, STUDENTS) == []
+
+
 GAME = st.tuples(
     st.sampled_from(TEACHERS), st.sampled_from(STUDENTS), st.sampled_from(("code_o", "code_i")), st.booleans()
 )

@@ -93,6 +93,14 @@ def test_stopping_ends_all_that_was_started(plan, view):
     assert free is not None
 
 
+def test_exams_run_where_the_recipe_accepts_no_sandbox(plan):
+    experiment = plan.read()
+    job = experiment.job("two/1")
+    for told in (True, False):
+        base = {"executor_kwargs": {"accept_unsafe": told}}
+        assert ("--accept-unsafe" in Commands(experiment, base)(job, Stage.EXAMS)) is told
+
+
 def test_the_commands_are_the_ordinary_ones(plan):
     experiment = plan.read(exam_samples=4, exam_temperature=0.8, exam_data="data")
     job = experiment.job("two/1")

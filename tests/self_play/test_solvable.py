@@ -97,6 +97,24 @@ def test_a_student_that_is_alone_tries_again(executor):
     assert {one.member for one in record.extra_attempts} == {"student_0"}
 
 
+def test_what_a_student_that_is_alone_solves_in_a_second_try_is_paid(executor):
+    game, sampler = game_of(executor, teachers=1, students=1)
+
+    def better(prompts, members, *, seed):
+        if len(sampler.calls) == 2:  # of the extra attempts
+            return [Completion(text, [1], [2]) for text in answers(prompts)]
+        return sampler(prompts, members, seed=seed)
+
+    knowing = scripted(game, solved=1.0)
+
+    def answers(prompts):
+        return [one.text for one in knowing(prompts, ["student_0"] * len(prompts), seed=0)]
+
+    record = game.play(better, round=0, step=0).record
+    assert all(one.solved for one in record.extra_attempts) and record.extra_attempts
+    assert {(one.solve_rate, one.reward) for one in record.proposals if one.valid} == {(0.0, 1.0)}
+
+
 def test_without_unsolved_tasks_there_are_no_extra_attempts(executor):
     game, sampler = game_of(executor, able=("student_0", "student_1"))
     assert game.play(sampler, round=0, step=0).record.extra_attempts == ()

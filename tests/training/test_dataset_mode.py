@@ -280,6 +280,8 @@ def test_a_run_that_continues_another_keeps_nothing_of_what_it_overwrites(make, 
     third.train(resume_from_checkpoint=str(tmp_path / "first/checkpoint-2"))
     rounds = [json.loads(line)["round"] for line in (tmp_path / "second/history.jsonl").read_text().splitlines()]
     assert rounds == [2] and not (tmp_path / "second/checkpoint-1").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "first/checkpoint-2")
+    assert not first.folder.is_elsewhere(str(tmp_path / "link"))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -135,9 +136,13 @@ def test_what_a_source_cannot_use_is_refused(make, source, arguments, message):
 def test_rows_without_log_probabilities_among_others_are_not_corrected():
     """Rows that waited for their rewards while the run got another sampler."""
     known, unknown = Completion("a", [1], [2, 3], [-0.5, -1.0]), Completion("b", [1], [4, 5], None)
-    told = RowSource.as_rollout([[1], [1]], [unknown, known])["logprobs"]
+    source = Sums()
+    source.sampler = SimpleNamespace(reports_logprobs=True)
+    told = source.as_rollout([[1], [1]], [unknown, known])["logprobs"]
     assert all(map(math.isnan, told[0])) and len(told[0]) == 2 and told[1] == [-0.5, -1.0]
-    assert RowSource.as_rollout([[1]], [unknown])["logprobs"] is None
+    assert len(source.as_rollout([[1]], [unknown])["logprobs"]) == 1  # all rows of a process may have waited
+    source.sampler = SimpleNamespace(reports_logprobs=False)
+    assert source.as_rollout([[1], [1]], [unknown, known])["logprobs"] is None
 
 
 def test_a_source_is_abstract():

@@ -96,6 +96,15 @@ def test_what_is_no_sampler_is_refused(config, sampler, said):
         refused(sampler, config)
 
 
+def test_a_sampler_that_ignores_the_chat_template_is_refused(make_trainer):
+    def without(population, tokenizer, accelerator, args):
+        return TransformersSampler(population, tokenizer, max_completion_length=8)
+
+    make_trainer(sampler=without)
+    with pytest.raises(ValueError, match=r"renders prompts with chat_template_kwargs=\{\}, and not with .*False"):
+        make_trainer(sampler=without, chat_template_kwargs={"enable_thinking": False})
+
+
 def test_a_sampler_is_refused_where_another_draws_or_nobody_is(config, make_trainer, tmp_path):
     with pytest.raises(ValueError, match="with use_vllm=true: both select the sampler"):
         refused(TransformersSampler, config, use_vllm=True)

@@ -86,6 +86,8 @@ class MatchedGames:
             teachers (`Collection[str]`): Players that propose.
             versions (`Mapping[str, int]`): Player -> version of the member that acted for it.
         """
+        if record.round <= self.round:  # another run, from the start
+            self._rounds, self._versions, self.since = {}, {}, record.round
         if self._versions and self._versions != versions:
             self.since = record.round
         same = {name for name, version in versions.items() if self._versions.get(name, version) == version}

@@ -120,7 +120,7 @@ def take_exam(
         "players": [*members, *([BASE] if base else [])],
         "decoding": {name: getattr(decoding, name) for name in Decoding.__dataclass_fields__},
         "template": sampler.template,
-        "chat_template_kwargs": sampler.chat_template_kwargs,
+        **({"chat_template_kwargs": sampler.chat_template_kwargs} if sampler.chat_template_kwargs else {}),
         **(identity or {}),
     }
     file = AnswerFile(folder, file_stem(exam), header)

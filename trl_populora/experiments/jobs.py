@@ -70,6 +70,8 @@ class Commands:
         command = [sys.executable, "-m", "trl_populora.cli", "evaluate", job.folder, "--exams", *plan.exams]
         command += ["--samples", str(plan.exam_samples), "--temperature", str(plan.exam_temperature)]
         command += ["--average"] * plan.averages
+        sandbox = plan.run_recipe(self.base, job).get("executor_kwargs")  # of the user's own recipe
+        command += ["--accept-unsafe"] * bool(isinstance(sandbox, Mapping) and sandbox.get("accept_unsafe"))
         return command + (["--data", plan.exam_data] if plan.exam_data else [])
 
 

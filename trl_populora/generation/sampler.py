@@ -94,7 +94,8 @@ class Sampler(ABC):
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
         """Arguments of the class that come from the trainer's settings."""
-        shared = ("max_completion_length", "temperature", "top_p", "top_k", "min_p", "chat_template_kwargs")
+        shared = ["max_completion_length", "temperature", "top_p", "top_k", "min_p"]
+        shared += ["chat_template_kwargs"] * bool(args.chat_template_kwargs)
         return {name: getattr(args, name) for name in shared} | {"template": args.prompt_template}
 
     def __call__(

@@ -59,7 +59,7 @@ class RunFolder:
 
     def is_elsewhere(self, checkpoint: str) -> bool:
         """Whether a checkpoint is of another folder's run."""
-        return os.path.realpath(os.path.dirname(os.path.abspath(checkpoint))) != os.path.realpath(self.path)
+        return os.path.dirname(os.path.realpath(checkpoint)) != os.path.realpath(self.path)
 
     def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
         """Refuses to resume from a checkpoint in another folder if this folder has the record of another run.

@@ -23,7 +23,7 @@ from .records import Attempt, Proposal, RoundRecord
 from .requests import Request, draw, proposal_requests
 from .sampling import Completion, SampleFunc
 from .settings import RoundSettings
-from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot
+from .settlement import choose, judge, outcomes, reward_teachers, solved_by_slot, solved_elsewhere
 from .sharing import share
 from .verification import verify
 
@@ -140,15 +140,10 @@ class SelfPlay:
         """Reward teachers, update ratings, buffer and waiting rewards, and complete the record."""
         proposals, attempts, own = wrote.items, answered.items, wrote.own
         tried = [one for one in (*attempts, *record.extra_attempts) if one.refusal != INFRASTRUCTURE]
-        solvers: dict[str, set[str]] = {}
-        for one in tried:
-            if one.solved:
-                solvers.setdefault(one.task.id, set()).add(one.member)
-        self.late.note(solvers)
+        self.late.note({one.task.id for one in tried if one.solved})
         solved = solved_by_slot(answered.requests, attempts)
-        games = zip(answered.requests, attempts, strict=True)
-        matched = {game.slot: one.member for game, one in games if game.slot is not None}
-        rewarded = reward_teachers(proposals[:own], solved, matched, solvers, self.settings.rewards)
+        helped = solved_elsewhere(answered.requests, attempts, record.extra_attempts)
+        rewarded = reward_teachers(proposals[:own], solved, helped, self.settings.rewards)
         rewarded = share(rewarded, self.task_types, exponent=self.settings.rewards.sharing)
         results = list(outcomes(proposals, pairings, solved, stake=self.settings.num_generations))
         self.ratings.update(results)

@@ -79,24 +79,36 @@ def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dic
     return solved
 
 
+def solved_elsewhere(games: Sequence[Request], attempts: Sequence[Attempt], extra: Sequence[Attempt]) -> set[int]:
+    """Numbers of proposals whose task was solved in this round by another member than the matched student, or by an
+    extra attempt. (If there is only one student, it makes those as well.)"""
+    again = {one.task.id for one in extra if one.solved}
+    solvers: dict[str, set[str]] = defaultdict(set)
+    for attempt in attempts:
+        if attempt.solved:
+            solvers[attempt.task.id].add(attempt.member)
+    return {
+        game.slot
+        for game, one in zip(games, attempts, strict=True)
+        if game.slot is not None and (one.task.id in again or solvers[one.task.id] - {one.member})
+    }
+
+
 def reward_teachers(
     proposals: Sequence[Proposal],
     solved: Mapping[int, list[bool]],
-    matched: Mapping[int, str],
-    solvers: Mapping[str, Collection[str]],
+    helped: Collection[int],
     rewards: RewardSettings,
 ) -> tuple[Proposal, ...]:
     """Rewards members' proposals by the solve rate of the student that attempted them.
 
-    `matched` is that student, by the number of a proposal. `solvers` has those who solved a task in this round, by the
-    task's id.
+    `helped` has the numbers of proposals whose task an attempt outside this solve rate solved.
     """
     rewarded = []
     for i, proposal in enumerate(proposals):
         if proposal.refusal != INFRASTRUCTURE and (proposal.task is None or solved.get(i)):
             solve_rate = None if proposal.task is None else float(np.mean(solved[i]))
-            elsewhere = proposal.task is not None and bool(set(solvers.get(proposal.task.id, ())) - {matched[i]})
-            reward = teacher_reward(solve_rate, solved_elsewhere=elsewhere, settings=rewards)
+            reward = teacher_reward(solve_rate, solved_elsewhere=i in helped, settings=rewards)
             proposal = replace(proposal, reward=reward, solve_rate=solve_rate)
         rewarded.append(proposal)
     return tuple(rewarded)

@@ -44,16 +44,17 @@ class RoundCallback(TrainerCallback):
     ) -> None:
         trainer = self.trainer
         trainer.guard.remember()
-        if state.global_step == 0:
-            trainer.source.begin_run()
         if trainer.accelerator.is_main_process:
             if state.global_step == 0:
                 trainer.folder.start(overwrite=args.overwrite_output_dir)
+            write_run_file(trainer)  # before other files, which it says to be a run's
+            if state.global_step == 0:
                 trainer.folder.append_events([event.to_json() for event in trainer.lineage])
                 self._warn_of_members_away(args)
             if state.global_step < state.max_steps:
                 trainer.folder.reopen()
-            write_run_file(trainer)
+        if state.global_step == 0:
+            trainer.source.begin_run()
         self.trackers.begin()
         if args.is_probed:
             trainer.probes.begin(step=state.global_step)

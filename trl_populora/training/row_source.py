@@ -278,15 +278,16 @@ class RowSource(ABC):
         start, names = self.ranks.index * rows, list(self.population)
         return [names[(start + i) // self.args.num_generations % len(names)] for i in range(rows)]
 
-    @staticmethod
-    def as_rollout(prompt_ids: Sequence[Sequence[int]], completions: "list[Completion]") -> dict[str, list | None]:
-        """The return value of a rollout function, as TRL requires it. Tokens without a log-probability get NaN, which
-        TRL does not correct for: rows that waited since the run had another sampler."""
+    def as_rollout(
+        self, prompt_ids: Sequence[Sequence[int]], completions: "list[Completion]"
+    ) -> dict[str, list | None]:
+        """The return value of a rollout function, as TRL requires it. Where the sampler reports log-probabilities, rows
+        without them get NaN, which TRL does not correct for: they waited since the run had another sampler."""
         known = [[math.nan] * len(one.ids) if one.logprobs is None else list(one.logprobs) for one in completions]
         return {
             "prompt_ids": [list(ids) for ids in prompt_ids],
             "completion_ids": [list(completion.ids) for completion in completions],
-            "logprobs": known if any(one.logprobs is not None for one in completions) else None,
+            "logprobs": known if self.sampler.reports_logprobs else None,
         }
 
     def _seeds(self, rows: int, *, step: int, training: bool) -> list[int]:

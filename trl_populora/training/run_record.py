@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
-SECRET = re.compile(r"(?i)(^|_)token$|api_?key|secret|password")
+SECRET = re.compile(r"(?i)(^|[_-])token$|api[_-]?key|secret|password|authorization|credential")
 """Parts of names of secret settings, which no file of a run may contain: files are pushed and shown."""
 HIDDEN = "<hidden>"
 PLAIN = (str, int, float, bool, type(None))

@@ -64,6 +64,11 @@ def make_sampler(
     made = (given.from_args if isinstance(given, type) else given)(population, tokenizer, accelerator, args)
     if not isinstance(made, Sampler):
         raise ValueError(f"sampler={given!r} made {made!r}, which is not a trl_populora.Sampler.")
+    if made.chat_template_kwargs != (args.chat_template_kwargs or {}):
+        raise ValueError(
+            f"sampler={given!r} renders prompts with chat_template_kwargs={made.chat_template_kwargs}, and not with "
+            f"{args.chat_template_kwargs} of the settings. Pass them to Sampler.__init__."
+        )
     if made.reports_logprobs and (problem := uncorrectable(args)):
         raise ValueError(f"The sampler reports its own log-probabilities: {problem}.")
     return made
