@@ -281,8 +281,11 @@ class RowSource(ABC):
     def as_rollout(
         self, prompt_ids: Sequence[Sequence[int]], completions: "list[Completion]"
     ) -> dict[str, list | None]:
-        """The return value of a rollout function, as TRL requires it. Where the sampler reports log-probabilities, rows
-        without them get NaN, which TRL does not correct for: they waited since the run had another sampler."""
+        """The return value of a rollout function, as TRL requires it.
+
+        Where the sampler reports log-probabilities, rows without them (which waited since the run had another sampler)
+        get NaN, for which TRL does not correct.
+        """
         known = [[math.nan] * len(one.ids) if one.logprobs is None else list(one.logprobs) for one in completions]
         return {
             "prompt_ids": [list(ids) for ids in prompt_ids],
