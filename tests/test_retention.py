@@ -130,8 +130,9 @@ def test_the_recipe_keeps_its_sampler_rewards_and_iterations(tmp_path, tiny_mode
     for phase in ("parents", "children"):
         lines = (tmp_path / "out/seed-0" / phase / "history.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == [0, 2]
-    with pytest.raises(ValueError, match="reward_funcs: 'nosuch:reward'"):
-        measure_retention([*recipe, "--reward_funcs", "nosuch:reward"], ["gaussian"], **where, **counts)
+    where["folder"] = str(tmp_path / "other")
+    with pytest.raises(ValueError, match="reward_funcs: 'nosuch.reward'"):
+        measure_retention([*recipe, "--reward_funcs", "nosuch.reward"], ["gaussian"], **where, **counts)
 
 
 def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_path, tiny_model):
