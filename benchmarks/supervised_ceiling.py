@@ -1,6 +1,6 @@
 """How much an adapter of the chain recipes gains from right answers, with as many rows and updates as in a run.
 
-    python benchmarks/supervised_ceiling.py --json benchmarks/results/chains_certainty/supervised.json
+    python -m benchmarks.supervised_ceiling --json benchmarks/results/chains_certainty/supervised.json
 
 A reward tells a row apart from others of its group; a worked answer tells every token. So what a LoRA adapter gains
 from supervised rows, at the recipes' rank and number of rows, says how much a run of that length can be expected to

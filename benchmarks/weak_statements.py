@@ -1,6 +1,6 @@
 """What teachers of the world of weak statements propose: the share of tasks that hold one, and how many of them.
 
-    python benchmarks/weak_statements.py runs/experiments/NAME --json benchmarks/results/NAME_tasks.json
+    python -m benchmarks.weak_statements runs/experiments/NAME --json benchmarks/results/NAME_tasks.json
 
 from the root of a clone. The folder is that of an experiment (`ARM/seed_N` in it, those that are finished) or of one
 run. A task counts if it is a valid proposal of a teacher in this round. `per_round` is the number of different weak
