@@ -56,7 +56,7 @@ def render_prompt(
     if template == "chat":
         if not has_chat:
             raise ValueError("template='chat' needs a tokenizer with a chat template; use 'base' for a base model")
-        told = {"tokenize": False, "add_generation_prompt": True, **(chat_template_kwargs or {})}
+        told = {**(chat_template_kwargs or {}), "tokenize": False, "add_generation_prompt": True}
         return tokenizer.apply_chat_template(list(messages), **told)
     if template == "plain":
         return "".join(f"{message['content']}\n" for message in messages)
