@@ -60,7 +60,8 @@ def ratio(one: float, runs: int, other: float, other_runs: int) -> dict:
     f, law = (one / other) ** 2, stats.f(runs - 1, other_runs - 1)
     low, high = ((f / law.ppf(part)) ** 0.5 for part in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
     p = 2 * min(law.cdf(f), law.sf(f))
-    return {"value": round(one / other, 3), "low": round(float(low), 3), "high": round(float(high), 3), "p": round(float(p), 4)}
+    told = {"value": one / other, "low": low, "high": high, "p": p}
+    return {name: round(float(value), 4 if name == "p" else 3) for name, value in told.items()}
 
 
 if __name__ == "__main__":
