@@ -20,7 +20,14 @@ from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import find_checkpoint, newest_checkpoint
 from .run_files.files import check_writable, gone_if_unused
-from .run_files.layout import EVALUATION_FOLDER, PLOTS_FOLDER, POPULATION_FILE, RUN_FILE, holds_a_run, left_by_a_run
+from .run_files.layout import (
+    EVALUATION_FOLDER,
+    PLOTS_FOLDER,
+    POPULATION_FILE,
+    begun_by_a_run,
+    holds_a_run,
+    left_by_a_run,
+)
 from .run_files.run import hub_id
 from .settings import as_mapping
 
@@ -114,7 +121,7 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
     used = left_by_a_run(folder)
-    if used and not of_a_run(folder):
+    if used and not begun_by_a_run(folder):
         raise ValueError(
             f"output_dir={folder!r} holds {', '.join(sorted(map(os.path.basename, used)))}, and no run has written "
             f"into it: a new run would replace what is there. Choose another folder."
@@ -134,14 +141,9 @@ def wants_newest(args: PopulationSelfPlayConfig) -> bool:
     return args.resume_from_checkpoint in ("auto", "true", "True", True)
 
 
-def of_a_run(folder: str) -> bool:
-    """Whether a run has written into a folder. Its record of settings is its first file."""
-    return holds_a_run(folder) or os.path.isfile(os.path.join(folder, RUN_FILE))
-
-
 def clear_output(args: PopulationSelfPlayConfig) -> None:
     """Removes what another run has left in the output folder. Call it only after all checks of the new run."""
-    if os.environ.get("RANK", "0") == "0" and of_a_run(args.output_dir):
+    if os.environ.get("RANK", "0") == "0" and begun_by_a_run(args.output_dir):
         for path in left_by_a_run(args.output_dir):
             shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 

@@ -309,9 +309,15 @@ def prepare(
     if engine is None:
         rows = options.batch_size or one.setting("generation_rows", 64)
         return make_sampler(one, population, tokenizer, temperature=0.0, template=template, batch_size=rows)
-    settings = {"max_completion_length": one.setting("max_completion_length", 512), "template": template}
-    settings["chat_template_kwargs"] = one.chat_template_kwargs if one.folder else None
-    return EngineSampler(population, tokenizer, engine=engine(), temperature=0.0, **settings)
+    return EngineSampler(
+        population,
+        tokenizer,
+        engine=engine(),
+        max_completion_length=one.setting("max_completion_length", 512),
+        temperature=0.0,
+        template=template,
+        chat_template_kwargs=one.chat_template_kwargs,
+    )
 
 
 def too_long(exam: Exam, decoding: Decoding, sampler: Sampler) -> str | None:

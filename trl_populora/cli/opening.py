@@ -105,7 +105,7 @@ def make_sampler(
         "max_completion_length": run.setting("max_completion_length", 512),
         "temperature": temperature,
         "template": run.setting("prompt_template", "chat"),
-        "chat_template_kwargs": run.chat_template_kwargs if run.folder else None,
+        "chat_template_kwargs": run.chat_template_kwargs,
         "batch_size": run.setting("generation_rows", 64),
     }
     return TransformersSampler(population, tokenizer, **(settings | changes))

@@ -91,6 +91,11 @@ def holds_a_run(output_dir: str) -> bool:
     return any(os.path.isfile(os.path.join(output_dir, name)) for name in names) or bool(checkpoints(output_dir))
 
 
+def begun_by_a_run(output_dir: str) -> bool:
+    """Whether a run has written into a folder. `run.json` is its first file."""
+    return os.path.isfile(os.path.join(output_dir, RUN_FILE)) or holds_a_run(output_dir)
+
+
 def uploads(output_dir: str) -> list[str]:
     """Folders with files for uploads, including uploads that a kill has ended."""
     names = os.listdir(output_dir) if os.path.isdir(output_dir) else []

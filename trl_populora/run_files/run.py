@@ -54,7 +54,8 @@ class Run(NamedTuple):
     @property
     def chat_template_kwargs(self) -> Mapping:
         """Variables of the chat template."""
-        return read_record(self.record).get("other_settings", {}).get("chat_template_kwargs") or {}
+        record = read_record(self.record) if self.folder else {}
+        return record.get("other_settings", {}).get("chat_template_kwargs") or {}
 
     @property
     def source(self) -> Mapping:

@@ -127,8 +127,12 @@ def _path(named: Any) -> str:
 def without_secrets(value: Any) -> Any:
     """A copy of nested mappings and lists in which values of keys that name a secret are hidden."""
     if isinstance(value, Mapping):
-        return {key: HIDDEN if own and SECRET.search(str(key)) else without_secrets(own) for key, own in value.items()}
+        return {key: HIDDEN if _is_secret(key, own) else without_secrets(own) for key, own in value.items()}
     return [*map(without_secrets, value)] if isinstance(value, list) else value
+
+
+def _is_secret(key: Any, value: Any) -> bool:
+    return bool(value) and SECRET.search(str(key)) is not None
 
 
 def _plain(value: Any) -> Any:
@@ -136,7 +140,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if isinstance(value, dict):
-        return {str(key): HIDDEN if one and SECRET.search(str(key)) else _plain(one) for key, one in value.items()}
+        return {str(key): HIDDEN if _is_secret(key, one) else _plain(one) for key, one in value.items()}
     if isinstance(value, (set, frozenset)):
         return sorted(map(_plain, value), key=repr)
     if isinstance(value, (list, tuple)):
