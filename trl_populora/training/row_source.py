@@ -57,9 +57,9 @@ class RowSource(ABC):
     their mean reward.
 
     The trainer calls, in this order: `make_reward_functions` and `make_datasets` while it is constructed, `setup` at
-    the end of that; `begin`, `rollout`, `spare`, `advantages` and `finish` in each generation phase; `summary`,
-    `rows` and, before a replacement step, `before_replacement` at the end of each round; `state_dict` and `save` for a
-    checkpoint.
+    the end of that; `begin_run` before round 0; `begin`, `rollout`, `spare`, `advantages` and `finish` in each
+    generation phase; `summary`, `rows` and, before a replacement step, `before_replacement` at the end of each round;
+    `state_dict` and `save` for a checkpoint. `to_evaluate` belongs to `trainer.evaluate(dataset)`.
 
     Attributes:
         args ([`PopulationSelfPlayConfig`]): Settings. population ([`Population`]): Members.
