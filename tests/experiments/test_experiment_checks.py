@@ -79,6 +79,15 @@ def test_a_recipe_that_pushes_is_refused(plan):
         checked(plan)
 
 
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [({"hub_token": "hf_x"}, "hub_token"), ({"sampler_kwargs": {"api_key": "x"}}, "sampler_kwargs.api_key")],
+)
+def test_a_recipe_with_secrets_is_refused(plan, settings, place):
+    with pytest.raises(ValueError, match=f"{place}: secrets would be written into the files of the experiment"):
+        checked(plan, settings=settings)
+
+
 def test_every_metric_of_a_round_is_known(plan):
     experiment = plan.read(settings={"num_teachers": 2, "num_students": 2, "task_types": ["code_o", "code_i"]})
     args = parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0]))

@@ -2,19 +2,25 @@
 
 import json
 import subprocess
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from datasets import Dataset
 
 from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
+from trl_populora.cli.opening import make_task_types
 from trl_populora.generation import TransformersSampler
 from trl_populora.run_files.git import git_state
-from trl_populora.run_files.run import open_run
+from trl_populora.run_files.layout import STATE_FILE
+from trl_populora.run_files.run import Run, open_run
+from trl_populora.run_files.secrets import HIDDEN
+from trl_populora.tasks.countdown import Countdown
 from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.run_record import HIDDEN, run_record
+from trl_populora.training.run_record import run_record
 from trl_populora.training.saving import save_run
 from trl_populora.training.uploading import card_facts
 
@@ -90,8 +96,30 @@ def test_no_secret_is_written(make_trainer, tmp_path):
     assert "SECRET" not in json.dumps(record)
     save_run(trainer, str(tmp_path))
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"SECRET" in path.read_bytes()]
+    trainer.args.vllm_server_base_urls = ["https://user:SECRET@node:8000"]
+    assert run_record(trainer)["settings"]["vllm_server_base_urls"] == [f"https://{HIDDEN}@node:8000"]
+    trainer.args.chat_template_kwargs = {"think_token": "<think>"}  # prompts have it, and other commands read it
+    assert run_record(trainer)["other_settings"]["chat_template_kwargs"] == {"think_token": "<think>"}
     trainer.args.vllm_engine_kwargs = {"hf_token": "hf_SECRET"}
     facts = card_facts(trainer)
     assert "SECRET" not in json.dumps(facts) and facts["settings"]["vllm_engine_kwargs"] == {"hf_token": HIDDEN}
     assert record["other_settings"]["model_init_kwargs"] == {"token": HIDDEN, "max_tokens": 3}
     assert record["lora"]["r"] == lora().r and record["lora"]["target_modules"] == "all-linear"
+
+
+@dataclass(frozen=True)
+class Keyed(Countdown):
+    """A task type that needs a key."""
+
+    api_key: str = ""
+
+
+def test_secrets_of_task_types_are_not_written(make_trainer, tmp_path):
+    trainer = make_trainer(max_steps=1, task_types=["countdown"])
+    trainer.source.task_types = {"countdown": Keyed(style="full", api_key="SECRET")}
+    save_run(trainer, str(tmp_path))
+    state = (tmp_path / STATE_FILE).read_text()
+    assert "SECRET" not in state and HIDDEN in state
+    run = Run(str(tmp_path), "tiny", ("student_0",), {})
+    with pytest.raises(ValueError, match="does not hold api_key of the task type countdown"):
+        make_task_types(run)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..run_files.run import Run, read_record
+from ..run_files.secrets import HIDDEN
 
 
 if TYPE_CHECKING:
@@ -117,6 +119,12 @@ def make_task_types(run: Run, *, style: str | None = None) -> dict[str, TaskType
 
     if "task_types" in run.source:
         recorded = dict(run.source["task_types"])
+        for name, own in recorded["kwargs"].items():
+            if secret := [key for key, value in (own or {}).items() if HIDDEN in json.dumps(value)]:
+                raise ValueError(
+                    f"{run.folder} does not hold {', '.join(secret)} of the task type {name}, because secrets are not "
+                    "written. Let the type read it from an environment variable."
+                )
         if style is not None:
             recorded["kwargs"] = {name: (own or {}) | {"style": style} for name, own in recorded["kwargs"].items()}
         return make_task_types(**recorded)

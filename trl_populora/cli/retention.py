@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -77,6 +76,8 @@ def print_table(curves: Sequence[RetentionCurve]) -> None:
     Differences have one standard error of the mean over seeds, computed from the spread over tasks. The line of the
     clone has its own pass@1 instead. The first line has that of the first parents.
     """
+    from ..reporting.retention_plot import standard_errors
+
     names = list(dict.fromkeys(curve.operator for curve in curves))
     width = max(map(len, names))
     parent = sum(curve.parent_pass_at_1 for curve in curves) / len(curves)
@@ -89,7 +90,7 @@ def print_table(curves: Sequence[RetentionCurve]) -> None:
         if name == "clone":
             print(f"{name:{width}}  {first:5.1f} %        {last:5.1f} %        (its own pass@1)")
             continue
-        errors = [100 * math.hypot(*(curve.standard_error[i] for curve in own)) / len(own) for i in (0, -1)]
+        errors = 100 * standard_errors(own)[[0, -1]]
         steps = ["never" if curve.steps_to_recover is None else str(curve.steps_to_recover) for curve in own]
         cells = [f"{value:+5.1f} ± {error:3.1f} %" for value, error in zip((first, last), errors, strict=True)]
         print(f"{name:{width}}  {'  '.join(cells)}  {' '.join(steps)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..recipe import read_mapping
 from ..reporting.comparison import EXAMS
 from ..run_files.files import write_file
+from ..run_files.secrets import find_secrets
 from .plan import Experiment, file_hash
 
 
@@ -70,8 +71,14 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     """
     sizes, exams = {}, []
     for arm in experiment.ordered_arms:
+        recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))
         try:
-            args = parse_settings(experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}")))
+            if secrets := list(find_secrets(recipe)):
+                raise ValueError(
+                    f"{', '.join(secrets)}: secrets would be written into the files of the experiment. Give them in "
+                    "environment variables, such as HF_TOKEN."
+                )
+            args = parse_settings(recipe)
             if args.push_to_hub:
                 raise ValueError(
                     "push_to_hub: true would push all runs to one repository. Push runs later with `populora push`."

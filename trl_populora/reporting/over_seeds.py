@@ -97,8 +97,9 @@ def over_questions(differences: np.ndarray) -> Reach | None:
     The interval of a difference in an exam if other seeds were run, and other questions were asked.
 
     Seeds and questions are crossed random effects, because all runs answer the same questions. The variance of the
-    mean is (M_seeds + M_questions - M_rest) / (S Q), by the mean squares of the two-way table, and at least as large
-    as by seeds or by questions alone. Degrees of freedom are Satterthwaite's.
+    mean is (M_seeds + M_questions - M_rest) / (S Q), by the mean squares of the two-way table. Degrees of freedom are
+    Satterthwaite's. With few seeds this variance is uncertain, and questions lend it degrees of freedom. So the
+    interval and p are at least those over seeds alone and over questions alone (our choice).
 
     Args:
         differences (`np.ndarray` of shape `(S, Q)`): Arm minus control, for each seed and question.
@@ -119,8 +120,9 @@ def over_questions(differences: np.ndarray) -> Reach | None:
         return None
     parts = ((by_seeds, S - 1), (by_questions, Q - 1), (by_rest, (S - 1) * (Q - 1)))
     degrees = variance**2 / sum(part**2 / count for part, count in parts)
-    error = math.sqrt(variance)
-    return Reach(*_around(float(mean), error, degrees))
+    tests = [(variance, degrees), (by_seeds, S - 1), (by_questions, Q - 1)]
+    found = [_around(float(mean), math.sqrt(own), count) for own, count in tests if own > 0]
+    return Reach(*(choose(ends) for choose, ends in zip((min, max, max), zip(*found, strict=True), strict=True)))
 
 
 def hedges_g(difference: float, deviation: float, degrees: int) -> float | None:

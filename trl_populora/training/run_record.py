@@ -2,8 +2,6 @@
 
 import os
 import platform
-import re
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
@@ -18,6 +16,7 @@ from ..run_files.files import write_json
 from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
 from ..run_files.process import this_process
+from ..run_files.secrets import without_secrets
 
 
 if TYPE_CHECKING:
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
-SECRET = re.compile(r"(?i)(^|[_-])token$|api[_-]?key|secret|password|authorization|credential")
-"""Parts of names of secret settings, which no file of a run may contain: files are pushed and shown."""
-HIDDEN = "<hidden>"
 PLAIN = (str, int, float, bool, type(None))
 PLACES = "output_dir run_name hub_ push_to_hub logging_ report_to resume_from save_ disable_tqdm log_ project trackio "
 PLACES = tuple((PLACES + "dataloader_ ddp_ local_rank").split())
@@ -44,9 +40,10 @@ def write_run_file(trainer: "PopulationSelfPlayTrainer") -> None:
 
 
 def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
-    """The run as plain data: base, data, settings, sampler, rewards, source of rows, exams, versions, machine."""
+    """The run as plain data, without secrets: base, data, settings, sampler, rewards, source of rows, exams, versions,
+    machine."""
     source, config = trainer.source, trainer.population.base_model.config
-    return {
+    record = {
         "model": trainer.base_model_name,
         "revision": getattr(config, "_commit_hash", None),
         "quantization": _plain(getattr(config, "quantization_config", None)),
@@ -59,7 +56,6 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "reward_funcs": list(trainer.reward_func_names),
         "warm_start": _plain(trainer.warm_start),
         "row_source": _path(type(source)),
-        "exams": {exam.name: exam.version for exam in trainer.probes.exams or ()},
         "processes": trainer.accelerator.num_processes,
         "process": this_process(),
         "versions": versions(),
@@ -67,6 +63,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "git": git_state(),
         "isolation": source.executor.isolation if source.executor is not None else None,
     }
+    return without_secrets(record) | {"exams": {exam.name: exam.version for exam in trainer.probes.exams or ()}}
 
 
 def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -124,23 +121,12 @@ def _path(named: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}" if hasattr(named, "__qualname__") else repr(named)
 
 
-def without_secrets(value: Any) -> Any:
-    """A copy of nested mappings and lists in which values of keys that name a secret are hidden."""
-    if isinstance(value, Mapping):
-        return {key: HIDDEN if _is_secret(key, own) else without_secrets(own) for key, own in value.items()}
-    return [*map(without_secrets, value)] if isinstance(value, list) else value
-
-
-def _is_secret(key: Any, value: Any) -> bool:
-    return bool(value) and SECRET.search(str(key)) is not None
-
-
 def _plain(value: Any) -> Any:
-    """A value as plain data for JSON, without secrets. Objects that JSON cannot hold become their `repr`."""
+    """A value as plain data for JSON. Objects that JSON cannot hold become their `repr`."""
     if hasattr(value, "to_dict"):
         value = value.to_dict()
     if isinstance(value, dict):
-        return {str(key): HIDDEN if _is_secret(key, one) else _plain(one) for key, one in value.items()}
+        return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (set, frozenset)):
         return sorted(map(_plain, value), key=repr)
     if isinstance(value, (list, tuple)):

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from ..run_files.checkpoint import write_checkpoint
 from ..run_files.files import write_file, write_files, write_json
 from ..run_files.layout import STAGING_FOLDER, STATE_FILE, TRAINING_ARGS_FILE
-from .run_record import without_secrets
+from ..run_files.secrets import without_secrets
 
 
 if TYPE_CHECKING:

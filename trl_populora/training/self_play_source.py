@@ -20,6 +20,7 @@ from ..generation import Sampler
 from ..population import Population
 from ..progress import watched_jobs
 from ..run_files.layout import HALL_FOLDER
+from ..run_files.secrets import without_secrets
 from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, Row, SelfPlay, TokenLimits
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
@@ -230,6 +231,7 @@ class SelfPlaySource(RowSource):
 
     def state_dict(self) -> dict[str, Any]:
         names, kwargs = recorded(list(self.task_types.values()))
+        kwargs = {name: without_secrets(own) for name, own in kwargs.items()}
         return {
             "task_types": {"names": names, "kwargs": kwargs},  # for the commands that open a run
             "ratings": self.ratings.state_dict(),

@@ -12,7 +12,7 @@ from ..hub import HubError, push_population
 from ..hub.client import open_repository
 from ..reporting.model_card import versions
 from ..run_files.run import read_record
-from .run_record import without_secrets
+from ..run_files.secrets import without_secrets
 
 
 if TYPE_CHECKING:
