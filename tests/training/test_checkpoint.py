@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 from transformers import TrainerCallback
 
-from tests.tiny import tiny_model
+from tests.tiny import lora, tiny_model
 from tests.training.conftest import finished
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
@@ -99,6 +99,17 @@ def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
     again = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), overwrite_output_dir=False))
     assert "holds another run" in refusal(saved, again, "checkpoint-2")
     assert sorted(os.listdir(other.args.output_dir)) == before
+
+
+def test_adapters_of_another_scaling_are_refused_before_anything_changes(saved, make_trainer, tmp_path):
+    """Also where the run that is there would be overwritten."""
+    other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), max_steps=1))
+    other.train()
+    before = sorted(os.listdir(other.args.output_dir)), files(other.args.output_dir)
+    for changes in ({}, {"resize_on_resume": True}):
+        again = make_trainer(peft_config=lora(lora_alpha=32), **SAVING, **changes, output_dir=str(tmp_path / "other"))
+        assert "its scaling is 2, this population's 8" in refusal(saved, again, "checkpoint-2")
+        assert (sorted(os.listdir(other.args.output_dir)), files(other.args.output_dir)) == before
 
 
 def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):

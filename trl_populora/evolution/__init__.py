@@ -4,7 +4,9 @@ Everything works on factors and plain data, and does not depend on how members a
 a replacement step is `offspring = ask(population, ratings, rng)` and `events = tell(population, ratings, offspring)`.
 """
 
-from .adapters import read_adapter, replay, write_adapter
+from trl_populora.population.adapters import read_adapter, write_adapter
+
+from .adapters import replay
 from .factors import (
     Spectrum,
     cosine,

@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
 
 
+def check_adapters(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
+    """Checks that the adapters of a checkpoint fit the population.
+
+    Raises:
+        ValueError: If rank, scaling or modules differ, or, without `resize_on_resume`, the members.
+    """
+    population, names = trainer.population, None
+    if trainer.args.resize_on_resume:
+        names = [row["id"] for row in read_table(checkpoint)["members"] if row["id"] in population]
+    population.check_saved(checkpoint, names=names)
+
+
 def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     """Restores population, state of the game and record; with `resize_on_resume`, also for another number of members.
 
