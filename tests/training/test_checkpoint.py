@@ -143,13 +143,13 @@ def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_tra
     trainer = make_trainer(max_steps=2, overwrite_output_dir=False)
     trainer.train()
     wanted, wanted_files = outcome(trainer), files(trainer.args.output_dir)
-    with pytest.raises(ValueError, match="already holds the record"):
+    with pytest.raises(ValueError, match="already holds a run"):
         make_trainer(max_steps=2, overwrite_output_dir=False).train()
     again = make_trainer(max_steps=2, overwrite_output_dir=False)
     again.train(resume_from_checkpoint="auto")
     assert outcome(again) == wanted and files(again.args.output_dir) == wanted_files
     again.save_model()
-    with pytest.raises(ValueError, match="already holds the record"):  # finished: nothing to go on with
+    with pytest.raises(ValueError, match="already holds a run"):  # finished: nothing to go on with
         make_trainer(max_steps=2, overwrite_output_dir=False).train(resume_from_checkpoint="auto")
 
 
