@@ -5,7 +5,7 @@ import torch
 from toy_adapters import assert_same_bits, make_factors
 
 from tests.tiny import tiny_population
-from trl_populora.evolution import OPERATORS, EvolutionSettings, Operator, ask, evolve, remake, tell
+from trl_populora.evolution import OPERATORS, EvolutionSettings, NotFiniteError, Operator, ask, evolve, remake, tell
 from trl_populora.population.factors import Factor
 from trl_populora.self_play.ratings import SIGMA, Outcome, Rating, Ratings
 
@@ -267,9 +267,13 @@ def test_a_role_with_too_few_parents_is_refused(monkeypatch):
 
 def test_a_child_that_is_not_finite_is_refused_before_anything_is_written():
     table, ratings = played(4, 4)
+    settings = EvolutionSettings(operators=("gaussian",))
+    table.weights["student_0"]["head"].B.fill_(3e38)  # no noise can be added to that
+    with pytest.raises(NotFiniteError, match=r"child of student_0 by 'gaussian' is not finite at head"):
+        evolve(table, ratings, settings=settings, step=20, rng=generator())
     table.weights["student_0"]["head"].B.fill_(float("inf"))
-    with pytest.raises(ValueError, match=r"student_0.*'clone' is not finite at head"):
-        evolve(table, ratings, settings=EvolutionSettings(operators=("clone",)), step=20, rng=generator())
+    with pytest.raises(NotFiniteError, match="student_0, a parent of the child for student_3, is not finite at head"):
+        evolve(table, ratings, settings=settings, step=20, rng=generator())
     assert table.calls == []
 
 

@@ -20,7 +20,7 @@ from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .recombination import recombine
-from .replacement import Offspring, ask, evolve, remake, tell
+from .replacement import NotFiniteError, Offspring, ask, evolve, remake, tell
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings, read_parameters
 
@@ -35,6 +35,7 @@ __all__ = [
     "EvolutionSettings",
     "HallOfFame",
     "Lineage",
+    "NotFiniteError",
     "Offspring",
     "Operator",
     "Replacement",
