@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -257,6 +258,26 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
             assert event.operator == "clone" and event.step == 2 and resized.population[name].version == 1
     assert set(seen["rates"]) == {0.01 * 2 / 4}, "half of the linear schedule is over"
     assert resized.state.global_step == 4
+
+
+@pytest.mark.parametrize("mutates", [True, False])
+def test_a_copy_has_its_parents_temperature_and_a_learning_rate_that_mutates(make_trainer, mutates):
+    def sized(students, **settings):
+        return make_trainer(
+            num_teachers=1, num_students=students, prompts_per_teacher=2, resize_on_resume=True,
+            overwrite_output_dir=False, evolution_interval=9, evolution_kwargs={"mutate_learning_rate": mutates},
+            **SAVING | dict(save_steps=1) | settings,
+        )  # fmt: skip
+
+    small = sized(1, max_steps=1)
+    small.population.restore(replace(small.population["student_0"], temperature=1.6, learning_rate=0.05))
+    small.train()
+    large = sized(2, max_steps=2)
+    large.train(resume_from_checkpoint="auto")
+    copy, rate = large.population["student_1"], 0.05 if mutates else large.args.learning_rate
+    assert (copy.temperature, copy.learning_rate) == (1.6, rate)
+    assert large.population.routing.temperatures == {"student_0": 1.6, "student_1": 1.6}
+    assert [group["initial_lr"] for group in large.optimizer.param_groups] == [0.01, 0.05, rate]
 
 
 @pytest.mark.slow

@@ -26,8 +26,9 @@ class Birth:
         parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
         fitness (`dict[str, float]`): Fitness of all members of the role when it was made; `-inf` if a member has
             diverged.
-        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
-        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
+        learning_rate (`float`, *optional*): The child's learning rate, if it does not keep that of the slot.
+        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it does not
+            keep that of the slot.
         kind (`str`): `"replacement"`, `"migration"` for a copy from another island, or `"import"` for a founder with
             an initial adapter. The parent of an import is its folder or Hub repository.
     """
