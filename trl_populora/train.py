@@ -165,6 +165,12 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
             f"beta={args.beta} with warm_start_steps={run.warm_start_steps}: the penalty pulls members towards the "
             f"base without the warm start, and undoes it. Set beta to 0.0, or warm_start_steps to 0."
         )
+    if run.warm_start_steps and args.initial_adapters:
+        raise ValueError(
+            f"initial_adapters with warm_start_steps={run.warm_start_steps}: after the warm start, the members of a "
+            f"role are copies of its first one, so the adapters of the others are lost. Set warm_start_steps to 0, or "
+            f"leave initial_adapters out."
+        )
     if run.sampler_kwargs and not run.sampler:
         raise ValueError(f"sampler_kwargs={run.sampler_kwargs} needs a sampler: name it, or leave both out.")
     if run.warm_start_steps:

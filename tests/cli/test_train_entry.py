@@ -158,6 +158,10 @@ def test_accelerate_configs_are_those_of_accelerate():
             {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "no/such-model"},
             "beta=0.1 with warm_start_steps=2",
         ),
+        (
+            {"warm_start_steps": 2, "initial_adapters": "runs/sft", "model_name_or_path": "no/such-model"},
+            "initial_adapters with warm_start_steps=2",
+        ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
         ({"resume_from_checkpoint": "/no/such"}, "is not a complete checkpoint of a population"),
     ],

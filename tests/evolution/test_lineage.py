@@ -1,5 +1,6 @@
 import builtins
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,17 @@ HISTORY = [
 def test_json_is_exact():
     for one in (HISTORY[0], replace(HISTORY[0], learning_rate=1e-3 * 0.8)):
         assert EvolutionEvent.from_json(json.loads(json.dumps(one.to_json()))) == one
+
+
+def test_a_diverged_member_is_null_in_the_file(tmp_path):
+    """JSON has no infinity."""
+    path = tmp_path / "lineage.jsonl"
+    low = (-math.inf, 0.0)
+    one = replace(HISTORY[0], fitness={"a": 0.5, "b": -math.inf}, rating_before=low, rating_after=low)
+    Lineage(path).append(one)
+    line = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert (line["fitness"], line["rating_before"]) == ({"a": 0.5, "b": None}, [None, 0.0])
+    assert list(Lineage(path)) == [one]
 
 
 def test_file_holds_each_event_as_soon_as_it_is_appended(tmp_path):

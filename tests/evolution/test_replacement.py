@@ -5,7 +5,7 @@ import torch
 from toy_adapters import assert_same_bits, make_factors
 
 from tests.tiny import tiny_population
-from trl_populora.evolution import OPERATORS, EvolutionSettings, ask, evolve, remake, tell
+from trl_populora.evolution import OPERATORS, EvolutionSettings, NotFiniteError, Operator, ask, evolve, remake, tell
 from trl_populora.population.factors import Factor
 from trl_populora.self_play.ratings import SIGMA, Outcome, Rating, Ratings
 
@@ -239,11 +239,41 @@ def test_stale_and_conflicting_offspring_are_refused_whole():
         assert table.calls == []
 
 
+def of_three(parents, rng):
+    """An operator of three parents."""
+    return OPERATORS["average"].function([parents[0], parents[2]], rng)
+
+
+def test_an_operator_of_three_parents_has_those_who_stay_and_its_own_slot(monkeypatch):
+    monkeypatch.setitem(OPERATORS, "three", Operator(of_three, 3))
+    settings = EvolutionSettings(operators=("three",), fraction=0.5)
+    table, ratings = played(4, 4)
+    settings.check_sizes(4, 4, 1)
+    events = evolve(table, ratings, settings=settings, step=20, rng=generator())
+    assert len(events) == 4
+    for event in events:
+        assert {name for name, _ in event.parents} == {f"{event.role}_0", f"{event.role}_1", event.slot}
+
+
+def test_a_role_with_too_few_parents_is_refused(monkeypatch):
+    monkeypatch.setitem(OPERATORS, "three", Operator(of_three, 3))
+    settings = {"operators": ("clone", "three"), "fraction": 0.5}
+    EvolutionSettings(**settings, elites=2).check_sizes(2, 3)  # nobody of two is ever replaced
+    with pytest.raises(ValueError, match="'three' needs 3 parents, and a child has at most 2: of 2 members"):
+        EvolutionSettings(**settings).check_sizes(4, 2)
+    with pytest.raises(ValueError, match="at most 2"):
+        EvolutionSettings(**settings, islands=2).check_sizes(4)
+
+
 def test_a_child_that_is_not_finite_is_refused_before_anything_is_written():
     table, ratings = played(4, 4)
+    settings = EvolutionSettings(operators=("gaussian",))
+    table.weights["student_0"]["head"].B.fill_(3e38)  # no noise can be added to that
+    with pytest.raises(NotFiniteError, match=r"child of student_0 by 'gaussian' is not finite at head"):
+        evolve(table, ratings, settings=settings, step=20, rng=generator())
     table.weights["student_0"]["head"].B.fill_(float("inf"))
-    with pytest.raises(ValueError, match=r"student_0.*'clone' is not finite at head"):
-        evolve(table, ratings, settings=EvolutionSettings(operators=("clone",)), step=20, rng=generator())
+    with pytest.raises(NotFiniteError, match="student_0, a parent of the child for student_3, is not finite at head"):
+        evolve(table, ratings, settings=settings, step=20, rng=generator())
     assert table.calls == []
 
 

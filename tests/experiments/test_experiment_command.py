@@ -90,3 +90,21 @@ def test_mistakes_end_with_code_2(populora, plan, capsys):
     assert populora() == 2
     assert "populora: error: arm 'one': measures.m" in capsys.readouterr().err
     assert populora("--jobs", "0") == 2
+
+
+@pytest.mark.parametrize(
+    ("slurm", "words"),
+    [
+        ({"timeout_min": "ten"}, """"timeout_min" expected type <class 'int'> (but value: "ten")"""),
+        ({"max_num_timeout": "often"}, "slurm: max_num_timeout='often' must be a whole number"),
+        ({"colour": 1}, "'colour'"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--launcher", "slurm")])
+def test_wrong_parameters_of_slurm_are_told_in_one_sentence(populora, plan, capsys, slurm, words, options):
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    plan.read(slurm=slurm)
+    assert populora(*options) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
+    assert not (plan.folder / "out").exists()

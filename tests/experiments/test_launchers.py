@@ -1,5 +1,6 @@
 """Jobs for SLURM and for a shell: one command each, which runs that job alone."""
 
+import os
 import subprocess
 import sys
 
@@ -48,6 +49,20 @@ def test_submitits_own_executor_runs_and_hands_in_again(tmp_path):
     assert job.result() == 0 and left.read_text() == "done"
     again = SlurmJob(["a"]).checkpoint()
     assert isinstance(again, submitit.helpers.DelayedSubmission) and again.function == SlurmJob(["a"])
+
+
+def test_a_run_of_many_time_limits_is_handed_in_again_each_time(plan, monkeypatch):
+    """submitit's default is three times. `sbatch` is a script that takes every job."""
+    utils = pytest.importorskip("submitit.core.utils", reason="submitit is not installed")
+    for name in ("srun", "sbatch"):
+        (plan.folder / name).write_text("#!/bin/sh\necho Submitted batch job 12\n")
+        (plan.folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(plan.folder), prepend=os.pathsep)
+    for slurm, times in (({}, 100), ({"timeout_min": 5, "max_num_timeout": 7}, 7)):
+        experiment = plan.read(slurm=slurm)
+        assert submit(experiment, "a.yaml", experiment.all_jobs[:1]) == {"one/0": "12"}
+        (submitted,) = (plan.folder / "out" / "submitted").glob("12_submitted.pkl")
+        assert utils.DelayedSubmission.load(submitted)._timeout_countdown == times
 
 
 def test_slurm_is_missing_here(tmp_path):

@@ -117,7 +117,8 @@ def test_a_start_that_does_not_fit(client, shared, tmp_path):
         assert code == 2, err
         return err
 
-    assert "has rank 2, this run 3. Its own settings are lora_r: 2, lora_alpha: 4" in refusal("user/repo", lora_r=3)
+    words = "has rank 2, this population 3. Its own settings are lora_r: 2, lora_alpha: 4"
+    assert words in refusal("user/repo", lora_r=3)
     assert "there is no such repository" in refusal("user/nothing")
     assert "is neither a population nor an adapter" in refusal("user/base")
     assert not (tmp_path / "new" / "demo" / "history.jsonl").exists()

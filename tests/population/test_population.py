@@ -240,6 +240,27 @@ def test_load_refuses_another_population(tmp_path):
         tiny_population(1, 1).load(tmp_path / "small")
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lora_alpha": 32}, "its scaling is 2, this population's 8. Its own settings are lora_r: 4, lora_alpha: 8, "),
+        ({"use_rslora": True}, "its scaling is 2, this population's 4. .* without rank-stabilised scaling"),
+        ({"target_modules": ["q_proj"]}, r"it adapts .*v_proj, this population q_proj\."),
+        ({"r": 8}, "it has rank 4, this population 8"),
+    ],
+)
+def test_load_refuses_adapters_of_other_lora_settings(tmp_path, changes, words):
+    """With another alpha, every update would be rescaled."""
+    tiny_population(1, 1, noise=0.3).save(tmp_path)
+    settings = {"r": 4, "lora_alpha": 8} | changes
+    other = tiny_population(1, 1, lora_config=lora(**settings))
+    before = [p.clone() for p in other.parameters("teacher_0")]
+    for method in (other.load, other.check_saved):
+        with pytest.raises(ValueError, match=f"teacher_0 does not fit this population: {words}"):
+            method(tmp_path)
+    assert all(map(torch.equal, before, other.parameters("teacher_0")))
+
+
 def test_saved_adapters_are_pefts_own_files(tmp_path):
     """Byte for byte those of `save_pretrained`, which reads the whole model for every member."""
     population = Population(two_layers(), lora(), num_teachers=1, num_students=2)

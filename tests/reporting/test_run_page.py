@@ -296,6 +296,16 @@ def test_adapters_that_a_run_began_with_are_no_replacements(tmp_path):
     assert "student_1@0" not in embedded(make_page(str(folder)), "lineage")
 
 
+def test_ratings_of_a_member_that_has_diverged_are_gaps(tmp_path):
+    folder = MadeRun(tmp_path / "run").make(4).folder
+    low = {"rating_before": [None, 0.0], "rating_after": [None, 0.0]}
+    events = [{**event, **low, "fitness": dict.fromkeys(event["fitness"])} for event in read_run(str(folder)).events]
+    (folder / "lineage.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    for card in embedded(make_page(str(folder)), "lineage").values():
+        assert "rating before" not in dict(card["facts"])
+        assert {fitness for _, fitness, _ in card["tables"][0]["rows"]} == {"–"}
+
+
 def test_a_refused_proposal_that_waited_is_one(tmp_path):
     from trl_populora.run_files.files import write_table
     from trl_populora.run_files.round_table import COLUMNS

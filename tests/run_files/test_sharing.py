@@ -41,6 +41,23 @@ def test_a_run_that_goes_on_is_no_longer_a_finished_one(tmp_path):
         assert not (tmp_path / "population.json").exists()
 
 
+@pytest.mark.parametrize("name", ["population.json", "history.jsonl", "probes.jsonl", "checkpoint-2/manifest.json"])
+def test_results_are_not_written_over_unasked(tmp_path, name):
+    """Members are results, too, where there is no history: of a warm start, or a copy of a finished run."""
+    (tmp_path / "plots").mkdir()  # somebody's own
+    here = RunFolder(str(tmp_path))
+    here.start(overwrite=False)
+    here.check_resume("elsewhere/checkpoint-1", overwrite=False)
+    write_file(tmp_path / name, "{}")
+    with pytest.raises(ValueError, match="already holds a run .*overwrite_output_dir=true"):
+        here.start(overwrite=False)
+    with pytest.raises(ValueError, match="holds another run"):
+        here.check_resume("elsewhere/checkpoint-1", overwrite=False)
+    here.check_resume(str(tmp_path / "checkpoint-2"), overwrite=False)
+    here.check_resume("elsewhere/checkpoint-1", overwrite=True)
+    assert (tmp_path / name).read_text() == "{}"
+
+
 def test_what_a_kill_has_left_of_an_upload_goes_with_the_next_run(tmp_path):
     write_file(tmp_path / "weights", "here")
     with kept([str(tmp_path / "weights")], str(tmp_path)):

@@ -5,13 +5,14 @@ import os
 import resource
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
 from peft import PeftModel
 from transformers import TrainerCallback
 
-from tests.tiny import tiny_model
+from tests.tiny import lora, tiny_model
 from tests.training.conftest import finished
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
@@ -101,6 +102,17 @@ def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):
     assert sorted(os.listdir(other.args.output_dir)) == before
 
 
+def test_adapters_of_another_scaling_are_refused_before_anything_changes(saved, make_trainer, tmp_path):
+    """Also where the run that is there would be overwritten."""
+    other = make_trainer(**SAVING | dict(output_dir=str(tmp_path / "other"), max_steps=1))
+    other.train()
+    before = sorted(os.listdir(other.args.output_dir)), files(other.args.output_dir)
+    for changes in ({}, {"resize_on_resume": True}):
+        again = make_trainer(peft_config=lora(lora_alpha=32), **SAVING, **changes, output_dir=str(tmp_path / "other"))
+        assert "its scaling is 2, this population's 8" in refusal(saved, again, "checkpoint-2")
+        assert (sorted(os.listdir(other.args.output_dir)), files(other.args.output_dir)) == before
+
+
 def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
     for change, words in (
         (dict(num_students=1), "num_teachers"),
@@ -132,13 +144,13 @@ def test_auto_starts_again_what_was_stopped_before_its_first_checkpoint(make_tra
     trainer = make_trainer(max_steps=2, overwrite_output_dir=False)
     trainer.train()
     wanted, wanted_files = outcome(trainer), files(trainer.args.output_dir)
-    with pytest.raises(ValueError, match="already holds the record"):
+    with pytest.raises(ValueError, match="already holds a run"):
         make_trainer(max_steps=2, overwrite_output_dir=False).train()
     again = make_trainer(max_steps=2, overwrite_output_dir=False)
     again.train(resume_from_checkpoint="auto")
     assert outcome(again) == wanted and files(again.args.output_dir) == wanted_files
     again.save_model()
-    with pytest.raises(ValueError, match="already holds the record"):  # finished: nothing to go on with
+    with pytest.raises(ValueError, match="already holds a run"):  # finished: nothing to go on with
         make_trainer(max_steps=2, overwrite_output_dir=False).train(resume_from_checkpoint="auto")
 
 
@@ -246,6 +258,26 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
             assert event.operator == "clone" and event.step == 2 and resized.population[name].version == 1
     assert set(seen["rates"]) == {0.01 * 2 / 4}, "half of the linear schedule is over"
     assert resized.state.global_step == 4
+
+
+@pytest.mark.parametrize("mutates", [True, False])
+def test_a_copy_has_its_parents_temperature_and_a_learning_rate_that_mutates(make_trainer, mutates):
+    def sized(students, **settings):
+        return make_trainer(
+            num_teachers=1, num_students=students, prompts_per_teacher=2, resize_on_resume=True,
+            overwrite_output_dir=False, evolution_interval=9, evolution_kwargs={"mutate_learning_rate": mutates},
+            **SAVING | dict(save_steps=1) | settings,
+        )  # fmt: skip
+
+    small = sized(1, max_steps=1)
+    small.population.restore(replace(small.population["student_0"], temperature=1.6, learning_rate=0.05))
+    small.train()
+    large = sized(2, max_steps=2)
+    large.train(resume_from_checkpoint="auto")
+    copy, rate = large.population["student_1"], 0.05 if mutates else large.args.learning_rate
+    assert (copy.temperature, copy.learning_rate) == (1.6, rate)
+    assert large.population.routing.temperatures == {"student_0": 1.6, "student_1": 1.6}
+    assert [group["initial_lr"] for group in large.optimizer.param_groups] == [0.01, 0.05, rate]
 
 
 @pytest.mark.slow

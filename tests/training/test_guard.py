@@ -9,6 +9,7 @@ import torch
 
 from tests.tiny import tiny_population
 from tests.training.test_isolation import member_state
+from trl_populora.evolution import OPERATORS, Operator
 from trl_populora.training.guard import PATIENCE, Guard
 
 
@@ -81,6 +82,18 @@ def test_what_is_saved_and_logged_is_finite_and_resumes(make_trainer):
     with open(os.path.join(whole.args.output_dir, "history.jsonl")) as file:
         for line in file:
             json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
+
+
+def test_a_child_that_is_not_finite_replaces_nobody_and_the_run_goes_on(make_trainer, monkeypatch):
+    def overflowing(parents, rng):
+        return {path: factor._replace(B=factor.B * math.inf) for path, factor in parents[0].items()}
+
+    monkeypatch.setitem(OPERATORS, "clone", Operator(overflowing, 1))
+    settings = dict(max_steps=2, evolution_interval=1, evolution_kwargs={"operators": ["clone"]})
+    trainer, rounds = train(make_trainer, **settings)
+    assert trainer.state.global_step == 2 and not len(trainer.lineage)
+    (alarm,) = [alarm for alarm in rounds[0].alarms if "replaced" in alarm]
+    assert alarm.startswith("nobody was replaced: The child of") and "'clone' is not finite" in alarm
 
 
 def test_guard_alone():

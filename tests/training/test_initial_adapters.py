@@ -82,10 +82,10 @@ def test_a_list_has_one_for_each_member(saved, tmp_path):
 
 
 @pytest.mark.parametrize("settings, words", [
-    ({"r": 8}, r"it has rank 8, this run 4\. Its own settings are lora_r: 8, lora_alpha: 16"),
-    ({"lora_alpha": 4}, r"its scaling is 1, this run's 2\. .* lora_alpha: 4"),
-    ({"target_modules": ["q_proj", "v_proj"]}, r"it adapts q_proj, v_proj, this run .*: \[q_proj, v_proj\]"),
-    ({"use_rslora": True}, r"its scaling is 4, this run's 2\. .* rank-stabilised"),
+    ({"r": 8}, r"it has rank 8, this population 4\. Its own settings are lora_r: 8, lora_alpha: 16"),
+    ({"lora_alpha": 4}, r"its scaling is 1, this population's 2\. .* lora_alpha: 4, .* without rank-stab"),
+    ({"target_modules": ["q_proj", "v_proj"]}, r"it adapts q_proj, v_proj, this population .*: \[q_proj, v_proj\]"),
+    ({"use_rslora": True}, r"its scaling is 4, this population's 2\. .* with rank-stabilised"),
     ({"use_dora": True}, r"use_dora=True"),
 ])  # fmt: skip
 def test_an_adapter_that_does_not_fit(tmp_path, settings, words):

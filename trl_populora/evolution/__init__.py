@@ -4,7 +4,9 @@ Everything works on factors and plain data, and does not depend on how members a
 a replacement step is `offspring = ask(population, ratings, rng)` and `events = tell(population, ratings, offspring)`.
 """
 
-from .adapters import read_adapter, replay, write_adapter
+from trl_populora.population.adapters import read_adapter, write_adapter
+
+from .adapters import replay
 from .factors import (
     Spectrum,
     cosine,
@@ -18,7 +20,7 @@ from .islands import divide, migrate
 from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .recombination import recombine
-from .replacement import Offspring, ask, evolve, remake, tell
+from .replacement import NotFiniteError, Offspring, ask, evolve, remake, tell
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings, read_parameters
 
@@ -33,6 +35,7 @@ __all__ = [
     "EvolutionSettings",
     "HallOfFame",
     "Lineage",
+    "NotFiniteError",
     "Offspring",
     "Operator",
     "Replacement",

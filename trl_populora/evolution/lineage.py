@@ -3,12 +3,16 @@
 This module only records. `selection` and `replacement` decide and act.
 """
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from trl_populora.run_files.files import append_lines, read_lines, write_lines
+
+
+RATINGS = ("rating_before", "rating_after")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +24,11 @@ class Birth:
         operator (`str`): Operator that made it.
         parameters (`dict`): The operator's parameters and `"seed"`, the seed of all its random numbers.
         parents (`tuple[tuple[str, int], ...]`): Name and version of each parent, best first.
-        fitness (`dict[str, float]`): Fitness of all members of the role when it was made.
-        learning_rate (`float`, *optional*): The child's learning rate, if it was mutated.
-        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it was mutated.
+        fitness (`dict[str, float]`): Fitness of all members of the role when it was made; `-inf` if a member has
+            diverged.
+        learning_rate (`float`, *optional*): The child's learning rate, if it does not keep that of the slot.
+        temperature (`float`, *optional*): Its sampling temperature as a multiple of the run's, if it does not
+            keep that of the slot.
         kind (`str`): `"replacement"`, `"migration"` for a copy from another island, or `"import"` for a founder with
             an initial adapter. The parent of an import is its folder or Hub repository.
     """
@@ -56,15 +62,18 @@ class EvolutionEvent(Birth):
     rating_after: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """The event as JSON values: a line of `lineage.jsonl`."""
-        return asdict(self)
+        """The event as JSON values: a line of `lineage.jsonl`. `None` is the fitness of a member that has diverged,
+        because JSON has no infinity."""
+        record = asdict(self) | {key: tuple(map(_finite, getattr(self, key))) for key in RATINGS}
+        return record | {"fitness": {name: _finite(value) for name, value in self.fitness.items()}}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "EvolutionEvent":
         """Inverse of `to_json`."""
         parents = tuple((name, version) for name, version in record["parents"])
-        ratings = {key: tuple(record[key]) for key in ("rating_before", "rating_after")}
-        return cls(**{**record, **ratings, "parents": parents})
+        ratings = {key: tuple(map(_number, record[key])) for key in RATINGS}
+        fitness = {name: _number(value) for name, value in record["fitness"].items()}
+        return cls(**{**record, **ratings, "fitness": fitness, "parents": parents})
 
 
 class Lineage:
@@ -153,6 +162,14 @@ class Lineage:
 
     def _latest(self) -> dict[str, int]:
         return {event.slot: event.version for event in self.events}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return -math.inf if value is None else value
 
 
 def _story(event: EvolutionEvent) -> str:

@@ -26,6 +26,10 @@ FACTORS = (0.8, 1.25)  # of a mutated learning rate or temperature
 TEMPERATURES = (0.5, 2.0)  # bounds, relative to the run's
 
 
+class NotFiniteError(ValueError):
+    """A child, or a parent of one, has weights that are not finite. Nobody is replaced."""
+
+
 class _Ratings(Protocol):
     def fitness(self, name: str) -> float: ...
     def __getitem__(self, name: str) -> Any: ...
@@ -70,7 +74,8 @@ def ask(
         if nobody may be replaced. A role of one member never changes. Pass all or some of them to [`tell`].
 
     Raises:
-        ValueError: If a fitness is NaN, a child is not finite, or a role cannot be divided into the islands.
+        NotFiniteError: If a parent or a child has weights that are not finite.
+        ValueError: If a fitness is NaN, or a role cannot be divided into the islands.
     """
     settings = settings or EvolutionSettings()
     by_role: dict[str, list[str]] = {}
@@ -199,12 +204,13 @@ def _breed(
 ) -> Offspring:
     """A child, or an unchanged migrant, with its learning rate and temperature if those mutate."""
     parents, parameters = replacement.parents, settings.parameters(operator)
-    factors = breed(operator, [population.factors(name) for name in parents], seed=seed, parameters=parameters)
-    if paths := not_finite(factors):
-        raise ValueError(
-            f"The child of {parents} by {operator!r} is not finite at {paths[0]}: a parent has diverged. Nothing was "
-            "replaced."
-        )
+    factors = {name: population.factors(name) for name in parents}
+    for name, own in factors.items():
+        if paths := not_finite(own):
+            raise NotFiniteError(f"{name}, a parent of the child for {replacement.slot}, is not finite at {paths[0]}.")
+    child = breed(operator, list(factors.values()), seed=seed, parameters=parameters)
+    if paths := not_finite(child):
+        raise NotFiniteError(f"The child of {', '.join(parents)} by {operator!r} is not finite at {paths[0]}.")
     first, learning_rate, temperature = population[parents[0]], None, None
     if settings.mutate_learning_rate:
         learning_rate = first.learning_rate * (1.0 if moves else random.Random(seed).choice(FACTORS))
@@ -216,7 +222,7 @@ def _breed(
         operator=operator,
         parameters=parameters | {"seed": seed},
         parents=tuple((parent, population[parent].version) for parent in parents),
-        factors=factors,
+        factors=child,
         fitness=fitness,
         learning_rate=learning_rate,
         temperature=temperature,

@@ -75,8 +75,8 @@ def select(
 
     Returns:
         `list[Replacement]`: One per replaced member, worst first. There are fewer if fewer members may be replaced,
-        and none for a role of one member. A replaced member is a parent only if there are not enough other members, as
-        in a role of two.
+        and none for a role of one member. If there are too few other parents, as in a role of two, a replaced member
+        is a parent of the child in its own slot. A child has fewer parents if there are still too few.
 
     Raises:
         ValueError: If a fitness is NaN.
@@ -84,7 +84,7 @@ def select(
     ranked = ranking(candidates)
     if len(ranked) < 2:
         return []
-    places = max(1, int(settings.fraction * len(ranked) + 1e-9))
+    places = settings.places(len(ranked))
     eligible = [candidate for candidate in reversed(ranked[settings.elites :]) if candidate.age >= settings.min_age]
     if (max_age := settings.max_age) is not None:
         eligible.sort(key=lambda candidate: candidate.age <= max_age)  # stable: worst first in each half
@@ -95,7 +95,7 @@ def select(
     result = []
     for slot in replaced:
         wanted = num_parents if isinstance(num_parents, int) else num_parents[slot]
-        breeders = survivors if wanted <= len(survivors) else [*survivors, *(n for n in rank if n in replaced)]
+        breeders = survivors if wanted <= len(survivors) else [*survivors, slot]
         wanted = min(wanted, len(breeders))
         if settings.selection == "truncation":
             parents = rng.sample(breeders[: max(places, wanted)], wanted)

@@ -101,10 +101,24 @@ class EvolutionSettings:
         """All parameters of an operator: its defaults, updated with `operator_parameters`."""
         return OPERATORS[operator].parameters | dict(self.operator_parameters.get(operator, {}))
 
+    def places(self, members: int) -> int:
+        """Number of members that one step replaces among these, if elites and ages allow it."""
+        return max(1, int(self.fraction * members + 1e-9))
+
     def check_sizes(self, *sizes: int) -> None:
-        """Raises `ValueError` if roles of these sizes cannot be divided into the islands."""
+        """Raises `ValueError` if roles of these sizes cannot be divided into the islands, or are too small for the
+        parents of an operator."""
+        operator = max(self.operators, key=lambda name: OPERATORS[name].num_parents)
+        wanted = OPERATORS[operator].num_parents
         for size in sizes:
-            divide([""] * size, self.islands)
+            members = len(divide([""] * size, self.islands)["island_0"])
+            replaced = min(self.places(members), members - self.elites)
+            if replaced > 0 and wanted > (most := members - replaced + 1):
+                raise ValueError(
+                    f"Operator {operator!r} needs {wanted} parents, and a child has at most {most}: of {members} "
+                    f"members that breed together, fraction={self.fraction} replaces {replaced}, and only the child's "
+                    "own slot is a parent among those. Have more members, a smaller fraction, or leave it out."
+                )
 
     def due(self, rounds: int) -> bool:
         """Whether the population evolves after this many rounds."""

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..extras import is_installed
 from ..recipe import read_mapping
 from ..reporting.comparison import EXAMS
 from ..run_files.files import write_file
+from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
+from .launchers import slurm_executor
 from .plan import Experiment, file_hash
 
 
@@ -60,15 +63,17 @@ def read_recipe_of(experiment: Experiment) -> dict[str, Any]:
 
 def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     """
-    Checks every arm as a run checks its recipe, the names of metrics, and the exams.
+    Checks every arm as a run checks its recipe, the names of metrics, the exams, and the parameters of submitit.
 
     Args:
         experiment ([`Experiment`]): What is planned.
         base (`Mapping`): The recipe that all arms share.
 
     Raises:
-        ValueError: For anything that a run would refuse later. The message names the arm or the measure.
+        ValueError: For anything that would be refused later. The message names the arm, the measure or `slurm`.
     """
+    if experiment.slurm and is_installed("submitit"):
+        slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm, cluster="debug")
     sizes, exams = {}, []
     for arm in experiment.ordered_arms:
         recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))

@@ -15,6 +15,11 @@ from ..run_files.layout import SUBMITTED_FOLDER
 from .plan import Experiment, Job
 
 
+TIMEOUTS = 100
+"""How often a run that reaches its time limit is submitted again, unless `slurm` sets `max_num_timeout`. The number is
+limited because of runs that never get any further. submitit's own is 3."""
+
+
 def only_command(path: str, job: Job) -> list[str]:
     """The command that runs one job of an experiment's file."""
     return [sys.executable, "-m", "trl_populora.cli", "experiment", path, "--only", job.name]
@@ -68,7 +73,7 @@ def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any
         `dict[str, str]`: Job -> its id.
 
     Raises:
-        ValueError: If submitit is not installed, there is no SLURM, or a parameter is unknown.
+        ValueError: If submitit is not installed, there is no SLURM, or a parameter is unknown or of a wrong type.
     """
     if executor is None:
         executor = slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm)
@@ -79,16 +84,21 @@ def submit(experiment: Experiment, path: str, jobs: Sequence[Job], executor: Any
 
 
 def slurm_executor(folder: str, parameters: Mapping[str, Any], cluster: str = "slurm") -> Any:
-    """An executor of submitit with these parameters; `cluster` may be `"local"`, for trying."""
+    """An executor of submitit with these parameters. `cluster` may be `"local"`, for trying, or `"debug"`, to check
+    parameters where there is no SLURM."""
     require("submitit", user="--launcher slurm")
     import submitit
 
+    own = {"max_num_timeout": TIMEOUTS, **parameters}
+    timeouts = own.pop("max_num_timeout")
+    if type(timeouts) is not int or timeouts < 0:
+        raise ValueError(f"slurm: max_num_timeout={timeouts!r} must be a whole number, at least 0.")
     try:
-        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster, slurm_max_num_timeout=timeouts)
     except RuntimeError as error:
         raise ValueError(f"--launcher slurm: {error}. Start it where sbatch is, or use --launcher print.") from None
     try:
-        executor.update_parameters(**parameters)
-    except (NameError, TypeError, ValueError) as error:
-        raise ValueError(f"slurm={dict(parameters)}: {error}") from None
+        executor.update_parameters(**own)
+    except (AssertionError, NameError, TypeError, ValueError) as error:  # submitit asserts types
+        raise ValueError(f"slurm={dict(parameters)}: {' '.join(str(error).split())}") from None
     return executor

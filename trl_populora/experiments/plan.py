@@ -82,7 +82,8 @@ class Experiment:
         reuse (`list[str]`, *optional*): Folders (`output`) of other experiments. A finished run there with the same
             recipe, seed and exams is used instead of a new one.
         jobs (`int`, *optional*, defaults to `1`): Number of runs at the same time.
-        slurm (`dict`, *optional*): Parameters of submitit, such as `{timeout_min: 600, gpus_per_node: 1}`.
+        slurm (`dict`, *optional*): Parameters of submitit, such as `{timeout_min: 600, gpus_per_node: 1}`, and
+            `max_num_timeout`: how often a run that reaches its time limit is submitted again (default: 100 times).
 
     Raises:
         ValueError: If it contradicts itself.

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from ..run_files.files import write_files, write_json
 from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
-from .factors import Factor, Factors, from_tensors, not_finite, to_tensors
+from .adapters import misfit, read_adapter
+from .factors import Factor, Factors, not_finite, to_tensors
 from .lora_config import check_lora_config
 from .member import Member, check_names, member_names
 from .routing import Routing, matrices
@@ -256,18 +257,17 @@ class Population(Mapping[str, Member]):
                 members.
 
         Raises:
-            ValueError: If the folder holds no population, or one of another size or other shapes.
+            ValueError: If the folder holds no population, one of another size, or adapters of another rank, scaling or
+                other modules. The message has the settings that they were saved with.
         """
-        table = read_table(folder)
-        members = {row["id"]: Member.from_json(row) for row in table["members"]}
-        if names is None and members.keys() != self._members.keys():
-            raise ValueError(
-                f"{folder} holds the members {sorted(members)}, but this population has {sorted(self._members)}. Use "
-                "the num_teachers and num_students it was saved with, or resume with resize_on_resume=true."
-            )
-        for name in self if names is None else names:
-            self.write(name, self._read_factors(folder, name))
-            self.restore(members[name])
+        for member, factors in self._saved(folder, names):
+            self.write(member.id, factors)
+            self.restore(member)
+
+    def check_saved(self, folder: str, *, names: Sequence[str] | None = None) -> None:
+        """Raises the `ValueError` of [`Population.load`], and loads nothing."""
+        for _ in self._saved(folder, names):
+            pass
 
     def restore(self, member: Member) -> None:
         """Restores a row of the table. The weights of the member are loaded separately."""
@@ -291,15 +291,23 @@ class Population(Mapping[str, Member]):
         population.load(folder)
         return population
 
-    def _read_factors(self, folder: str, name: str) -> Factors:
-        path = os.path.join(folder, name, ADAPTER_FILE)
-        if not os.path.isfile(path):
-            raise ValueError(f"The adapter file {path} is missing; the population in {folder} is incomplete.")
-        scalings = {module: layer.scaling[name] for module, layer in self.routing.layers.items()}
-        try:
-            return from_tensors(load_file(path), scalings)
-        except KeyError as error:
-            raise ValueError(f"{path} lacks {error.args[0]}; it was saved with other target modules.") from None
+    def _saved(self, folder: str, names: Sequence[str] | None) -> Iterator[tuple[Member, Factors]]:
+        """Rows of a saved table with the adapters, which fit this population, one after the other."""
+        table = read_table(folder)
+        members = {row["id"]: Member.from_json(row) for row in table["members"]}
+        if names is None and members.keys() != self._members.keys():
+            raise ValueError(
+                f"{folder} holds the members {sorted(members)}, but this population has {sorted(self._members)}. Use "
+                "the num_teachers and num_students it was saved with, or resume with resize_on_resume=true."
+            )
+        for name in self if names is None else names:
+            own = os.path.join(folder, name)
+            if not os.path.isfile(path := os.path.join(own, ADAPTER_FILE)):
+                raise ValueError(f"The adapter file {path} is missing; the population in {folder} is incomplete.")
+            config, factors = read_adapter(own)
+            if problem := misfit(config, factors, self.factors(name)):
+                raise ValueError(f"{own} does not fit this population: {problem}")
+            yield members[name], factors
 
     def _founder(self, name: str, learning_rate: float | Mapping[str, float]) -> Member:
         role, slot = name.rsplit("_", 1)

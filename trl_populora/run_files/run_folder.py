@@ -16,6 +16,8 @@ from .layout import (
     STAGING_FOLDER,
     checkpoint_step,
     checkpoints,
+    holds_a_run,
+    left_by_a_run,
     probe_file,
     round_file,
     uploads,
@@ -46,13 +48,13 @@ class RunFolder:
         """Begin a new run here.
 
         Raises:
-            ValueError: If the folder holds the record of another run and `overwrite` is false.
+            ValueError: If the folder holds results of another run and `overwrite` is false.
         """
         finished = os.path.isfile(os.path.join(self.path, POPULATION_FILE))
         used = self._used()
         if used and not overwrite and (finished or not self.discard_unfinished):
             raise ValueError(
-                f"{self.path} already holds the record of a run ({used[0]}). Resume it with "
+                f"{self.path} already holds a run ({used[0]}). Resume it with "
                 "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
             )
         self.rewind(0, 0, [])
@@ -62,7 +64,7 @@ class RunFolder:
         return os.path.dirname(os.path.realpath(checkpoint)) != os.path.realpath(self.path)
 
     def check_resume(self, checkpoint: str, *, overwrite: bool) -> None:
-        """Refuses to resume from a checkpoint in another folder if this folder has the record of another run.
+        """Refuses to resume from a checkpoint in another folder if this folder has results of another run.
 
         Raises:
             ValueError: If there is one, and `overwrite` is false.
@@ -134,7 +136,8 @@ class RunFolder:
             os.remove(path)
 
     def _used(self) -> list[str]:
-        return [path for path in (self.history, *checkpoints(self.path)) if os.path.exists(path)]
+        """What another run has left here, if it has results, such as saved members."""
+        return left_by_a_run(self.path) if holds_a_run(self.path) else []
 
     def _try_to_flush(self) -> None:
         try:

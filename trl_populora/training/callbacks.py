@@ -14,7 +14,7 @@ from transformers.utils import logging
 from ..diagnostics import MemberSummary, RoundSummary, round_metrics
 from ..diagnostics.metrics import combination
 from ..diagnostics.weights import measure_weights
-from ..evolution import EvolutionEvent, evolve, recombine
+from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
 from .config import PopulationSelfPlayConfig
 from .probing import probe
 from .run_record import write_run_file
@@ -162,15 +162,18 @@ class RoundCallback(TrainerCallback):
         rng = torch.Generator().manual_seed(zlib.crc32(f"{trainer.args.seed}:evolve:{step}".encode()))
         trainer.progress.begin("replace")
         trainer.source.before_replacement(step=step)
-        events = evolve(
-            trainer.population,
-            trainer.ratings,
-            settings=settings,
-            step=step,
-            rng=rng,
-            steps_per_round=trainer.num_iterations,
-            number=rounds // settings.interval,
-        )
+        try:
+            events = evolve(
+                trainer.population,
+                trainer.ratings,
+                settings=settings,
+                step=step,
+                rng=rng,
+                steps_per_round=trainer.num_iterations,
+                number=rounds // settings.interval,
+            )
+        except NotFiniteError as error:
+            return [], (f"nobody was replaced: {error}",)
         for event in events:
             trainer.updates.start_over(event.slot, trainer.optimizer, trainer.lr_scheduler)
         trainer.lineage.extend(events)

@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from peft import LoraConfig
-
 from ..evolution import EvolutionEvent
-from ..evolution.adapters import read_adapter
 from ..hub.client import download, head
 from ..hub.pulling import Reference, check_adapters
 from ..population import Population
-from ..population.factors import Factors
+from ..population.adapters import misfit, read_adapter
 from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import hub_id, read_table
 
@@ -81,7 +78,8 @@ def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Sou
     """
     for name, (source, version) in _assign(population, wanted, sources).items():
         config, factors = read_adapter(source.folder)
-        _check(population, name, source, config, factors)
+        if problem := misfit(config, factors, population.factors(name)):
+            raise ValueError(f"initial_adapters: {source.name} does not fit {name}: {problem}")
         other = config.base_model_name_or_path
         if other and hub_id(other) and hub_id(base) and other != base:
             logger.warning(f"initial_adapters: {source.name} was trained on {other}, and this run's base is {base}.")
@@ -173,36 +171,3 @@ def _find(name: str) -> Source:
     except ValueError as error:
         raise ValueError(f"initial_adapters: {source} is neither a population nor an adapter: {error}") from None
     return Source(source, folder)
-
-
-def _check(population: Population, name: str, source: Source, config: LoraConfig, factors: Factors) -> None:
-    """Raises `ValueError` if an adapter does not have the rank, scaling and modules of the population."""
-    own = population.factors(name)
-    problem = ""
-    if own.keys() != factors.keys():
-        more, fewer = (sorted({_end(path) for path in paths}) for paths in (factors, own))
-        problem = f"it adapts {', '.join(more)}, this run {', '.join(fewer)}"
-        if more == fewer:
-            problem = f"it adapts {len(factors)} matrices, this run {len(own)}: it belongs to another base model"
-    else:
-        for path, factor in factors.items():
-            rank, mine = factor.A.shape[0], own[path].A.shape[0]
-            if rank != mine:
-                problem = f"it has rank {rank}, this run {mine}"
-            elif (factor.A.shape, factor.B.shape) != (own[path].A.shape, own[path].B.shape):
-                problem = f"its matrices at {_end(path)} have different sizes: it belongs to another base model"
-            elif factor.scaling != own[path].scaling:
-                problem = f"its scaling is {factor.scaling:g}, this run's {own[path].scaling:g}"
-            if problem:
-                break
-    if problem:
-        ends = sorted({_end(path) for path in factors})
-        raise ValueError(
-            f"initial_adapters: {source.name} does not fit {name}: {problem}. Its own settings are "
-            f"lora_r: {config.r}, lora_alpha: {config.lora_alpha}, lora_target_modules: [{', '.join(ends)}]"
-            + (", with rank-stabilised scaling, which needs a peft_config." if config.use_rslora else ".")
-        )
-
-
-def _end(path: str) -> str:
-    return path.rpartition(".")[2]

@@ -63,7 +63,7 @@ class Parts:
         return self.evolution_kwargs["islands"]
 
     def check_islands(self) -> None:
-        """Raises `ValueError` if a role cannot be divided into the islands."""
+        """Raises `ValueError` if a role cannot be divided into the islands, or is too small for an operator."""
         EvolutionSettings(**self.evolution_kwargs).check_sizes(self.num_teachers, self.num_students)
 
     @property

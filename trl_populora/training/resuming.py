@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
 
 
+def check_adapters(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
+    """Checks that the adapters of a checkpoint fit the population.
+
+    Raises:
+        ValueError: If rank, scaling or modules differ, or, without `resize_on_resume`, the members.
+    """
+    population, names = trainer.population, None
+    if trainer.args.resize_on_resume:
+        names = [row["id"] for row in read_table(checkpoint)["members"] if row["id"] in population]
+    population.check_saved(checkpoint, names=names)
+
+
 def load_run(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     """Restores population, state of the game and record; with `resize_on_resume`, also for another number of members.
 
@@ -69,7 +81,8 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
     """Loads a checkpoint of a population with another number of members.
 
     Members that exist in both continue. A new member starts as a copy of an old member of its role, with the rating
-    and lineage event of a child. (New slot `i` copies slot `i` modulo the old number.) Other members are left behind.
+    and lineage event of a child. (New slot `i` copies slot `i` modulo the old number.) It has the temperature of that
+    member and, if learning rates mutate, its learning rate. Other members are left behind.
     In self-play, ratings and games of the remaining members do not change, and no new rating interval begins. Our
     choice.
 
@@ -81,6 +94,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
     kept = [name for name in population if name in old]
     population.load(checkpoint, names=kept)
     load_state(trainer, {**state, "source": _resized(trainer.source.state_dict(), state["source"], kept)})
+    mutates = trainer.args.evolution is not None and trainer.args.evolution.mutate_learning_rate
     children = []
     for name, member in population.items():
         parents = [other for other in kept if old[other].role == member.role]
@@ -89,7 +103,8 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
                 raise ValueError(f"{checkpoint} has no {member.role}, so {name} has no member to copy.")
             earlier = [event.version for event in trainer.lineage if event.slot == name]  # of a larger population
             population.restore(replace(member, version=max(earlier, default=0)))
-            children.append(_copy_of(population, parents[member.slot % len(parents)], name))
+            parent = population[parents[member.slot % len(parents)]]
+            children.append(_copy_of(population, parent, name, with_rate=mutates))
     events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
     trainer.lineage.extend(events)
     trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
@@ -123,14 +138,16 @@ def adopt_optimizer(optimizer: Optimizer, scheduler: LambdaLR, checkpoint: str) 
     scheduler._last_lr = rates
 
 
-def _copy_of(population: Population, parent: str, name: str) -> Offspring:
+def _copy_of(population: Population, parent: Member, name: str, *, with_rate: bool) -> Offspring:
     return Offspring(
         slot=name,
         operator="clone",
         parameters={"seed": 0},
-        parents=((parent, population[parent].version),),
-        factors=population.factors(parent),
+        parents=((parent.id, parent.version),),
+        factors=population.factors(parent.id),
         fitness={},
+        learning_rate=parent.learning_rate if with_rate else None,
+        temperature=parent.temperature,
     )
 
 

@@ -52,7 +52,7 @@ from .plain import plain_without_population
 from .probes import Probes
 from .probing import probe
 from .ranks import Ranks
-from .resuming import adopt_optimizer, load_finished, load_run
+from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
 from .row_source import RowSource, check_rows
 from .samplers import check_sampler, make_sampler
 from .saving import about_run, save_checkpoint, save_run
@@ -241,6 +241,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         checkpoint = find_checkpoint(wanted, self.args.output_dir)
         if checkpoint is not None:
             check_origin(checkpoint, **about_run(self))
+            check_adapters(self, checkpoint)
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
 

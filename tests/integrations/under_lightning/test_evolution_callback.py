@@ -224,10 +224,12 @@ class Diverged(PopulationModule):
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_a_member_whose_metric_is_not_finite_is_the_worst(tmp_path, mode):
     members = toys.population(3)
-    evolution = EvolutionCallback("val_loss", mode=mode, operators=("gaussian",))
+    path = tmp_path / "lineage.jsonl"
+    evolution = EvolutionCallback("val_loss", mode=mode, operators=("gaussian",), lineage_file=path)
     fitting = toys.trainer(tmp_path, max_epochs=2, callbacks=[evolution])
     fitting.fit(Diverged(members, causal_lm_loss), toys.loader(4, members), toys.loader(2, members))
     assert [event.slot for event in evolution.lineage] == ["student_2"]
+    assert json.loads(path.read_text(), parse_constant=pytest.fail)["rating_before"] == [None, 0.0]
 
 
 @pytest.mark.filterwarnings("ignore:val_loss of")

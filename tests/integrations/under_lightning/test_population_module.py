@@ -281,6 +281,11 @@ def test_a_checkpoint_holds_adapters_and_table_and_loads_into_another_population
     few = tiny_population(0, 2, lora_config=lora(2, target_modules=["q_proj"]))
     with pytest.raises(ValueError, match="cover other modules"):
         PopulationModule.load_from_checkpoint(tmp_path / "a.ckpt", population=few, loss=causal_lm_loss)
+    strong = tiny_population(0, 2, lora_config=lora(2, lora_alpha=32))
+    before = toys.weights(strong)
+    with pytest.raises(ValueError, match="have scaling 2 at .*this population's have 16.*lora_alpha"):
+        PopulationModule.load_from_checkpoint(tmp_path / "a.ckpt", population=strong, loss=causal_lm_loss)
+    assert toys.equal(before, toys.weights(strong))
 
 
 # Refusals -----------------------------------------------------------------------------------------------------------

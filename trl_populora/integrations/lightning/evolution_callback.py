@@ -12,7 +12,7 @@ import lightning
 import torch
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 
-from ...evolution import EvolutionEvent, EvolutionSettings, Lineage, evolve
+from ...evolution import EvolutionEvent, EvolutionSettings, Lineage, NotFiniteError, evolve
 from ...population import Population
 from ...self_play import Rating
 from .population_module import PopulationModule
@@ -33,7 +33,7 @@ class EvolutionCallback(lightning.Callback):
     run equals a run that was never stopped.
 
     Fitness is the latest value of the metric, with its sign changed if smaller is better. A member whose metric is not
-    finite ranks last. If it would have to be a parent, nobody is replaced (our choice).
+    finite ranks last. If the weights of a parent or a child are not finite, nobody is replaced (our choice).
 
     Args:
         metric (`str`):
@@ -186,9 +186,7 @@ class EvolutionCallback(lightning.Callback):
             rank_zero_warn(f"{self.metric} of {', '.join(diverged)} is not finite at step {step}.")
         try:
             return evolve(module.population, ratings, settings=self.settings, step=step, rng=rng, number=self._number)
-        except ValueError as error:
-            if not diverged:
-                raise
+        except NotFiniteError as error:
             rank_zero_warn(f"Nobody was replaced at step {step}: {error}")
             return []
 

@@ -237,10 +237,10 @@ class PopulationModule(lightning.LightningModule):
     # Checkpoints -----------------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> dict:
-        """The table of members, saved with the adapters."""
+        """The table of members and the scaling of each adapted module, saved with the adapters."""
         return {
             "members": [member.to_json() for member in self.population.values()],
-            "modules": list(self.population.routing.layers),
+            "scalings": self._scalings(),
         }
 
     def set_extra_state(self, state: dict) -> None:
@@ -248,13 +248,19 @@ class PopulationModule(lightning.LightningModule):
         saved, own = [member.id for member in members], list(self.population)
         if saved != own:
             raise ValueError(f"The checkpoint holds the members {saved}, but this population has {own}.")
-        modules = list(self.population.routing.layers)
-        if state["modules"] != modules:
-            differ = sorted(set(state["modules"]) ^ set(modules))
+        before, now = state["scalings"], self._scalings()
+        if before.keys() != now.keys():
             raise ValueError(
-                f"The checkpoint's adapters cover other modules than this population's: {differ[:4]}. Use the base "
-                "and the LoRA settings that it was saved with."
+                f"The checkpoint's adapters cover other modules than this population's: "
+                f"{sorted(before.keys() ^ now.keys())[:4]}. Use the base and the LoRA settings that it was saved with."
             )
+        for module, scaling in now.items():
+            if before[module] != scaling:
+                raise ValueError(
+                    f"The checkpoint's adapters have scaling {before[module]:g} at {module}, and this population's "
+                    f"have {scaling:g}: every update would be rescaled. Use the lora_alpha, r and use_rslora that it "
+                    "was saved with."
+                )
         for member in members:
             self.population.restore(member)
 
@@ -269,6 +275,11 @@ class PopulationModule(lightning.LightningModule):
         self.adapters.to(self.population.model.device)  # Lightning has taken them to the CPU
 
     # Helpers ---------------------------------------------------------------------------------------------------
+
+    def _scalings(self) -> dict[str, float]:
+        """Scaling of each adapted module, the same for all members."""
+        factors = self.population.factors(next(iter(self.population)))
+        return {path: factor.scaling for path, factor in factors.items()}
 
     def _index(self, members: Sequence[str]) -> Tensor:
         return torch.tensor([self._places[name] for name in members])

@@ -216,5 +216,5 @@ def _card(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rating(rating: Sequence[float] | None) -> str:
-    return f"{rating[0]:.1f} ± {rating[1]:.1f}" if rating else "–"
+def _rating(rating: Sequence[float | None] | None) -> str:
+    return f"{rating[0]:.1f} ± {rating[1]:.1f}" if rating and None not in rating else "–"
