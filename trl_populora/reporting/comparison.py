@@ -14,9 +14,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..diagnostics import RoundSummary, round_metrics
-from ..run_files.files import read_json
-from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 from ..run_files.run import AVERAGE, read_record
+from .evaluation_file import read_evaluation
 from .history import read_history
 from .over_seeds import Difference, Interval, difference, interval
 from .probes import BASE, read_probes
@@ -54,6 +53,7 @@ class PlayedRun:
         history (`Sequence[RoundSummary]`): Rounds, in order.
         probes (`Sequence[Mapping]`, *optional*): Records of its probes.
         evaluation (`Mapping`, *optional*): `evaluation.json`; empty if it was not evaluated.
+        remarks (`tuple[str, ...]`, *optional*): Sentences on what could not be used.
     """
 
     folder: str
@@ -61,6 +61,7 @@ class PlayedRun:
     history: Sequence[RoundSummary]
     probes: Sequence[Mapping[str, Any]] = ()
     evaluation: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -124,9 +125,12 @@ def read_run(folder: str) -> PlayedRun:
     history = read_history(folder)
     if not history:
         raise ValueError(f"{folder} has no finished round yet")
-    place = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
-    evaluation = read_json(place, missing="") if os.path.isfile(place) else {}
-    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation)
+    evaluation, remarks = None, ()
+    try:
+        evaluation = read_evaluation(folder)
+    except ValueError as error:
+        remarks = (f"Final exams are left out: {error}",)
+    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation or {}, remarks)
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def remarks(comparison: Comparison) -> list[str]:
     unknown = [run.folder for run in comparison.runs if not run.record]
     if unknown:
         told.append(f"Settings are not recorded in {', '.join(unknown)}: each is a separate arm.")
-    return told
+    return [*told, *(remark for run in comparison.runs for remark in run.remarks)]
 
 
 def plot(comparison: Comparison, measure: str) -> Plot:
