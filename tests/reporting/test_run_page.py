@@ -23,6 +23,7 @@ from trl_populora.reporting.run_page.items import collect_items
 from trl_populora.reporting.run_page.members import member_distances
 from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
+from trl_populora.run_files.listing import find_runs
 from trl_populora.training.guard import Guard
 
 
@@ -114,6 +115,16 @@ def test_missing_and_damaged_files_are_told(tmp_path):
     for path in (made.folder / "rounds").iterdir():
         path.unlink()
     assert "tasks" not in sections(make_page(str(made.folder)))
+
+
+def test_a_run_that_continues_another_says_so(tmp_path):
+    made = MadeRun(tmp_path / "run").make(3)
+    assert "The history begins" not in " ".join(read_run(str(made.folder)).remarks)
+    path = made.folder / "history.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
+    assert "The history begins at round 3: the run continues another" in " ".join(read_run(str(made.folder)).remarks)
+    (state,) = find_runs(str(tmp_path))
+    assert state.rounds == 3
 
 
 def test_a_record_full_of_gaps(tmp_path):

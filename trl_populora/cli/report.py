@@ -108,7 +108,7 @@ def _print_tables(folder: str, history: list, probes: list) -> None:
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
 
     last = history[-1]
-    print(f"{folder}: {len(history)} rounds\n")
+    print(f"{folder}: {last.round + 1} rounds\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(round_line(history[number]))
     print()

@@ -25,7 +25,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     last = history[-1]
     names = [member.name for member in last.members]
     lines = [
-        f"{len(history)} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
+        f"{last.round + 1} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):

@@ -33,7 +33,7 @@ class RunState:
         folder (`str`): Folder of the run. base (`str`): Base model. members (`str`): Number of members of each role.
         state (`str`): `"running"`, `"finished"` or `"stopped"`. A run of another machine or container counts as
             running for some minutes after its last round, and one with very long rounds may look stopped.
-        rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
+        rounds (`int`), of (`int` or `None`): Finished rounds, with those of a run that it continues; planned rounds.
         resume (`int` or `None`): Step of the newest complete checkpoint.
         solve_rate (`float` or `None`): Matched solve rate of all members, as of the newest round
             (`RoundSummary.solve_rate`).
@@ -85,7 +85,7 @@ def read_state(folder: str) -> RunState:
         base=str(record.get("model", "")),
         members=_members(last, settings),
         state=state,
-        rounds=len(rounds),
+        rounds=max(rounds) + 1 if rounds else 0,
         of=steps // each if steps > 0 else None,
         resume=checkpoint_step(whole[-1]) if whole else None,
         solve_rate=last.get("solve_rate"),

@@ -102,6 +102,11 @@ def read_run(folder: str) -> RunData:
         remarks.append(
             f"{missing} of {len(paths)} rounds have no table in rounds/: their tasks and texts are not on this page."
         )
+    if history[0].round:
+        remarks.append(
+            f"The history begins at round {history[0].round + 1}: the run continues another, whose rounds are not in "
+            "this folder and not in its costs."
+        )
     return RunData(
         folder=folder,
         history=history,
