@@ -275,6 +275,16 @@ def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
     assert (made.folder / "report.html").is_file()
 
 
+def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
+    folder = MadeRun(tmp_path / "run").make(4).folder
+    for name in ("probes.jsonl", "lineage.jsonl"):
+        (folder / name).write_text("{\n{}\n")
+    assert cli.main(["report", str(folder), "--no-plots"]) == 0
+    text = capsys.readouterr().out
+    assert f"Left out: {folder}/probes.jsonl, line 1" in text and f"Left out: {folder}/lineage.jsonl, line 1" in text
+    assert "round 3: replaced" in text and (folder / "report.html").is_file()
+
+
 @pytest.mark.parametrize(
     "options, words",
     [

@@ -1,4 +1,4 @@
-"""The family tree of a run: as text (by `Lineage.family_tree`, from `lineage.jsonl`), and as a picture.
+"""The family tree of a run: as text (by `Lineage.family_tree`), and as a picture.
 
 In the picture, every slot has a lane, and time runs to the right. The colour of a lane shows the founder of its
 member, by first parents. It may change at a replacement, where lines from the parents end.
@@ -38,15 +38,24 @@ REST = "#BBBBBB"
 OTHER_MARKER = "*"  # an operator of the user's own
 
 
-def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
-    """The family tree of the run in `folder`, as text. Members in `names` are listed even if they have no event.
+def family_tree(folder: str | os.PathLike, history: Sequence[RoundSummary] = ()) -> str:
+    """The family tree of the run in `folder`, as text.
+
+    Args:
+        folder (`str`): Folder with the lineage.
+        history (`Sequence[RoundSummary]`, *optional*): Rounds of the run. Members of the last one are listed even if
+            they have no event. If there is no lineage, the events are those of the rounds.
 
     Raises:
         ValueError: If the lineage file is damaged.
     """
-    from ..evolution.lineage import Lineage
+    from ..evolution.lineage import EvolutionEvent, Lineage
 
-    return Lineage(os.path.join(folder, LINEAGE_FILE)).family_tree(names)
+    lineage = Lineage(os.path.join(folder, LINEAGE_FILE))
+    if not lineage:
+        lineage = Lineage()
+        lineage.extend([EvolutionEvent.from_json(event) for summary in history for event in summary.events])
+    return lineage.family_tree([member.name for summary in history[-1:] for member in summary.members])
 
 
 def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
