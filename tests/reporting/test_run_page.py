@@ -20,6 +20,7 @@ from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
 from trl_populora.reporting.run_page import make_page, watch, write_report
 from trl_populora.reporting.run_page.items import collect_items
+from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances
 from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
@@ -191,6 +192,28 @@ def test_replacements_tell_parents_operator_round_and_ratings(made, page):
         key for trace in embedded(page, "figures")["lineage-student"]["data"] for key in trace.get("customdata", ())
     ]
     assert sorted(marks) == sorted(key for key in cards if key.startswith("student"))
+
+
+def lane_ends(tree) -> list[float]:
+    """Last round of every slot."""
+    ends = {}
+    for line in (trace for trace in tree.figure.data if trace.line.width == 4):
+        for x, y in zip(line.x, line.y):
+            if x is not None:
+                ends[y] = max(x, ends.get(y, 0))
+    return [ends[lane] for lane in sorted(ends)]
+
+
+def test_members_that_a_resume_left_behind_do_not_live(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, students=3).make(5).folder
+    run = read_run(str(folder))
+    (event,) = run.events
+    (third,) = {0, 1, 2} - {int(name[-1]) for name in (event["slot"], event["parents"][0][0])}
+    kept = tuple(one for one in run.last.members if one.name != f"student_{third}")
+    shrunk = replace(run, history=[*run.history[:-1], replace(run.last, members=kept)])
+    whole, fewer = (lineage(one)[0].parts[0] for one in (run, shrunk))
+    assert lane_ends(whole) == [5, 5, 5] and lane_ends(fewer) == [4 if lane == third else 5 for lane in range(3)]
+    assert whole.how.endswith(": 2 of 3.") and fewer.how.endswith(": 1 of 3.")
 
 
 def test_distances_of_what_the_record_has(made):
