@@ -18,7 +18,8 @@ from trl_populora import cli, train
 from trl_populora.cli import evaluate as evaluate_command
 from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import evaluation_view
-from trl_populora.reporting.model_card import model_card, read_evaluation
+from trl_populora.reporting.evaluation_file import read_evaluation
+from trl_populora.reporting.model_card import model_card, results_of
 
 
 LETTERS = "tests.evaluation.letters:LETTERS"
@@ -136,7 +137,7 @@ def test_the_card_shows_an_evaluation_of_the_weights_that_are_there(run_folder, 
     assert "## Evaluation" in text and "| base |" in text
     shutil.copy(run / "student_0" / "adapter_model.safetensors", run / "student_1" / "adapter_model.safetensors")
     (run / "student_0" / "adapter_model.safetensors").unlink()
-    assert read_evaluation(str(run)) is None and "is about weights other than those in" in caplog.text
+    assert results_of(str(run))["evaluation"] is None and "is about weights other than those in" in caplog.text
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import write_recipe
+from tests.reporting.made_run import MadeRun
 from trl_populora import cli, command, train
 from trl_populora.cli import evolve
 from trl_populora.run_files.files import gone_if_unused
@@ -171,6 +172,20 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
     record["process"]["start"] -= 1  # of a process that has ended
     (tmp_path / "runs" / "fresh" / "run.json").write_text(json.dumps(record))
     assert find_runs(str(tmp_path / "runs"))[1].state == "stopped"
+
+
+def test_a_damaged_run_does_not_hide_the_others(tmp_path, capsys):
+    MadeRun(tmp_path / "runs" / "whole").make(2)
+    for name, file in (("a", "run.json"), ("b", "history.jsonl"), ("c", "probes.jsonl")):
+        path = MadeRun(tmp_path / "runs" / name).make(2).folder / file
+        path.write_text("{}\n" if file != "run.json" else "{")
+    *damaged, whole = find_runs(str(tmp_path / "runs"))
+    assert [one.state for one in damaged] == ["damaged"] * 3 and damaged[0].size > 1000
+    assert (whole.state, whole.rounds, whole.problem) == ("finished", 2, None)
+    assert cli.main(["runs", str(tmp_path / "runs")]) == 0
+    text = capsys.readouterr().out
+    assert "run.json is damaged" in text and "history.jsonl, line 1, cannot be read" in text
+    assert "probes.jsonl, line 1, cannot be read" in text and "finished" in text
 
 
 REFUSED = {

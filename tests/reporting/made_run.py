@@ -6,6 +6,7 @@ Numbers agree with each other as far as the report can see: attempts in the tabl
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from trl_populora.diagnostics import MemberSummary, RoundSummary
@@ -119,9 +120,10 @@ class MadeRun:
             self._self_play(number, rows)
         else:
             self._dataset(number, rows)
+        summary = self._summary(number, rows)  # of the members as they played
         events = self._evolve(number)
         self.record.append_events(events)
-        self.record.append_round(number, self._summary(number, rows, events).to_json(), rows)
+        self.record.append_round(number, replace(summary, events=tuple(events)).to_json(), rows)
         if number % 5 == 0:
             self._probe(number)
 
@@ -260,7 +262,7 @@ class MadeRun:
             )  # fmt: skip
         return events
 
-    def _summary(self, number: int, rows: list[dict], events: list[dict]) -> RoundSummary:
+    def _summary(self, number: int, rows: list[dict]) -> RoundSummary:
         for pair, game in self.games.items():
             self.window[pair] = [*self.window.get(pair, []), tuple(game)][-10:]
         window = {pair: tuple(map(sum, zip(*games))) for pair, games in self.window.items()}
@@ -294,7 +296,7 @@ class MadeRun:
             step=number,
             members=members,
             teachers=self.teachers,
-            students=self.students if self.teachers else (),
+            students=self.students,
             games=tuple(map(tuple, games)),
             wins=tuple(tuple(10 * won for _, won in row) for row in matrix),
             matches=len(self.teachers),
@@ -307,7 +309,6 @@ class MadeRun:
             seconds={"propose": 1.5, "verify": 0.2, "match": 0.01, "solve": 3.2, "judge": 0.3, "learn": 5.0},
             alarms=(f"no valid proposal from {self.teachers[0]}",) if self.teachers and number % 20 == 19 else (),
             cosines={role: {"mean": 0.3, "min": 0.1, "max": 0.6} for role in roles} if number % 3 == 0 else {},
-            events=tuple(events),
             **told,
         )
 
@@ -356,7 +357,7 @@ class MadeRun:
                 },
             }
         record = {
-            "step": number, "round": number, "exams": {"held_out": exam}, "founders": founders,
+            "step": number + 1, "round": number + 1, "exams": {"held_out": exam}, "founders": founders,
             "seconds": 4.2, "elapsed": 10.0 * number + 5, "probing": 4.2 * (number / 5 + 1),
         }  # fmt: skip
         self.record.append_probe(record, [], {})

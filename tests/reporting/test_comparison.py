@@ -79,6 +79,26 @@ def test_runs_of_different_length_are_compared_over_their_common_rounds():
     assert found.cost(found.arms[1]).rows == found.cost(found.arms[0]).rows == 4 * 4 * 16
 
 
+def continued(run: PlayedRun, first: int) -> PlayedRun:
+    """A run that continues another: its folder has the rounds from this one, counted from 1."""
+    return replace(run, history=run.history[first - 1 :])
+
+
+def test_a_run_that_continues_another_is_compared_over_the_rounds_it_has():
+    whole, part = made(0, rounds=9), continued(made(0, rounds=8, teacher_reward="frontier"), 4)
+    found = Comparison(group_arms([whole, part]))
+    assert (found.first, found.rounds, found.last, found.span) == (4, 8, 2, "rounds 4 to 8")
+    assert found.cost(found.arms[0]).rows == found.cost(found.arms[1]).rows == 5 * 4 * 16
+    assert found.adapters(found.arms[0])["student_1"][0] == 5 * 16
+    assert Comparison(group_arms([whole])).span == "9 rounds"
+
+
+def test_runs_without_a_common_round_are_refused():
+    later = continued(made(0, rounds=8, folder="runs/later"), 5)
+    with pytest.raises(ValueError, match="No round is in the history of all runs: .*runs/later has rounds 5 to 8"):
+        group_arms([made(0, rounds=4), later])
+
+
 def test_exams_along_a_run_stand_by_the_newest_that_all_have():
     def probe(number, mean):
         return {"round": number, "exams": {"e": {"mean": mean, "players": {"base": {"accuracy": 0.1}}}}}

@@ -1,5 +1,7 @@
 """The page of several runs says what the numbers are worth, and what cannot be said."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.reporting.test_comparison import made
@@ -58,6 +60,13 @@ def test_several_seeds_have_a_band_and_thin_lines():
 def test_runs_of_other_length_are_said():
     told = " ".join(remarks(compared(made(0, rounds=3), made(0, rounds=9, teacher_reward="frontier"))))
     assert "Runs have 3 to 9 rounds. They are compared over the 3 rounds that all runs have" in told
+
+
+def test_a_history_that_begins_later_is_said():
+    whole, part = made(0), made(0, folder="runs/more", teacher_reward="frontier")
+    told = " ".join(remarks(compared(whole, replace(part, history=part.history[2:]))))
+    assert "The history of runs/more begins at round 3: the run continues another" in told
+    assert "last 2 of rounds 3 to 6" in told and "continues" not in " ".join(remarks(compared(whole, part)))
 
 
 def test_settings_that_differ_come_first_and_are_marked():

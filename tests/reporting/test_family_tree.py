@@ -61,9 +61,12 @@ def test_members_that_came_or_went_with_a_resume_have_lanes():
     after = [make_round(k, size=3, events=(event,) if k == 4 else ()) for k in range(3, 6)]
     students = plot_family_tree(before + after).axes[1]
     assert students.get_title() == "Replacements: 1. Founders with living descendants: 2"
+    assert (2, 3, 6) in {lane[:3] for lane in lanes(students)}  # the newcomer
     shrunk = [make_round(k, size=1) for k in range(6, 8)]
-    labels = [label.get_text() for label in plot_family_tree(after + shrunk).axes[1].get_yticklabels()]
-    assert labels == ["student_0@1", "student_1@0", "student_2@0"]
+    students = plot_family_tree(after + shrunk).axes[1]
+    assert [label.get_text() for label in students.get_yticklabels()] == ["student_0@1", "student_1@0", "student_2@0"]
+    assert {lane[:3] for lane in lanes(students)} == {(0, 3, 5), (0, 5, 8), (1, 3, 6), (2, 3, 6)}
+    assert students.get_title() == "Replacements: 1. Founders with living descendants: 1"
 
 
 def test_no_replacement_no_picture(rounds):

@@ -4,8 +4,12 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from tests.reporting.made_run import MadeRun
+from trl_populora.hub.pushing import results
 from trl_populora.reporting import model_card
 from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
+from trl_populora.run_files.files import write_json
+from trl_populora.run_files.run import open_run
 from trl_populora.self_play.rewards import TEACHER_REWARDS
 
 
@@ -124,3 +128,36 @@ def test_metadata_scores_and_pictures():
     alone = ModelCard(model_card(table(), base_model="b/b", member="student_0", evaluation=evaluation))
     assert [one.dataset_type for one in alone.data.eval_results] == ["openai/gsm8k"]
     assert "teacher_0 |" not in alone.text and "| student_0 | 50.0% (20.0 to 80.0) |" in alone.text
+
+
+def evaluated(**scores):
+    half = {"accuracy": 0.5, "low": 0.2, "high": 0.8}
+    drawn = {"temperature": 0.0, "samples": 1, "max_completion_length": 64}
+    exam = {"exam": "gsm8k", "version": "1", "questions": 8, "source": {}, "decoding": drawn, "summaries": {}}
+    return {"exams": [exam | {"scores": dict.fromkeys(("student_0", "student_1", "base"), half)} | scores]}
+
+
+def test_a_member_that_took_no_exam_has_no_evaluation():
+    card = model_card(table(), base_model="b/b", member="teacher_0", evaluation=evaluated())
+    assert "## Evaluation" not in card and "model-index" not in head_of(card)
+
+
+def test_how_the_best_is_chosen_is_told_where_there_is_one():
+    half = {"accuracy": 0.5, "low": 0.2, "high": 0.8}
+    both = evaluated(summaries=dict.fromkeys(("mean", "best", "weakest"), half))
+    told = "The best and the weakest are chosen on other questions"
+    assert told in model_card(table(), base_model="b/b", evaluation=both)
+    assert told not in model_card(table(), base_model="b/b", member="student_0", evaluation=both)
+
+
+def test_a_checkpoint_has_the_results_before_it(tmp_path):
+    folder = MadeRun(tmp_path / "run").make(6).folder
+    write_json(folder / "checkpoint-3" / "population.json", {"format": 1, "members": [member("student_0")]})
+    write_json(folder / "checkpoint-3" / "self_play.json", {"step": 3})
+    (folder / "plots").mkdir()
+    (folder / "plots" / "ratings.png").touch()
+    whole, part = results(open_run(str(folder))), results(open_run(str(folder / "checkpoint-3")))
+    assert len(whole["history"]) == 6 and whole["pictures"] == ["plots/ratings.png"]
+    assert [summary.round for summary in part["history"]] == [0, 1, 2] and "pictures" not in part
+    card = model_card(table(), base_model="b/b", **part)
+    assert "After 3 rounds" in card and "After 6 rounds" in model_card(table(), base_model="b/b", **whole)

@@ -3,7 +3,8 @@
 import pytest
 from matplotlib.image import imread
 
-from trl_populora.reporting import save_plots
+from tests.reporting.made_run import MadeRun
+from trl_populora.reporting import read_history, save_plots
 from trl_populora.reporting.plots import PLOTS, running_mean
 
 
@@ -45,6 +46,21 @@ def test_plots_of_members_show_their_numbers(rounds, plot, field, titles):
             members = [next(one for one in summary.members if one.name == name) for summary in rounds]
             values = [value for one in members if (value := getattr(one, field)) is not None]
             assert values and panels[title][name] == values
+
+
+def test_a_run_on_a_dataset_has_one_panel_named_by_what_it_is(tmp_path):
+    made = MadeRun(tmp_path / "run", teachers=0).make(4)
+    history = read_history(made.folder)
+    for name, title in (
+        ("ratings", "Running reward of the members"),
+        ("rewards", "Reward of the members"),
+        ("response_length", "Response length of the members"),
+    ):
+        (axis,) = PLOTS[name](history).axes
+        assert axis.get_title() == title and "TrueSkill" not in axis.get_ylabel()
+        assert {"student_0", "student_1"} <= {line.get_label() for line in axis.lines}
+    shown = [axis.get_title() for axis in PLOTS["weights"](history).axes if axis.get_visible()]
+    assert shown == ["Update of the members", "Effective rank, per member", "Cosine between two updates of a role"]
 
 
 def test_plots_of_rounds_show_their_numbers(rounds):

@@ -20,9 +20,11 @@ from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
 from trl_populora.reporting.run_page import make_page, watch, write_report
 from trl_populora.reporting.run_page.items import collect_items
+from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances
 from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
+from trl_populora.run_files.listing import find_runs
 from trl_populora.training.guard import Guard
 
 
@@ -116,6 +118,16 @@ def test_missing_and_damaged_files_are_told(tmp_path):
     assert "tasks" not in sections(make_page(str(made.folder)))
 
 
+def test_a_run_that_continues_another_says_so(tmp_path):
+    made = MadeRun(tmp_path / "run").make(3)
+    assert "The history begins" not in " ".join(read_run(str(made.folder)).remarks)
+    path = made.folder / "history.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
+    assert "The history begins at round 3: the run continues another" in " ".join(read_run(str(made.folder)).remarks)
+    (state,) = find_runs(str(tmp_path))
+    assert state.rounds == 3
+
+
 def test_a_record_full_of_gaps(tmp_path):
     made = MadeRun(tmp_path / "run").make(4)
     path = made.folder / "history.jsonl"
@@ -180,6 +192,28 @@ def test_replacements_tell_parents_operator_round_and_ratings(made, page):
         key for trace in embedded(page, "figures")["lineage-student"]["data"] for key in trace.get("customdata", ())
     ]
     assert sorted(marks) == sorted(key for key in cards if key.startswith("student"))
+
+
+def lane_ends(tree) -> list[float]:
+    """Last round of every slot."""
+    ends = {}
+    for line in (trace for trace in tree.figure.data if trace.line.width == 4):
+        for x, y in zip(line.x, line.y):
+            if x is not None:
+                ends[y] = max(x, ends.get(y, 0))
+    return [ends[lane] for lane in sorted(ends)]
+
+
+def test_members_that_a_resume_left_behind_do_not_live(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, students=3).make(5).folder
+    run = read_run(str(folder))
+    (event,) = run.events
+    (third,) = {0, 1, 2} - {int(name[-1]) for name in (event["slot"], event["parents"][0][0])}
+    kept = tuple(one for one in run.last.members if one.name != f"student_{third}")
+    shrunk = replace(run, history=[*run.history[:-1], replace(run.last, members=kept)])
+    whole, fewer = (lineage(one)[0].parts[0] for one in (run, shrunk))
+    assert lane_ends(whole) == [5, 5, 5] and lane_ends(fewer) == [4 if lane == third else 5 for lane in range(3)]
+    assert whole.how.endswith(": 2 of 3.") and fewer.how.endswith(": 1 of 3.")
 
 
 def test_distances_of_what_the_record_has(made):
@@ -262,6 +296,16 @@ def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):
     assert (tmp_path / "page.html").stat().st_size > 1e6 and not (made.folder / "plots").exists()
     assert cli.main(["report", str(made.folder), "--no-plots"]) == 0
     assert (made.folder / "report.html").is_file()
+
+
+def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
+    folder = MadeRun(tmp_path / "run").make(4).folder
+    for name in ("probes.jsonl", "lineage.jsonl"):
+        (folder / name).write_text("{\n{}\n")
+    assert cli.main(["report", str(folder), "--no-plots"]) == 0
+    text = capsys.readouterr().out
+    assert f"Left out: {folder}/probes.jsonl, line 1" in text and f"Left out: {folder}/lineage.jsonl, line 1" in text
+    assert "round 3: replaced" in text and (folder / "report.html").is_file()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from tests.reporting.made_run import MadeRun
 from trl_populora.reporting import family_tree, read_history, run_summary
 
 
@@ -28,5 +29,19 @@ def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
 
 
 def test_family_tree_lists_members_without_descendants(run):
-    tree = family_tree(run, ["teacher_0"])
-    assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree
+    tree = family_tree(run, read_history(run))
+    assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree and "student_1@1 *" in tree
+
+
+def test_family_tree_without_a_lineage_is_that_of_the_history(tmp_path):
+    folder = MadeRun(tmp_path / "run").make(7).folder
+    history = read_history(folder)
+    whole = family_tree(folder, history)
+    (folder / "lineage.jsonl").unlink()
+    assert family_tree(folder, history) == whole and "@1 *  step" in whole
+
+
+def test_family_tree_marks_members_of_the_last_round_only(run, rounds):
+    fewer = replace(rounds[-1], members=tuple(one for one in rounds[-1].members if one.name != "student_1"))
+    tree = family_tree(run, [*rounds[:-1], fewer])
+    assert "student_1@1  step" in tree and "student_0@0 *" in tree

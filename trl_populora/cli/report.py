@@ -43,7 +43,11 @@ def run(options: argparse.Namespace) -> int:
     history = read_history(options.folder)
     if not history:
         raise ValueError(f"{options.folder} has no finished round yet")
-    probes = read_probes(options.folder)
+    try:
+        probes = read_probes(options.folder)
+    except ValueError as error:
+        print(f"Left out: {error}\n")
+        probes = []
     _print_tables(options.folder, history, probes)
     if not options.no_plots:
         paths = save_plots(history, options.plots or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)
@@ -108,7 +112,7 @@ def _print_tables(folder: str, history: list, probes: list) -> None:
     from ..reporting.tables import compute_table, event_line, print_table, round_line, round_tables
 
     last = history[-1]
-    print(f"{folder}: {len(history)} rounds\n")
+    print(f"{folder}: {last.round + 1} rounds\n")
     for number in sorted({0, len(history) // 2, len(history) - 1}):
         print(round_line(history[number]))
     print()
@@ -123,8 +127,11 @@ def _print_tables(folder: str, history: list, probes: list) -> None:
         for number, event in events:
             print(f"  round {number + 1}: {event_line(event)}")
         print("\nFamily tree (* lives)")
-        names = [member.name for member in last.members]
-        print("\n".join(f"  {line}" for line in family_tree(folder, names).splitlines()))
+        try:
+            tree = family_tree(folder, history)
+        except ValueError as error:
+            tree = f"Left out: {error}"
+        print("\n".join(f"  {line}" for line in tree.splitlines()))
     if probes:
         print("\nProbes along the run")
         print("\n".join(f"  {probe_line(record)}" for record in probes))

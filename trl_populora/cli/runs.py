@@ -49,6 +49,9 @@ def run(options: argparse.Namespace) -> int:
             time.strftime("%Y-%m-%d %H:%M", time.localtime(one.time)),
         )
     print_table(table, width=1000)  # a line for each, however long
+    for one in found:
+        if one.problem:
+            print(f"{one.folder} is damaged: {one.problem}")
     return 0
 
 

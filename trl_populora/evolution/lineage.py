@@ -139,7 +139,8 @@ class Lineage:
         `*`.
 
         Args:
-            names (`Sequence[str]`, *optional*): Slots to list first, including those without an event.
+            names (`Sequence[str]`, *optional*): Slots of the current members; all slots if unset. They are listed
+                first, including those without an event.
         """
         children: dict[tuple[str, int], list[EvolutionEvent]] = {}
         seen = dict.fromkeys((name, 0) for name in names)
@@ -154,7 +155,8 @@ class Lineage:
         stack = [(one, "from elsewhere" if one[0] in foreign else "founder", 0) for one in reversed(founders)]
         while stack:
             (name, version), story, depth = stack.pop()
-            mark = " *" if name not in foreign and latest.get(name, 0) == version else ""
+            lives = name not in foreign and latest.get(name, 0) == version and (not names or name in names)
+            mark = " *" if lives else ""
             lines.append(f"{'  ' * depth}{name}@{version}{mark}  {story}")
             for event in reversed(children.get((name, version), [])):
                 stack.append(((event.slot, event.version), _story(event), depth + 1))

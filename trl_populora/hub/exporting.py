@@ -4,12 +4,12 @@ import os
 import shutil
 from functools import partial
 
-from ..reporting.model_card import model_card, results_of
+from ..reporting.model_card import model_card
 from ..run_files.files import write_file, write_files
 from ..run_files.layout import CARD_FILE
 from ..run_files.run import Run, read_table
 from .contents import member_contents
-from .pushing import check_member, recorded
+from .pushing import check_member, recorded, results
 
 
 def export_adapter(run: Run, member: str, output: str) -> None:
@@ -19,7 +19,7 @@ def export_adapter(run: Run, member: str, output: str) -> None:
         ValueError: If there is no such member, or its adapter is incomplete.
     """
     check_member(run, member)
-    about = {**results_of(run.record), **recorded(run)}
+    about = {**results(run), **recorded(run)}
     text = model_card(read_table(run.folder), base_model=run.base, member=member, **about)
     contents = {**member_contents(run, member), CARD_FILE: text.encode()}
 

@@ -221,6 +221,11 @@ def recorded(run: Run) -> dict[str, Any]:
     return {**about, "settings": run.settings}
 
 
+def results(run: Run) -> dict[str, Any]:
+    """Results for the card of a run, or of a checkpoint in it."""
+    return results_of(run.record, until=None if run.record == run.folder else run.step)
+
+
 def _open(folder: str, base: str | None) -> Run:
     """Opens a run. If it has not finished, the error names the checkpoint to push."""
     checkpoints = whole_checkpoints(folder)
@@ -233,10 +238,8 @@ def _card_maker(
     run: Run, about: Mapping[str, Any] | None, *, token: str | None
 ) -> Callable[[str, Mapping[str, Any]], str]:
     """The card as of now, but for what only the Hub can tell."""
-    table, results = read_table(run.folder), results_of(run.record)
-    if run.record != run.folder:  # scores are those of other weights
-        results["evaluation"] = None
-    facts = {**results, **(recorded(run) if about is None else about), "base_model": run.base}
+    table = read_table(run.folder)
+    facts = {**results(run), **(recorded(run) if about is None else about), "base_model": run.base}
     tags = list(facts.pop("tags", ()))
 
     def make(repo_id: str, there: Mapping[str, Any]) -> str:

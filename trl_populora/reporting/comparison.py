@@ -14,9 +14,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..diagnostics import RoundSummary, round_metrics
-from ..run_files.files import read_json
-from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
 from ..run_files.run import AVERAGE, read_record
+from .evaluation_file import read_evaluation
 from .history import read_history
 from .over_seeds import Difference, Interval, difference, interval
 from .probes import BASE, read_probes
@@ -54,6 +53,7 @@ class PlayedRun:
         history (`Sequence[RoundSummary]`): Rounds, in order.
         probes (`Sequence[Mapping]`, *optional*): Records of its probes.
         evaluation (`Mapping`, *optional*): `evaluation.json`; empty if it was not evaluated.
+        remarks (`tuple[str, ...]`, *optional*): Sentences on what could not be used.
     """
 
     folder: str
@@ -61,6 +61,7 @@ class PlayedRun:
     history: Sequence[RoundSummary]
     probes: Sequence[Mapping[str, Any]] = ()
     evaluation: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,8 +72,13 @@ class PlayedRun:
         return self.record.get("settings", {}).get("seed", 0)
 
     @property
+    def first(self) -> int:
+        """Number of the first round in its history. It is 1, unless the run continues another in its own folder."""
+        return self.history[0].round + 1
+
+    @property
     def rounds(self) -> int:
-        """Rounds played."""
+        """Rounds played, also where it continues another run. The last round has this number."""
         return self.history[-1].round + 1
 
     @cached_property
@@ -124,9 +130,12 @@ def read_run(folder: str) -> PlayedRun:
     history = read_history(folder)
     if not history:
         raise ValueError(f"{folder} has no finished round yet")
-    place = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
-    evaluation = read_json(place, missing="") if os.path.isfile(place) else {}
-    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation)
+    evaluation, remarks = None, ()
+    try:
+        evaluation = read_evaluation(folder)
+    except ValueError as error:
+        remarks = (f"Final exams are left out: {error}",)
+    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation or {}, remarks)
 
 
 @dataclass(frozen=True)
@@ -186,13 +195,26 @@ class Comparison:
 
     Args:
         arms (`tuple[Arm, ...]`): At least one.
+
+    Raises:
+        ValueError: If no round is in the history of all runs.
     """
 
     arms: tuple[Arm, ...]
 
+    def __post_init__(self) -> None:
+        if self.first > self.rounds:
+            told = ", ".join(f"{run.folder} has rounds {run.first} to {run.rounds}" for run in self.runs)
+            raise ValueError(f"No round is in the history of all runs: {told}. Compare runs with common rounds.")
+
     @property
     def runs(self) -> tuple[PlayedRun, ...]:
         return tuple(run for arm in self.arms for run in arm.runs)
+
+    @property
+    def first(self) -> int:
+        """Number of the first round that all histories have."""
+        return max(run.first for run in self.runs)
 
     @property
     def rounds(self) -> int:
@@ -200,9 +222,14 @@ class Comparison:
         return min(run.rounds for run in self.runs)
 
     @property
+    def span(self) -> str:
+        """The rounds that all histories have, in words."""
+        return f"{self.rounds} rounds" if self.first == 1 else f"rounds {self.first} to {self.rounds}"
+
+    @property
     def last(self) -> int:
         """Number of last rounds over which a curve is averaged."""
-        return min(LAST, max(1, self.rounds // 2))
+        return min(LAST, max(1, (self.rounds - self.first + 1) // 2))
 
     @property
     def measures(self) -> list[str]:
@@ -247,13 +274,16 @@ class Comparison:
 
     def cost(self, arm: Arm) -> Cost:
         """What a run of the arm has cost, in mean over its runs."""
-        return Cost(*(fmean(column) for column in zip(*(run_cost(run.history, self.rounds) for run in arm.runs))))
+        return Cost(*map(fmean, zip(*(run_cost(self._common(run)) for run in arm.runs))))
 
     def adapters(self, arm: Arm) -> dict[str, tuple[float, ...]]:
         """Adapter -> rows, prompt tokens, completion tokens, updates and rows not learned from; means over runs."""
-        totals = [compute_totals(_until(run.history, self.rounds)) for run in arm.runs]
+        totals = [compute_totals(self._common(run)) for run in arm.runs]
         names = dict.fromkeys(name for own in totals for name in own)
         return {name: tuple(map(fmean, zip(*(own[name] for own in totals if name in own)))) for name in names}
+
+    def _common(self, run: PlayedRun) -> list[RoundSummary]:
+        return [summary for summary in run.history if self.first <= summary.round + 1 <= self.rounds]
 
     def settings(self) -> tuple[dict[str, list[str]], dict[str, str]]:
         """Settings in which arms differ, with the value of each arm, and settings that all arms share. A missing value
@@ -343,9 +373,8 @@ def tail_mean(curve: Mapping[int, float], rounds: int, last: int) -> float | Non
     return fmean(values) if values else None
 
 
-def run_cost(history: Sequence[RoundSummary], rounds: int | None = None) -> Cost:
-    """What a run learned from in its first rounds, or in all rounds."""
-    history = _until(history, rounds)
+def run_cost(history: Sequence[RoundSummary]) -> Cost:
+    """What a run learned from in these rounds, at least one."""
     totals = compute_totals(history)
     rows, prompts, completions, updates, unlearned = map(sum, zip(*totals.values()))
     unlearned += sum(summary.guest_rows for summary in history)
@@ -373,10 +402,6 @@ def _in_words(name: str) -> str:
         "exams": f"Version of the exam {rest}",
         "isolation": "Level of the sandbox",
     }.get(kind, name)
-
-
-def _until(history: Sequence[RoundSummary], rounds: int | None) -> list[RoundSummary]:
-    return [summary for summary in history if rounds is None or summary.round < rounds]
 
 
 def _accuracies(exam: Mapping[str, Any]) -> dict[str, float]:

@@ -94,7 +94,8 @@ def comparison_page(folders: Sequence[str]) -> str:
         folders (`Sequence[str]`): Folders of runs. The arm of the first is the control.
 
     Raises:
-        ValueError: If a folder is named twice or is no run with a round, or plotly is not installed.
+        ValueError: If a folder is named twice or is no run with a round, if no round is in the history of all runs, or
+            if plotly is not installed.
     """
     paths = [os.path.realpath(folder) for folder in folders]
     twice = next((folder for folder, path in zip(folders, paths) if paths.count(path) > 1), None)
@@ -102,7 +103,7 @@ def comparison_page(folders: Sequence[str]) -> str:
         raise ValueError(f"{twice} is named twice.")
     comparison = Comparison(group_arms([read_run(folder) for folder in folders]))
     runs, arms = len(comparison.runs), len(comparison.arms)
-    subtitle = f"{runs} runs in {arms} arm{'s' * (arms > 1)}, compared over {comparison.rounds} rounds"
+    subtitle = f"{runs} runs in {arms} arm{'s' * (arms > 1)}, compared over {comparison.span}"
     return render_page("Comparison of runs", comparison_sections(comparison), subtitle=subtitle)
 
 
@@ -195,11 +196,17 @@ def remarks(comparison: Comparison) -> list[str]:
     lengths = sorted({run.rounds for run in comparison.runs})
     if len(lengths) > 1:
         told.append(
-            f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.rounds} rounds "
+            f"Runs have {lengths[0]} to {lengths[-1]} rounds. They are compared over the {comparison.span} "
             f"that all runs have. Later rounds are not on this page."
         )
+    told += [
+        f"The history of {run.folder} begins at round {run.first}: the run continues another, whose rounds are not in "
+        f"its folder."
+        for run in comparison.runs
+        if run.first > 1
+    ]
     told.append(
-        f"Numbers of curves are means over the last {comparison.last} of {comparison.rounds} rounds; for exams "
+        f"Numbers of curves are means over the last {comparison.last} of {comparison.span}; for exams "
         f"during a run, they are the newest that all runs have taken."
     )
     single = [arm.name for arm in comparison.arms if len({run.seed for run in arm.runs}) < 2]
@@ -216,7 +223,7 @@ def remarks(comparison: Comparison) -> list[str]:
     unknown = [run.folder for run in comparison.runs if not run.record]
     if unknown:
         told.append(f"Settings are not recorded in {', '.join(unknown)}: each is a separate arm.")
-    return told
+    return [*told, *(remark for run in comparison.runs for remark in run.remarks)]
 
 
 def plot(comparison: Comparison, measure: str) -> Plot:
@@ -307,7 +314,7 @@ def compute_table(comparison: Comparison) -> Table:
         cost, colour = comparison.cost(arm), look(k)["color"]
         rows.append([Cell(arm.name, colour=colour), "a run", *cost])
         rows.append([Cell(arm.name, colour=colour), "an adapter", None, *(one / cost.adapters for one in cost[1:])])
-    how = f"Mean over the runs of an arm, in {comparison.rounds} rounds. Seconds depend on the machine and its load."
+    how = f"Mean over the runs of an arm, in {comparison.span}. Seconds depend on the machine and its load."
     return Table("compute", columns, rows, how=how)
 
 

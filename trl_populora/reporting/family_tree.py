@@ -1,4 +1,4 @@
-"""The family tree of a run: as text (by `Lineage.family_tree`, from `lineage.jsonl`), and as a picture.
+"""The family tree of a run: as text (by `Lineage.family_tree`), and as a picture.
 
 In the picture, every slot has a lane, and time runs to the right. The colour of a lane shows the founder of its
 member, by first parents. It may change at a replacement, where lines from the parents end.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..diagnostics import RoundSummary
 from ..run_files.layout import LINEAGE_FILE
 from .drawing import COLOURS, new_figure
+from .history import lives
 
 
 if TYPE_CHECKING:
@@ -38,15 +39,24 @@ REST = "#BBBBBB"
 OTHER_MARKER = "*"  # an operator of the user's own
 
 
-def family_tree(folder: str | os.PathLike, names: Sequence[str] = ()) -> str:
-    """The family tree of the run in `folder`, as text. Members in `names` are listed even if they have no event.
+def family_tree(folder: str | os.PathLike, history: Sequence[RoundSummary] = ()) -> str:
+    """The family tree of the run in `folder`, as text.
+
+    Args:
+        folder (`str`): Folder with the lineage.
+        history (`Sequence[RoundSummary]`, *optional*): Rounds of the run. Members of the last one are listed even if
+            they have no event. If there is no lineage, the events are those of the rounds.
 
     Raises:
         ValueError: If the lineage file is damaged.
     """
-    from ..evolution.lineage import Lineage
+    from ..evolution.lineage import EvolutionEvent, Lineage
 
-    return Lineage(os.path.join(folder, LINEAGE_FILE)).family_tree(names)
+    lineage = Lineage(os.path.join(folder, LINEAGE_FILE))
+    if not lineage:
+        lineage = Lineage()
+        lineage.extend([EvolutionEvent.from_json(event) for summary in history for event in summary.events])
+    return lineage.family_tree([member.name for summary in history[-1:] for member in summary.members])
 
 
 def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
@@ -67,25 +77,31 @@ def plot_family_tree(history: Sequence[RoundSummary]) -> Figure | None:
     figure, axes = new_figure(1, len(sides), size=(width * len(sides), height))
     for axis, side in zip(axes, sides):
         own = [(number, event) for number, event in births if event["slot"] in side]
-        _draw_side(axis, side, own, end=history[-1].round + 1, slant=slant)
+        _draw_side(axis, side, own, lives=lives(history), end=history[-1].round + 1, slant=slant)
     _legend(figure, {event["operator"] for _, event in births})
     return figure
 
 
 def _draw_side(
-    axis: Axes, side: Sequence[str], births: Sequence[tuple[int, Mapping]], *, end: int, slant: float
+    axis: Axes,
+    side: Sequence[str],
+    births: Sequence[tuple[int, Mapping]],
+    *,
+    lives: Mapping[str, tuple[int, int]],
+    end: int,
+    slant: float,
 ) -> None:
     from matplotlib.ticker import MaxNLocator
 
     lane = {name: k for k, name in enumerate(side)}
     founder, latest = _founders(side, births)
-    living = Counter(founder(*individual) for individual in latest.items())
+    living = Counter(founder(name, version) for name, version in latest.items() if lives[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
 
     def colour(name: str, version: int) -> str:
         return palette.get(founder(name, version), REST)
 
-    since: dict[str, tuple[int, int]] = dict.fromkeys(side, (0, 0))  # round and version
+    since = {name: (lives[name][0], 0) for name in side}  # round and version
     for number, event in births:
         slot, parents = event["slot"], [tuple(parent) for parent in event["parents"]]
         own = colour(*parents[0])
@@ -98,7 +114,7 @@ def _draw_side(
         marker = MARKERS.get(event["operator"], OTHER_MARKER)
         axis.plot([number], [lane[slot]], marker=marker, color=own, markeredgecolor="black", markersize=6, zorder=3)
     for name, (start, version) in since.items():
-        axis.hlines(lane[name], start, end, color=colour(name, version), linewidth=3)
+        axis.hlines(lane[name], start, lives[name][1], color=colour(name, version), linewidth=3)
     axis.set_yticks(range(len(side)), [f"{name}@{latest[name]}" for name in side], fontsize=7)
     axis.set_ylim(len(side) - 0.4, -0.6)  # the first slot on top
     axis.set_xlim(0, end * 1.02)

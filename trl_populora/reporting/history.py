@@ -24,6 +24,17 @@ def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
     return [rounds[number] for number in sorted(rounds)]
 
 
+def lives(history: Sequence[RoundSummary]) -> dict[str, tuple[int, int]]:
+    """Member -> rounds played before its first round, and its last round, counted from 1. A resumed run with another
+    number of members may have left it behind."""
+    found: dict[str, tuple[int, int]] = {}
+    for summary in history:
+        for member in summary.members:
+            first, _ = found.get(member.name, (summary.round, 0))
+            found[member.name] = first, summary.round + 1
+    return found
+
+
 def changes(history: Sequence[RoundSummary]) -> str:
     """How often members of a run were replaced, and moved to the mean of their role, in words."""
     replaced = sum(len(summary.events) for summary in history)

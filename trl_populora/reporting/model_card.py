@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCardData
 
 from ..diagnostics import RoundSummary
-from ..run_files.files import read_json, write_file
-from ..run_files.layout import CARD_FILE, EVALUATION_FILE, EVALUATION_FOLDER, HISTORY_FILE, PLOTS_FOLDER
-from ..run_files.run import TINY, adapter_fingerprint, hub_id
+from ..run_files.files import write_file
+from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
+from ..run_files.run import TINY, hub_id
+from .evaluation_file import read_evaluation
 from .history import changes, read_history
 from .tables import NOTHING, fill_ins, percent, signed, strongest
 
@@ -94,6 +95,8 @@ def model_card(
         title = f"{name}: a PopuLoRA population" if name else "A PopuLoRA population"
     if evaluation and member is not None:
         evaluation = _of_member(evaluation, member)
+    if evaluation and not evaluation["exams"]:
+        evaluation = None
     head = _header(table, base, dataset, name or title, tags, metadata, evaluation)
     sections = [head, f"# {title}\n\n{_introduction(table, base, settings, dataset, member)}"]
     sections.append(_usage(repo_id, base, members, history, alone=member is not None))
@@ -114,12 +117,24 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def results_of(folder: str) -> dict[str, Any]:
-    """Results in a run's folder for its card: the rounds so far, and pictures."""
+def results_of(folder: str, *, until: int | None = None) -> dict[str, Any]:
+    """Results in a run's folder for its card: the rounds so far, scores and pictures.
+
+    Args:
+        folder (`str`): Folder of the run's record.
+        until (`int`, *optional*): Step of a checkpoint, whose card has only the rounds before it. Scores and pictures
+            are of the whole run.
+    """
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
+    if until is not None:
+        return {"history": [summary for summary in history if summary.step < until]}
     plots = os.path.join(folder, PLOTS_FOLDER)
     pictures = sorted(name for name in os.listdir(plots) if name.endswith(".png")) if os.path.isdir(plots) else []
-    evaluation = read_evaluation(folder)
+    try:
+        evaluation = read_evaluation(folder, archived=False)
+    except ValueError as error:
+        evaluation = None
+        logger.warning(f"The model card leaves an evaluation out: {error}")
     return {"history": history, "evaluation": evaluation, "pictures": [f"{PLOTS_FOLDER}/{name}" for name in pictures]}
 
 
@@ -155,19 +170,6 @@ class _Base(NamedTuple):
         own = os.path.basename(os.path.normpath(base_model))
         words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
         return cls(None, words, f'base = "{own}"  # the folder of the base model')
-
-
-def read_evaluation(folder: str) -> dict[str, Any] | None:
-    """Results of `populora evaluate` in a run's folder, if they belong to the present weights."""
-    path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
-    if not os.path.isfile(path):
-        return None
-    record = read_json(path, missing="")
-    weights = {name: value for name, value in record["weights"].items() if name != "base"}
-    if weights != {name: adapter_fingerprint(folder, name) for name in weights}:
-        logger.warning(f"{path} is about weights other than those in {folder}; the model card leaves it out.")
-        return None
-    return record
 
 
 def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
@@ -217,10 +219,9 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
         for exam in exams
     ]
     table = _table("Evaluation", ("", *(f"`{exam['exam']}`" for exam in exams)), cells)
-    return (
-        f"{table}\n\nShares of right answers with 95 % intervals over questions. The best and the weakest are chosen "
-        "on other questions than those they are scored on.\n\n" + "\n".join(told)
-    )
+    chosen = any("best" in exam["summaries"] for exam in exams)
+    how = " The best and the weakest are chosen on other questions than those they are scored on." if chosen else ""
+    return f"{table}\n\nShares of right answers with 95 % intervals over questions.{how}\n\n" + "\n".join(told)
 
 
 def _title(name: str) -> str:
@@ -344,7 +345,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
         rows.append((member.name, rating, *shares, fill_ins(member), signed(member.reward)))
     columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
     told = (
-        f"After {len(history)} rounds with {changes(history)}. Ratings compare members of this run only. "
+        f"After {last.round + 1} rounds with {changes(history)}. Ratings compare members of this run only. "
         "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
         "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
         "were invalid."
@@ -355,7 +356,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
 def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
     """Results of a run on a dataset: members are compared by their mean reward."""
     rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
-    told = f"After {len(history)} rounds with {changes(history)}."
+    told = f"After {history[-1].round + 1} rounds with {changes(history)}."
     return f"{_table('Last round', ('member', 'reward', 'mean reward of the last rounds'), rows)}\n\n{told}"
 
 

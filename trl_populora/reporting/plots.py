@@ -1,7 +1,7 @@
 """Plots of a run, saved as PNG files. `diagnostics` computes all numbers.
 
-Each role has its own panel. Members of one role differ in colour and then in line style. Triangles on the axis mark
-replacements.
+Each role has its own panel; on a dataset, there is one. Members of one role differ in colour and then in line style.
+Triangles on the axis mark replacements.
 """
 
 from __future__ import annotations
@@ -98,18 +98,22 @@ def plot_weights(history: Sequence[RoundSummary]) -> Figure | None:
     measured = [s for s in history if any(member.delta_norm is not None for member in s.members)]
     if not measured:
         return None
-    figure, axes = new_figure(2, 2)
-    for axis, role in zip(axes, ROLES):
+    roles, (figure, axes) = _roles(history), new_figure(2, 2)
+    for axis, (role, named) in zip(axes, roles.items()):
         _member_lines(axis, measured, role, lambda member: member.delta_norm, smooth=False)
-        _finish(axis, history, title=f"Update of the {role}", label="Frobenius norm of dW", smooth=False)
-    _member_lines(axes[2], measured, "students", lambda member: member.effective_rank, smooth=False)
-    _finish(axes[2], history, title="Effective rank, per student", label="mean over matrices", smooth=False)
+        _finish(axis, history, title=f"Update of the {named}", label="Frobenius norm of dW", smooth=False)
+    ranks, cosines, *empty = axes[len(roles) :]
+    _member_lines(ranks, measured, "students", lambda member: member.effective_rank, smooth=False)
+    title = f"Effective rank, per {roles['students'].removesuffix('s')}"
+    _finish(ranks, history, title=title, label="mean over matrices", smooth=False)
     for k, role in enumerate(name for name in ROLES if any(name in s.cosines for s in measured)):
         for kind, style in (("mean", "-"), ("min", ":"), ("max", ":")):
             points = [(s.round + 1, s.cosines[role][kind]) for s in measured if role in s.cosines]
             label = role if kind == "mean" else None
-            _line(axes[3], points, color=COLOURS[k], label=label, linestyle=style, smooth=False)
-    _finish(axes[3], history, title="Cosine between two updates of a role", label="mean, min and max", smooth=False)
+            _line(cosines, points, color=COLOURS[k], label=label, linestyle=style, smooth=False)
+    _finish(cosines, history, title="Cosine between two updates of a role", label="mean, min and max", smooth=False)
+    for axis in empty:
+        axis.set_visible(False)
     return figure
 
 
@@ -126,15 +130,18 @@ def plot_lengths(history: Sequence[RoundSummary]) -> Figure:
 
 
 def plot_ratings(history: Sequence[RoundSummary]) -> Figure:
-    """TrueSkill mean and one standard deviation of every member."""
-    figure, axes = new_figure(1, 2, sharey=True)
-    for axis, role in zip(axes, ROLES):
+    """What members are compared by, with its uncertainty: TrueSkill mean, or on a dataset the running mean reward."""
+    roles, title, label = _roles(history), "Ratings", "TrueSkill mu, band of one sigma"
+    if "teachers" not in roles:
+        title, label = "Running reward", "mean reward of the last rounds, band of one standard error"
+    figure, axes = new_figure(1, len(roles), sharey=True)
+    for axis, (role, named) in zip(axes, roles.items()):
         for k, points in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).values()):
             rounds, values = zip(*points)
             low, high = [mu - sigma for mu, sigma in values], [mu + sigma for mu, sigma in values]
             axis.fill_between(rounds, low, high, color=COLOURS[k % len(COLOURS)], alpha=0.12, linewidth=0)
         _member_lines(axis, history, role, lambda member: member.mu, smooth=False)
-        _finish(axis, history, title=f"Ratings of the {role}", label="TrueSkill mu, band of one sigma", smooth=False)
+        _finish(axis, history, title=f"{title} of the {named}", label=label, smooth=False)
     return figure
 
 
@@ -206,14 +213,20 @@ def running_mean(values: Sequence[float], window: int = WINDOW) -> list[float]:
     return [sum(values[max(i - window + 1, 0) : i + 1]) / min(i + 1, window) for i in range(len(values))]
 
 
+def _roles(history: Sequence[RoundSummary]) -> dict[str, str]:
+    """Role that has a panel -> its name in titles. On a dataset there are no teachers, and students are members."""
+    return {role: role for role in ROLES} if history[-1].teachers else {"students": "members"}
+
+
 def _by_role(
     history: Sequence[RoundSummary], pick: Callable[[MemberSummary], object], *, title: str, label: str
 ) -> Figure:
     """A panel for each role with a line for each member."""
-    figure, axes = new_figure(1, 2)
-    for axis, role in zip(axes, ROLES):
+    roles = _roles(history)
+    figure, axes = new_figure(1, len(roles))
+    for axis, (role, named) in zip(axes, roles.items()):
         _member_lines(axis, history, role, pick)
-        _finish(axis, history, title=f"{title} {role}", label=label)
+        _finish(axis, history, title=f"{title} {named}", label=label)
     return figure
 
 

@@ -25,7 +25,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     last = history[-1]
     names = [member.name for member in last.members]
     lines = [
-        f"{len(history)} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
+        f"{last.round + 1} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
@@ -39,7 +39,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
         lines.append(f"  {name:<{width}}  {counts}")
     lines += probes_summary(probes)
     if any(summary.events for summary in history):
-        lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, names).splitlines())]
+        lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, history).splitlines())]
     command, place = populora(), shlex.quote(folder)
     lines += ["Next:", f"  {command} report {place}      a page, plots and tables of this run"]
     if last.teachers:

@@ -22,7 +22,7 @@ from .run import read_record
 
 QUIET = 600.0  # seconds without a finished round, and
 QUIET_ROUNDS = 5  # as many times the last round's, after which a run counts as stopped
-RUNNING, FINISHED, STOPPED = "running", "finished", "stopped"
+RUNNING, FINISHED, STOPPED, DAMAGED = "running", "finished", "stopped", "damaged"
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,16 @@ class RunState:
 
     Attributes:
         folder (`str`): Folder of the run. base (`str`): Base model. members (`str`): Number of members of each role.
-        state (`str`): `"running"`, `"finished"` or `"stopped"`. A run of another machine or container counts as
-            running for some minutes after its last round, and one with very long rounds may look stopped.
-        rounds (`int`), of (`int` or `None`): Finished rounds, and planned rounds.
+        state (`str`): `"running"`, `"finished"`, `"stopped"`, or `"damaged"` if a file cannot be read. A run of
+            another machine or container counts as running for some minutes after its last round, and one with very
+            long rounds may look stopped.
+        rounds (`int`), of (`int` or `None`): Finished rounds, with those of a run that it continues; planned rounds.
         resume (`int` or `None`): Step of the newest complete checkpoint.
         solve_rate (`float` or `None`): Matched solve rate of all members, as of the newest round
             (`RoundSummary.solve_rate`).
         probe (`tuple` or `None`): Exam, mean share of right answers over members, and step of the best probe.
         size (`int`): Bytes on disk. time (`float`): Last change of the history, or before the first round of another
-            file, in seconds since 1970.
+            file, in seconds since 1970. problem (`str` or `None`): What is damaged; nothing else is known then.
     """
 
     folder: str
@@ -53,24 +54,38 @@ class RunState:
     probe: tuple[str, float, int] | None
     size: int
     time: float
+    problem: str | None = None
 
 
 def find_runs(folder: str) -> list[RunState]:
     """The runs in a folder and below it, by path.
 
     Raises:
-        ValueError: If there is no such folder, or the record of a run is damaged.
+        ValueError: If there is no such folder.
     """
     if not os.path.isdir(folder):
         raise ValueError(f"{folder!r} is not a folder: name a folder with runs in it.")
-    return [read_state(path) for path in sorted(_run_folders(folder))]
+    return [_state_or_damage(path) for path in sorted(_run_folders(folder))]
+
+
+def _state_or_damage(folder: str) -> RunState:
+    try:
+        return read_state(folder)
+    except ValueError as error:
+        size, changed = sum(map(_size, files_below(folder))), os.path.getmtime(folder)
+        return RunState(folder, "", "", DAMAGED, 0, None, None, None, None, size, changed, problem=str(error))
 
 
 def read_state(folder: str) -> RunState:
-    """What the files of a run say of it."""
+    """What the files of a run say of it.
+
+    Raises:
+        ValueError: If its history, its probes or its record is damaged.
+    """
     paths = {name: os.path.join(folder, name) for name in (HISTORY_FILE, PROBES_FILE, POPULATION_FILE, RUN_FILE)}
     there = {name: path for name, path in paths.items() if os.path.isfile(path)}
-    rounds = {one["round"]: one for one in read_lines(there[HISTORY_FILE], dict)} if HISTORY_FILE in there else {}
+    lines = read_lines(there[HISTORY_FILE], lambda one: (one["round"], one)) if HISTORY_FILE in there else ()
+    rounds = dict(lines)
     last = rounds[max(rounds)] if rounds else {}
     record = read_record(folder)
     settings = record.get("settings", {})
@@ -85,7 +100,7 @@ def read_state(folder: str) -> RunState:
         base=str(record.get("model", "")),
         members=_members(last, settings),
         state=state,
-        rounds=len(rounds),
+        rounds=max(rounds) + 1 if rounds else 0,
         of=steps // each if steps > 0 else None,
         resume=checkpoint_step(whole[-1]) if whole else None,
         solve_rate=last.get("solve_rate"),
@@ -113,12 +128,13 @@ def _members(last: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def _best_probe(path: str | None) -> tuple[str, float, int] | None:
     """The best probe by the first exam, which all probes of a run have."""
-    means = []
-    for record in read_lines(path, dict) if path else ():
-        for name, exam in [*record.get("exams", {}).items()][:1]:
-            if exam.get("mean") is not None:
-                means.append((name, exam["mean"], record["step"]))
-    return max(means, key=lambda one: one[1], default=None)
+    first = [one for one in read_lines(path, _first_exam) if one is not None] if path else ()
+    return max(first, key=lambda one: one[1], default=None)
+
+
+def _first_exam(record: Mapping[str, Any]) -> tuple[str, float, int] | None:
+    name, exam = next(iter(record["exams"].items()), ("", {}))
+    return None if exam.get("mean") is None else (name, exam["mean"], record["step"])
 
 
 def _size(path: str) -> int:

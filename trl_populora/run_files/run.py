@@ -47,6 +47,11 @@ class Run(NamedTuple):
         holds = [any(os.path.isfile(os.path.join(place, name)) for name in names) for place in places]
         return places[1] if holds == [False, True] else self.folder
 
+    @property
+    def step(self) -> int:
+        """Training step of the saved state; 0 if there is none."""
+        return _known(os.path.join(self.folder, STATE_FILE)).get("step", 0)
+
     def setting(self, name: str, default: Any) -> Any:
         """A setting of the run, or `default` if it is not recorded."""
         return self.settings.get(name, default)

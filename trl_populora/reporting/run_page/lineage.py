@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..history import lives
 from ..page import Column, Plot, Section, Table, Widget
 from ..page.figures import COLOURS, new_figure
 from ..page.formats import written
@@ -63,13 +64,14 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
     lane = {name: k for k, name in enumerate(slots)}
     end = run.last.round + 1
     latest, founder = _founders(slots, events)
-    living = Counter(founder[name, version] for name, version in latest.items())
+    seen = lives(run.history)
+    living = Counter(founder[name, version] for name, version in latest.items() if seen[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
 
     def colour(name: str, version: int) -> str:
         return palette.get(founder.get((name, version), name), REST)
 
-    since = dict.fromkeys(slots, (0, 0))  # round and version
+    since = {name: (seen[name][0], 0) for name in slots}  # round and version
     lanes: dict[str, tuple[list, list]] = {}
     links: dict[str, tuple[list, list]] = {}
     numbers = sorted({event["round"] for event in events})
@@ -90,7 +92,7 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
                 ink = colour(parent, parent_version) if k == 0 else "var(--mark)"
                 segment(links, ink, (number - slant, number), (lane[parent], lane[slot]))
     for name, (start, version) in since.items():
-        segment(lanes, colour(name, version), (start, end), (lane[name],) * 2)
+        segment(lanes, colour(name, version), (start, seen[name][1]), (lane[name],) * 2)
     for ink, (xs, ys) in links.items():
         figure.add_scatter(
             x=xs, y=ys, mode="lines", line={"color": ink, "width": 1.2}, hoverinfo="skip", showlegend=False
@@ -115,7 +117,8 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
         f"Replacements of {role}s",
         "Each lane is a slot (the place of a member), and time runs to the right. The colour is the founder (first "
         "ancestor, by first parents). A line leads to a child from its first parent, and a grey line from the "
-        f"second. Few colours at the right end mean few founders with descendants: {len(living)} of {len(slots)}.",
+        f"second. A lane that ends early is of a member that a resume has left behind. Few colours at the right "
+        f"end mean few founders with descendants: {len(living)} of {len(slots)}.",
         height=max(240, min(120 + 26 * len(slots), 760)),
         wide=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,8 @@ def _table(run: RunData) -> Table:
         Column("valid", "share", "Share of its proposals that became tasks"),
         Column("solved", "share", "For a student: of its attempts. For a teacher: of the attempts at its tasks"),
         Column("solved over time", "curve"),
-        Column("probe", "share", "Accuracy in the first exam of the newest probe"),
-        Column("|ΔW|", "number", "Norm of its weight update", 2),
+        Column("probe", "share", "Accuracy in the first exam of the newest probe, if this version took it"),
+        Column("|ΔW|", "number", "Norm of its weight update, when this version was last measured", 2),
         Column("rows", "count", "Rows from which this slot has learned"),
         Column("tokens", "count", "Completion tokens of those rows"),
         Column("updates", "count", "Optimizer steps"),
@@ -101,7 +102,7 @@ def _table(run: RunData) -> Table:
                 member.solve_rate,
                 thinned([one.solve_rate for _, one in own], 60),
                 scores.get(member.name),
-                next((one.delta_norm for _, one in reversed(own) if not is_missing(one.delta_norm)), None),
+                next((one.delta_norm for _, one in reversed(own) if _measured(one, member.version)), None),
                 spent[0],
                 spent[2],
                 spent[3],
@@ -134,10 +135,23 @@ def _since(run: RunData, member: MemberSummary) -> int | None:
     return 1 if member.version == 0 else None
 
 
+def _measured(member: MemberSummary, version: int) -> bool:
+    return member.version == version and not is_missing(member.delta_norm)
+
+
 def _probe_scores(run: RunData) -> dict[str, float | None]:
     exams = run.probes[-1].get("exams", {}) if run.probes else {}
     exam = next(iter(exams.values()), {"players": {}})
-    return {player: one.get("accuracy") for player, one in exam["players"].items()}
+    return {player: one.get("accuracy") for player, one in exam["players"].items() if _was_probed(run, player)}
+
+
+def _was_probed(run: RunData, name: str) -> bool:
+    """Whether the newest probe measured the member of the newest round, and not the one before or after it in its
+    slot. A probe comes after the replacements of its round."""
+    version = next((member.version for member in run.last.members if member.name == name), None)
+    played = [number for number, one in of_member(run.history, name) if one.version == version]
+    left = run.last.round + 1 if any(event["slot"] == name for event in run.last.events) else math.inf
+    return bool(played) and played[0] - 1 <= run.probes[-1]["round"] < left
 
 
 # Cards ---------------------------------------------------------------------------------------------------------------
@@ -318,7 +332,7 @@ def _probe_profiles(run: RunData, names: Sequence[str]) -> list[list[float | Non
     for exam in (run.probes[-1].get("exams", {}) if run.probes else {}).values():
         groups = list(exam.get("groups") or ())
         for profile, name in zip(profiles, names):
-            one = exam["players"].get(name, {})
+            one = exam["players"].get(name, {}) if _was_probed(run, name) else {}
             own = one.get("groups") or {}
             profile += [own.get(group) for group in groups] if len(groups) > 1 else [one.get("accuracy")]
     return profiles

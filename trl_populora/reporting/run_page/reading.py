@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...diagnostics import RoundSummary
-from ...run_files.files import read_json, read_lines
-from ...run_files.layout import (
-    EVALUATION_FILE,
-    EVALUATION_FOLDER,
-    LINEAGE_FILE,
-    POPULATION_FILE,
-    checkpoints,
-    round_file,
-)
+from ...run_files.files import read_lines
+from ...run_files.layout import LINEAGE_FILE, POPULATION_FILE, checkpoints, round_file
 from ...run_files.run import read_record, read_table
+from ..evaluation_file import read_evaluation
 from ..history import read_history
 from ..probes import read_probes
 
@@ -108,14 +102,18 @@ def read_run(folder: str) -> RunData:
         remarks.append(
             f"{missing} of {len(paths)} rounds have no table in rounds/: their tasks and texts are not on this page."
         )
-    evaluation = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    if history[0].round:
+        remarks.append(
+            f"The history begins at round {history[0].round + 1}: the run continues another, whose rounds are not in "
+            "this folder and not in its costs."
+        )
     return RunData(
         folder=folder,
         history=history,
         probes=attempt(lambda: read_probes(folder), []),
         events=_with_rounds(history, attempt(lambda: _lineage(folder), [])),
         record=attempt(lambda: read_record(folder), {}),
-        evaluation=attempt(lambda: read_json(evaluation, missing=""), None) if os.path.isfile(evaluation) else None,
+        evaluation=attempt(lambda: read_evaluation(folder), None),
         tables=tables,
         adapters=attempt(lambda: _adapters(folder), None),
         finished=os.path.isfile(os.path.join(folder, POPULATION_FILE)),

@@ -1,0 +1,47 @@
+"""The table of members: what a member has measured is not shown as its child's."""
+
+import pytest
+
+
+pytest.importorskip("plotly")
+
+from tests.reporting.made_run import MadeRun
+from trl_populora.reporting.run_page.members import member_distances, members
+from trl_populora.reporting.run_page.reading import read_run
+from trl_populora.run_files.files import write_lines
+
+
+def shown(folder, title: str) -> dict[str, object]:
+    """Member -> its value in a column of the table; nothing if the column is left out."""
+    table = members(read_run(str(folder)))[0].parts[0]
+    titles = [column.title for column in table.columns]
+    place = titles.index(title) if title in titles else None
+    return {row[0].value: None if place is None else row[place] for row in table.rows}
+
+
+def probe_after(folder, number: int) -> None:
+    players = {name: {"accuracy": 0.5} for name in ("student_0", "student_1", "base")}
+    exams = {"sums": {"questions": 4, "mean": 0.5, "players": players}}
+    write_lines(folder / "probes.jsonl", [{"step": number, "round": number, "exams": exams, "founders": None}])
+
+
+@pytest.mark.parametrize(
+    ("rounds", "number", "is_its_own"), [(4, 2, False), (4, 3, True), (3, 2, True), (3, 3, False)]
+)
+def test_a_probe_is_of_the_member_that_took_it(tmp_path, rounds, number, is_its_own):
+    folder = MadeRun(tmp_path / "run", teachers=0).make(rounds).folder  # a replacement after the third round
+    (replaced,) = [event["slot"] for summary in read_run(str(folder)).history for event in summary.events]
+    probe_after(folder, number)
+    found = shown(folder, "probe")
+    (other,) = found.keys() - {replaced}
+    assert found == {other: 0.5, replaced: 0.5 if is_its_own else None}
+    distances, _ = member_distances(read_run(str(folder)))
+    assert ("probes" in distances.get("students", ())) == is_its_own
+
+
+def test_the_norm_of_an_update_is_of_this_version(tmp_path):
+    folder = MadeRun(tmp_path / "run", teachers=0, evolution_interval=2).make(3).folder  # measured in the first round
+    run = read_run(str(folder))
+    (replaced,) = [event["slot"] for summary in run.history for event in summary.events]
+    first = {member.name: member.delta_norm for member in run.history[0].members}
+    assert shown(folder, "|ΔW|") == first | {replaced: None}
