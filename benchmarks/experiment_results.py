@@ -19,6 +19,7 @@ import argparse
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -65,7 +66,7 @@ def record_of(folder: Path) -> dict[str, Any]:
     runs: dict[str, list[PlayedRun]] = {arm: [] for arm in told["arms"]}
     for job in told["jobs"]:
         if job["state"] == "done":
-            runs[job["arm"]].append(read_run(job["folder"]))
+            runs[job["arm"]].append(replace(read_run(job["folder"]), planned_seed=job["seed"]))
     keys = ("name", "question", "hypotheses", "measures", "arms", "seeds", "control", "exams", "registered", "written")
     return {
         **{key: told[key] for key in (*keys, "complete", "circumstances", "compute", "values")},

@@ -50,6 +50,13 @@ def test_values_and_differences(finished):
     assert comparison.arms[0].name == "one"
 
 
+def test_a_run_without_its_record_keeps_its_seed(finished, plan):
+    whole, _ = finished(seeds=[0, 1, 2])
+    (plan.folder / "out/two/seed_2/run.json").unlink(missing_ok=True)
+    again, _ = finished(seeds=[0, 1, 2])
+    assert again["values"] == whole["values"] and again["differences"] == whole["differences"]
+
+
 def test_what_was_registered_and_what_it_cost_are_in_it(finished, plan):
     record, _ = finished()
     registered = json.loads((plan.folder / "out/experiment.json").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any
@@ -39,7 +40,11 @@ def results(
     jobs = [_job(job, list(names.values()), problems) for job in experiment.all_jobs]
     done = {one["job"] for one in jobs if one["state"] == "done"}
     arms = {
-        arm: tuple(read_run(job.folder) for job in experiment.all_jobs if job.arm == arm and job.name in done)
+        arm: tuple(
+            replace(read_run(job.folder), planned_seed=job.seed)
+            for job in experiment.all_jobs
+            if job.arm == arm and job.name in done
+        )
         for arm in experiment.ordered_arms
     }
     played = Comparison(tuple(Arm(arm, runs) for arm, runs in arms.items() if runs)) if any(arms.values()) else None

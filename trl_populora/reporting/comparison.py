@@ -54,6 +54,7 @@ class PlayedRun:
         probes (`Sequence[Mapping]`, *optional*): Records of its probes.
         evaluation (`Mapping`, *optional*): `evaluation.json`; empty if it was not evaluated.
         remarks (`tuple[str, ...]`, *optional*): Sentences on what could not be used.
+        planned_seed (`int`, *optional*): Seed of a run of an experiment, whose record may be lost.
     """
 
     folder: str
@@ -62,6 +63,7 @@ class PlayedRun:
     probes: Sequence[Mapping[str, Any]] = ()
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    planned_seed: int | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +71,8 @@ class PlayedRun:
 
     @property
     def seed(self) -> int:
-        return self.record.get("settings", {}).get("seed", 0)
+        recorded = self.record.get("settings", {}).get("seed", 0)
+        return recorded if self.planned_seed is None else self.planned_seed
 
     @property
     def first(self) -> int:
