@@ -209,8 +209,9 @@ def _ancestors(run: RunData, member: MemberSummary) -> list[list[str]]:
         event = births[one]
         others = ", ".join(f"{name}@{version}" for name, version in event["parents"])
         before, after = event.get("rating_before"), event.get("rating_after")
-        known = before and after and None not in (before[0], after[0])
-        moved = f"{before[0]:.1f} → {after[0]:.1f}" if known else ""
+        moved = ""
+        if before and after and None not in (before[0], after[0]):
+            moved = f"{before[0]:.1f} → {after[0]:.1f}"
         number = "" if event["round"] is None else str(event["round"])
         rows.append([number, f"{one[0]}@{one[1]} is {event['operator']}({others})", moved])
         if not event["parents"]:
