@@ -18,12 +18,13 @@ from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
 from trl_populora.reporting.history import read_history
-from trl_populora.reporting.run_page import make_page, watch, write_report
+from trl_populora.reporting.run_page import make_page, watch, write_report, writing
 from trl_populora.reporting.run_page.items import collect_items
 from trl_populora.reporting.run_page.lineage import lineage
 from trl_populora.reporting.run_page.members import member_distances
 from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
+from trl_populora.run_files.files import write_json
 from trl_populora.run_files.listing import find_runs
 from trl_populora.training.guard import Guard
 
@@ -287,6 +288,31 @@ def test_a_watched_run_is_written_after_each_round(tmp_path):
     assert [re.search(r"Round (\d) of 3", html)[1] for html in written] == ["1", "2"]
     assert all('data-reload="10"' in html for html in written)
     assert 'data-reload="' not in Path(write_report(str(made.folder))).read_text()
+
+
+def test_a_watched_run_is_written_at_its_end_and_after_its_exams(tmp_path, monkeypatch):
+    made = MadeRun(tmp_path / "run")
+    made.begin(3)
+    made.play()
+    exam = made.folder / "evaluation" / "evaluation.json"
+    changes = [lambda: None, lambda: probe_again(made.folder), made.finish, lambda: write_json(exam, {"exams": []})]
+    pages, written = [], []
+    monkeypatch.setattr(writing, "write_report", lambda folder, path, **_: pages.append(folder) or str(len(pages)))
+
+    def wait(seconds):
+        if len(written) == len(changes):
+            raise KeyboardInterrupt
+        written.append(len(pages))
+        changes[len(written) - 1]()
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(str(made.folder), wait=wait)
+    assert [*written, len(pages)] == [1, 1, 2, 3, 4]
+
+
+def probe_again(folder) -> None:
+    probes = folder / "probes.jsonl"
+    probes.write_text(probes.read_text() * 2)
 
 
 def test_the_command_prints_tables_and_leaves_a_page(made, tmp_path, capsys):

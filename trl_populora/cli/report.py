@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-plots", action="store_true", help="write no plots")
     parser.add_argument("--no-page", action="store_true", help="write no page")
     parser.add_argument(
-        "--watch", action="store_true", help="write the page again after each round, until interrupted"
+        "--watch", action="store_true", help="write the page again after each round and probe, until interrupted"
     )
 
 
@@ -89,7 +89,7 @@ def _watch(options: argparse.Namespace) -> int:
     def tell(path: str) -> None:
         print(f"{path}  ({os.path.getsize(path) / 1e6:.1f} MB)", flush=True)
 
-    print("Writing the page after each round; Ctrl-C ends it.", flush=True)
+    print("Writing the page after each round and probe; Ctrl-C ends it.", flush=True)
     try:
         _written(lambda: watch(options.folder, options.output, on_page=tell), options)
     except KeyboardInterrupt:

@@ -46,7 +46,7 @@ def dataset_card(
         rows = sum(pyarrow.parquet.read_metadata(path).num_rows for path in tables[name])
         columns = pyarrow.parquet.read_schema(tables[name][-1])
         lines = [f"## `{name}`", f"{len(tables[name])} tables, {rows:,} rows.", _example(repo_id, name)]
-        meanings = {one.name: ROUND_TABLE[one.name][1] for one in columns} if name == ROUNDS_FOLDER else {}
+        meanings = {column: told for column, (_, told) in ROUND_TABLE.items()} if name == ROUNDS_FOLDER else {}
         table = [f"| `{one.name}` | {one.type} | {meanings.get(one.name, '')} |" for one in columns]
         lines.append("\n".join(["| column | type | meaning |", "|---|---|---|", *table]))
         sections.append("\n\n".join(lines))

@@ -1,4 +1,4 @@
-"""`write_report` writes the page of a run as one file. `watch` writes it again after every round."""
+"""`write_report` writes the page of a run as one file. `watch` writes it again after every change of the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any
 
 from ...run_files.files import write_file
-from ...run_files.layout import HISTORY_FILE, REPORT_FILE, RUN_FILE
+from ...run_files.layout import (
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
+    HISTORY_FILE,
+    POPULATION_FILE,
+    PROBES_FILE,
+    REPORT_FILE,
+    RUN_FILE,
+)
 from ..page import Section, Widget, need_plotly, render_page
 from ..page.rendering import pack
 from .games import games
@@ -26,7 +34,9 @@ PAGE_BYTES = 4_900_000
 LEAST_BYTES = 300_000
 """For tasks in any case."""
 PAUSE = 2.0
-"""Seconds between two looks at the history of a run that is watched."""
+"""Seconds between two looks at the files of a run that is watched."""
+WATCHED = (HISTORY_FILE, PROBES_FILE, POPULATION_FILE, os.path.join(EVALUATION_FOLDER, EVALUATION_FILE))
+"""Files that change after a round, after a probe, at the end of a run and after its final exams."""
 RELOAD = 10
 """Seconds after which the browser loads a watched page again."""
 KINDS = {"task": "tasks", "prompt": "prompts", "refused": "refused proposals"}
@@ -81,7 +91,7 @@ def watch(
     on_page: Callable[[str], None] = lambda path: None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Writes the page now and after every new round, until it is interrupted.
+    """Writes the page now and after every new round, probe and evaluation, until it is interrupted.
 
     Args:
         folder (`str`), path (`str`, *optional*): As for [`write_report`].
@@ -90,15 +100,24 @@ def watch(
     """
     seen = None
     while True:
-        history = os.path.join(folder, HISTORY_FILE)
-        size = os.path.getsize(history) if os.path.isfile(history) else 0
-        begun = size or not os.path.isfile(
+        stamps = [_stamp(os.path.join(folder, name)) for name in WATCHED]
+        rounds, _ = stamps[0]
+        begun = rounds or not os.path.isfile(
             os.path.join(folder, RUN_FILE)
-        )  # a run before its first round is waited for
-        if size != seen and begun:
-            seen = size
+        )  # before its first round a run is waited for
+        if stamps != seen and begun:
+            seen = stamps
             on_page(write_report(folder, path, reload_seconds=RELOAD))
         wait(PAUSE)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Size of a file and time of its last change; zeros if there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
 
 
 def _items(run: RunData, items: Items) -> Section:
