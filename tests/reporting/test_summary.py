@@ -1,5 +1,6 @@
 """What is said at the end of a run."""
 
+import json
 from dataclasses import replace
 
 from trl_populora.reporting import family_tree, read_history, run_summary
@@ -30,3 +31,12 @@ def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
 def test_family_tree_lists_members_without_descendants(run):
     tree = family_tree(run, ["teacher_0"])
     assert "teacher_0@0 *" in tree and "svd_subspace with student_1@0" in tree
+
+
+def test_next_names_the_exams_of_the_run(run):
+    assert f"populora evaluate {run}    what every member" in run_summary(str(run), read_history(run), base="tiny")
+    settings = {"reserved_exams": ["my.exams:mine"], "probe_kwargs": {"exams": ["held_out[:9]"]}}
+    for strategy, exams in (("no", "my.exams:mine"), ("steps", "'held_out[:9]' my.exams:mine")):
+        (run / "run.json").write_text(json.dumps({"settings": settings | {"eval_strategy": strategy}}))
+        text = run_summary(str(run), read_history(run), base="tiny")
+        assert f"populora evaluate {run}    --exams {exams}" in text
