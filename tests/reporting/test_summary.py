@@ -10,7 +10,7 @@ def test_summary_says_where_and_what_next(run):
     text = run_summary(str(run), read_history(run), base="tiny")
     assert "student_1  96 rows, 600 prompt tokens, 4,200 completion tokens, 6 updates" in text  # six rounds
     assert f"{run}/teacher_0" in text and f"{run}/student_1" in text
-    assert "6 rounds, 4 members, 1 replacements" in text
+    assert "6 rounds, 4 members, 1 replacement." in text
     assert "Strongest student: student_1 (rating" in text and "of attempts at teachers' tasks solved lately" in text
     assert "student_1@1 *" in text
     assert f"populora report {run}" in text

@@ -234,7 +234,7 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
 def unused_families(exam: Exam, runs: Sequence[Run]) -> str | None:
     """What to say of held-out tasks of families that a run did not use, if there are any."""
     from ..evaluation.held_out import LEVELS
-    from ..tasks.registry import families_of
+    from ..tasks import families_of
     from .opening import make_task_types
 
     chosen = [(run, families) for run in runs if (families := run.setting("seed_families", None))]
@@ -379,6 +379,8 @@ def player(teams: Mapping[str, object], label: str, member: str) -> str:
 
 def opening(teams: Mapping[str, tuple[Run, list[str]]], exams: Sequence[Exam], base: str | None) -> str:
     """What will be done, in a line."""
-    who = [f"{len(members)} members of {one.folder}" for one, members in teams.values() if members]
+    from ..reporting.tables import counted
+
+    who = [f"{counted(len(members), 'member')} of {one.folder}" for one, members in teams.values() if members]
     asked = ", ".join(f"{exam.name} ({len(exam.questions)} questions, version {exam.version})" for exam in exams)
     return f"{', '.join([*who, *([f'the base {base}'] if base else [])])}: {asked}"

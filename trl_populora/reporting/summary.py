@@ -11,7 +11,7 @@ from ..run_files.run import read_record
 from .family_tree import family_tree
 from .history import changes
 from .probes import probes_summary
-from .tables import compute_totals, percent, strongest
+from .tables import compute_totals, counted, percent, strongest
 
 
 def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, probes: Sequence[Mapping] = ()) -> str:
@@ -26,7 +26,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     last = history[-1]
     names = [member.name for member in last.members]
     lines = [
-        f"{len(history)} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
+        f"{counted(len(history), 'round')}, {counted(len(names), 'member')}, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
