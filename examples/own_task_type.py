@@ -58,3 +58,4 @@ class Tripling(TaskType):
 
 if __name__ == "__main__":
     check_task_type(Tripling())
+    print("Tripling keeps the contract of a task type.")

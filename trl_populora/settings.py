@@ -145,8 +145,16 @@ def _kinds(hint: Any) -> dict[type, Any]:
 def _fitted(name: str, value: Any, hint: Any) -> Any:
     fitted = _fit(value, hint, strict=True)
     if not _fits(fitted, hint):
-        raise ValueError(f"{name}={value!r} must be {describe(hint)}.")
+        raise ValueError(f"{name}={value!r} must be {describe(hint)}{_as_text(value, hint)}.")
     return fitted
+
+
+def _as_text(value: Any, hint: Any) -> str:
+    """How to write a mapping, if a text was given for one."""
+    if not isinstance(value, str) or dict not in _kinds(hint):
+        return ""
+    key, _, one = value.partition("=") if re.fullmatch(r"\w+=[\w.+-]+", value) else ("name", "", "1")
+    return f", such as '{{\"{key}\": {one}}}' on the command line (JSON), or {{{key}: {one}}} in a recipe (YAML)"
 
 
 def _fit(value: Any, hint: Any, *, strict: bool) -> Any:

@@ -155,9 +155,15 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     from .integrations.base_models import resolve_base
     from .integrations.user_data import load_prompts, load_rewards, load_sampler
     from .reporting import LiveView
+    from .reporting.tables import counted
     from .training import PopulationSelfPlayTrainer
     from .training.packages import check_packages
 
+    if run.dataset_name is not None and args.num_teachers:
+        raise ValueError(
+            f"dataset_name={run.dataset_name!r} with num_teachers={args.num_teachers}: in self-play, teachers write "
+            "the tasks. Set num_teachers to 0 to train the students on the dataset, or leave dataset_name out."
+        )
     if run.warm_start_steps and args.num_teachers == 0:
         raise ValueError("warm_start_steps needs self-play, because its rows are proposals and answers. Set it to 0.")
     if run.warm_start_steps and args.beta:
@@ -202,9 +208,10 @@ def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, 
     if run.warm_start_steps:
         names = ("warm_start_steps", "warm_start_rows", "warm_start_learning_rate")
         trainer.warm_start = {name.removeprefix("warm_start_"): getattr(run, name) for name in names}
+    rounds = counted(args.rounds, "round") if args.max_steps > 0 else "rounds"
     view.note(
-        f"{run.model_name_or_path}: {len(trainer.population)} members "
-        f"({', '.join(trainer.population)}), {f'{args.rounds} rounds' if args.max_steps > 0 else 'rounds'} of "
+        f"{run.model_name_or_path}: {counted(len(trainer.population), 'member')} "
+        f"({', '.join(trainer.population)}), {rounds} of "
         f"{args.completions_per_round} completions"
         + (f", {args.rows_per_round} of which are learned from" if args.balance_rows else "")
     )

@@ -1,6 +1,8 @@
 import pytest
 import yaml
 
+from trl_populora.training.supported import SELF_PLAY
+
 
 SETTINGS = {
     "use_cpu": True,
@@ -30,7 +32,10 @@ SETTINGS = {
 
 def write_recipe(folder, model, **changes) -> list[str]:
     """Write a small recipe and return the command line for it. The value "leave out" drops a setting."""
-    settings = SETTINGS | {"model_name_or_path": model, "output_dir": str(folder / "run")} | changes
+    own = {
+        name: value for name, value in SETTINGS.items() if changes.get("num_teachers") != 0 or name not in SELF_PLAY
+    }
+    settings = own | {"model_name_or_path": model, "output_dir": str(folder / "run")} | changes
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in settings.items() if value != "leave out"}))
     return ["--config", str(path)]

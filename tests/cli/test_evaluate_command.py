@@ -417,3 +417,12 @@ def test_final_exams_are_checked_before_training(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, final_exams=["held_out"], final_exams_limit=0)
     assert train.main(recipe) == 2
     assert "final_exams_limit=0" in capsys.readouterr().err
+
+
+def test_the_default_exam_must_fit_the_run(run_folder, tmp_path, capsys):
+    own = changed_run(run_folder, tmp_path / "own", seed_families=["add"])
+    assert evaluate(own, "--limit", "3", "--no-base", "--members", "student_0") == 0
+    assert "3 of 3 questions are of families that are not in the run's seed_families" in capsys.readouterr().out
+    on_rows = changed_run(run_folder, tmp_path / "rows", num_teachers=0)
+    assert evaluate(on_rows) == 2
+    assert "was trained on a dataset and has no default exam: name one with --exams" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from trl_populora import cli, command, train
 from trl_populora.cli import evolve
 from trl_populora.run_files.files import gone_if_unused
 from trl_populora.run_files.listing import find_runs
+from trl_populora.run_files.run import read_table
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,11 +24,11 @@ WRONG = [
     (["report", "/no/such"], "/no/such has no history.jsonl"),
     (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
     (["runs", "/no/such"], "'/no/such' is not a folder"),
-    (["evaluate", "/no/such"], "holds no population.json"),
+    (["evaluate", "/no/such"], "there is no such folder"),
     (["evaluate"], "name a run to evaluate"),
-    (["play", "/no/such"], "holds no population.json"),
-    (["push", "/no/such"], "holds no population.json"),
-    (["export", "/no/such", "--member", "x", "--output", "/no/other"], "holds no population.json"),
+    (["play", "/no/such"], "there is no such folder"),
+    (["push", "/no/such"], "there is no such folder"),
+    (["export", "/no/such", "--member", "x", "--output", "/no/other"], "there is no such folder"),
     (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is not a PEFT folder"),
     (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
     (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
@@ -37,6 +38,7 @@ WRONG = [
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown; choose"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
+    (["push", "/no/such", "--dry-run"], "unrecognized arguments: --dry-run (see populora push --help)"),
     (["doctor", "/no/such.yaml"], "cannot be read"),
     (["doctor", "recipes/tiny/4t4s.yaml", "--max_stepz", "2"], "Unknown option '--max_stepz'"),
 ]
@@ -163,10 +165,23 @@ def test_runs_are_listed_with_their_state(run_folder, tmp_path, capsys):
     assert (stopped.resume, fresh.resume) == (1, None) and fresh.probe == ("held_out", 0.75, 1)
     assert cli.main(["runs", str(tmp_path / "runs")]) == 0
     text = capsys.readouterr().out
-    assert len(text.splitlines()) == 4 and "stopped, resumable from step 1" in text and "held_out 75% (step 1)" in text
+    assert (
+        len(text.splitlines()) == 4
+        and "finished, not saved, resumable from step 1" in text
+        and "held_out 75% (step 1)" in text
+    )
     assert "running, 0 min ago" in text and "\x1b" not in text
     assert cli.main(["runs", str(tmp_path / "runs"), "--json"]) == 0
     assert [one["state"] for one in json.loads(capsys.readouterr().out)] == ["finished", "running", "stopped"]
+    with pytest.raises(
+        ValueError, match=r"does not call trainer.save_model\(\).*newest checkpoint instead: .*point-1"
+    ):
+        read_table(killed)
+    lines = (killed / "history.jsonl").read_text().splitlines()
+    (killed / "history.jsonl").write_text(lines[0] + "\n")
+    os.utime(killed / "history.jsonl", (1.6e9, 1.6e9))
+    assert cli.main(["runs", str(killed)]) == 0
+    assert " stopped, resumable from step 1 " in capsys.readouterr().out
 
     record = json.loads((tmp_path / "runs" / "fresh" / "run.json").read_text())
     record["process"]["start"] -= 1  # of a process that has ended

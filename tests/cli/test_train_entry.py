@@ -148,6 +148,18 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"sampler": "os:sep"}, "is neither a class nor a function"),
         ({"sampler_kwargs": {"kind": "sglang"}}, "needs a sampler"),
         ({"evolution_interval": 2, "evolution_kwargs": {"operators": ["svd_subspce"]}}, "svd_subspace"),
+        ({"dataset_name": "x.jsonl"}, "dataset_name='x.jsonl' with num_teachers=1"),
+        ({"max_completion_length": 0}, "error: max_completion_length=0 must be at least 1"),
+        ({"evolution_kwargs": "fraction=0.5"}, "'{\"fraction\": 0.5}' on the command line (JSON), or {fraction: 0.5}"),
+        ({"seed_families": ["adds"]}, "no seed families ['adds'] of ['code_o']; did you mean 'add'?"),
+        (
+            {"report_to": "tensorbord"},
+            "report_to=['tensorbord']: there is no tracker 'tensorbord'. Did you mean 'tensor",
+        ),
+        (
+            {"lora_target_modules": ["q_porj"]},
+            "lora_target_modules=['q_porj']: the base has no module 'q_porj'. Did you",
+        ),
         ({"lora_r": 0}, "lora_r=0"),
         ({"model_name_or_path": "/no/such/folder"}, "no such folder"),
         ({"model_name_or_path": "leave out"}, "model_name_or_path is not set"),

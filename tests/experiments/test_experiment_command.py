@@ -79,6 +79,18 @@ def test_the_list_says_what_is_done(populora, plan, capsys):
     )
 
 
+def test_the_list_refuses_what_the_experiment_would_refuse(populora, plan, capsys):
+    assert populora("--only", "two/1") == 0
+    place = plan.folder / "out/experiment.json"
+    before = place.read_bytes()
+    plan.read(arms={"one": {}, "two": {"teacher_reward": "learnability"}}, seeds=[0, 1, 2])
+    assert populora("--dry-run") == 2
+    assert "arms.two changed since the runs of" in capsys.readouterr().err
+    plan.read(seeds=[0, 1, 2])  # an addition
+    assert populora("--dry-run") == 0
+    assert place.read_bytes() == before
+
+
 def test_results_of_nothing(populora, plan, capsys):
     assert populora("--results") == 1
     assert capsys.readouterr().out.count("missing: training is next") == 4

@@ -136,10 +136,10 @@ def push_from_a_script(folder: str) -> str:
     from datasets import Dataset
 
     from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+    from trl_populora.training.supported import SELF_PLAY
 
-    recipe = {
-        name: value for name, value in SETTINGS.items() if name not in ("model_name_or_path", "reward_funcs", "plots")
-    }
+    without = ("model_name_or_path", "reward_funcs", "plots", *SELF_PLAY)
+    recipe = {name: value for name, value in SETTINGS.items() if name not in without}
     changes = {"num_teachers": 0, "num_students": 2, "per_device_train_batch_size": 4, "max_steps": 1}
     args = PopulationSelfPlayConfig(**recipe | changes | {"output_dir": folder, "save_strategy": "no"})
     trainer = PopulationSelfPlayTrainer(

@@ -49,7 +49,7 @@ def test_the_network_goes(client, hub, run, place):
 
 
 def test_what_is_no_population(client, hub, run, tmp_path):
-    assert "holds no population.json" in refused(client, tmp_path / "nothing")
+    assert "there is no such folder" in refused(client, tmp_path / "nothing")
     assert "has no member 'student_9'; choose from teacher_0, teacher_1" in refused(
         client, run, "--member", "student_9"
     )

@@ -34,4 +34,4 @@ def test_changes_of_a_run_in_words(rounds):
     plain = [replace(one, events=(), recombined=()) for one in rounds[:3]]
     assert changes(plain) == "0 replacements"
     mixed = [plain[0], replace(plain[1], recombined=("student_0", "student_1")), plain[2]]
-    assert changes(mixed) == "0 replacements and 1 recombinations"
+    assert changes(mixed) == "0 replacements and 1 recombination"

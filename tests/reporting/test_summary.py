@@ -1,5 +1,6 @@
 """What is said at the end of a run."""
 
+import json
 from dataclasses import replace
 
 from tests.reporting.made_run import MadeRun
@@ -10,7 +11,7 @@ def test_summary_says_where_and_what_next(run):
     text = run_summary(str(run), read_history(run), base="tiny")
     assert "student_1  96 rows, 600 prompt tokens, 4,200 completion tokens, 6 updates" in text  # six rounds
     assert f"{run}/teacher_0" in text and f"{run}/student_1" in text
-    assert "6 rounds, 4 members, 1 replacements" in text
+    assert "6 rounds, 4 members, 1 replacement." in text
     assert "Strongest student: student_1 (rating" in text and "of attempts at teachers' tasks solved lately" in text
     assert "student_1@1 *" in text
     assert f"populora report {run}" in text
@@ -45,3 +46,12 @@ def test_family_tree_marks_members_of_the_last_round_only(run, rounds):
     fewer = replace(rounds[-1], members=tuple(one for one in rounds[-1].members if one.name != "student_1"))
     tree = family_tree(run, [*rounds[:-1], fewer])
     assert "student_1@1  step" in tree and "student_0@0 *" in tree
+
+
+def test_next_names_the_exams_of_the_run(run):
+    assert f"populora evaluate {run}    what every member" in run_summary(str(run), read_history(run), base="tiny")
+    settings = {"reserved_exams": ["my.exams:mine"], "probe_kwargs": {"exams": ["held_out[:9]"]}}
+    for strategy, exams in (("no", "my.exams:mine"), ("steps", "'held_out[:9]' my.exams:mine")):
+        (run / "run.json").write_text(json.dumps({"settings": settings | {"eval_strategy": strategy}}))
+        text = run_summary(str(run), read_history(run), base="tiny")
+        assert f"populora evaluate {run}    --exams {exams}" in text

@@ -161,6 +161,19 @@ class Recurses(Countdown):
         return super().parse_answer(task, completion)
 
 
+@broken("parse_answer raised SyntaxError: .*must give a Refusal")
+class ReadsTheFence(Countdown):
+    def parse_answer(self, task, completion):
+        compile(completion, "answer", "eval")
+        return super().parse_answer(task, completion)
+
+
+@broken("generate raised KeyError")
+class MissesFamilies(Countdown):
+    def generate(self, rng, *, families=None):
+        return {}["families"]
+
+
 @broken("parse_answer raised UnicodeEncodeError")
 class Encodes(Countdown):
     def parse_answer(self, task, completion):
@@ -229,7 +242,7 @@ class ChangingPrompts(Countdown):
 COUNTER: list[int] = []
 
 
-@broken("holds the answer")
+@broken("holds the right completion")
 class GivesAway(Countdown):
     def solve_prompt(self, task):
         return [*super().solve_prompt(task), {"role": "user", "content": self.solve_completion(task)}]

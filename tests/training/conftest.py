@@ -6,6 +6,7 @@ import pytest
 
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.supported import SELF_PLAY
 
 
 def text_of(completion):
@@ -55,6 +56,8 @@ def make_config(folder, **overrides) -> PopulationSelfPlayConfig:
         disable_tqdm=True,
         overwrite_output_dir=True,
     )
+    if overrides.get("num_teachers") == 0:  # of self-play
+        settings = {name: value for name, value in settings.items() if name not in SELF_PLAY}
     return PopulationSelfPlayConfig(**(settings | overrides))
 
 

@@ -174,6 +174,14 @@ def test_a_limit_of_prompts_that_cannot_hold_is_refused(config, tokens, text):
         PopulationSelfPlayTrainer(tiny_model(), args=args, processing_class=tiny_tokenizer(), peft_config=lora())
 
 
+def test_a_prompt_and_a_completion_that_the_base_cannot_hold_are_refused(config):
+    args = config(num_references=5, max_completion_length=1000, task_types=["code_o"], prompt_style="full")
+    with pytest.raises(
+        ValueError, match="num_references=5: a teacher's prompt for code_o has .* than the 2048 of the ba"
+    ):
+        PopulationSelfPlayTrainer(tiny_model(), args=args, processing_class=tiny_tokenizer(), peft_config=lora())
+
+
 def test_prompts_may_fill_what_completions_leave_of_the_engine(config):
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), args=config(answer_share=0.75), processing_class=tiny_tokenizer(), peft_config=lora()

@@ -58,3 +58,45 @@ def test_resume_is_exact(make_trainer, extra):
     again.train(resume_from_checkpoint=os.path.join(whole.args.output_dir, "checkpoint-2"))
     assert outcome(again) == wanted
     assert files(again.args.output_dir) == wanted_files
+
+
+def record_of(trainer):
+    with open(os.path.join(trainer.args.output_dir, "run.json")) as file:
+        return json.load(file)
+
+
+def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog):
+    settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0}
+    folder = make_trainer(**settings).args.output_dir
+    make_trainer(**settings).train()
+    assert record_of(make_trainer(**settings))["resumed"] == []
+    changes = {"learning_rate": 1e-6, "seed": 99, "max_grad_norm": 0.5, "logging_first_step": True}
+    changes |= {"task_kwargs": {"code_f": {"num_inputs": 5}}, "resume_from_checkpoint": "auto"}
+    trainer = make_trainer(**settings | changes)
+    trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
+    changed = {"max_grad_norm": [1.0, 0.5], "seed": [42, 99], "task_kwargs.code_f.num_inputs": [4, 5]}
+    record = record_of(trainer)
+    assert record["resumed"] == [{"step": 2, "changed": changed}]
+    assert record["settings"]["seed"] == 99 and record["other_settings"]["max_grad_norm"] == 0.5
+    rates = {member.learning_rate for member in trainer.population.values()}
+    assert record["settings"]["learning_rate"] == trainer.args.learning_rate == 1e-2 and rates == {1e-2}
+    warning = next(text for text in caplog.messages if "other settings" in text)
+    assert "From step 2 on" in warning and "seed 42 -> 99" in warning and "max_grad_norm 1.0 -> 0.5" in warning
+    assert "no effect: learning_rate 0.01 -> 1e-06." in warning and "logging" not in warning
+
+    caplog.clear()  # later: kept; and from an earlier step: the change at step 2 is undone and made again
+    make_trainer(**settings | changes | {"max_steps": 6}).train(resume_from_checkpoint="auto")
+    later = {"step": 4, "changed": {"max_steps": [4, 6]}}
+    assert record_of(trainer)["resumed"] == [*record["resumed"], later]
+    make_trainer(**settings | {"seed": 7}).train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
+    assert record_of(trainer)["resumed"] == [{"step": 2, "changed": {"seed": [42, 7]}}]
+
+
+def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog):
+    make_trainer(**SETTINGS).train()
+    trainer = make_trainer(**SETTINGS)
+    trainer.train(resume_from_checkpoint=os.path.join(trainer.args.output_dir, "checkpoint-2"))
+    assert "settings" not in caplog.text and record_of(trainer)["resumed"] == []
+    again = make_trainer(**SETTINGS)
+    again.train(resume_from_checkpoint="auto")
+    assert "Nothing to do" in caplog.text and "is already at step 4" in caplog.text

@@ -86,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
             parser.error(f"{options.command} is one process: start it without accelerate launch or torchrun")
         if rest and not options.recipe_options:
+            parser.prog += f" {options.command}"
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
         return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
     except ValueError as error:

@@ -35,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exams",
         "--benchmarks",
         nargs="+",
-        default=["held_out"],
         metavar="NAME",
-        help="held_out, held_out_easy, tasks:PATH, a benchmark such as gsm8k, or module:Name (default: held_out)",
+        help="held_out, held_out_easy, tasks:PATH, a benchmark such as gsm8k, or module:Name (default: held_out; runs "
+        "on a dataset have none)",
     )
     parser.add_argument(
         "--limit", type=int, metavar="N", help="use only the first N questions of each exam (default: all)"
@@ -115,6 +115,9 @@ def run(options: argparse.Namespace) -> int:
     weights, problems = {}, []
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
+        for exam in exams:
+            if told := unused_families(exam, runs):
+                view.note(told)
         try:
             for label, (one, members) in teams.items():
                 with closing(prepare(one, options, runs, engine)) as sampler:
@@ -214,6 +217,10 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
     from ..tasks import make_task_types
     from .opening import shared_setting, shared_task_types
 
+    if options.exams is None:
+        if other := [one.folder for one in runs if one.setting("num_teachers", 1) == 0]:
+            raise ValueError(f"{other[0]} was trained on a dataset and has no default exam: name one with --exams.")
+        options.exams = ["held_out"]
     types: dict[str, TaskType] = {}
     if any(needs_task_types(name) for name in options.exams):
         if options.types:
@@ -222,6 +229,27 @@ def chosen_exams(options: argparse.Namespace, runs: Sequence[Run]) -> list[Exam]
         elif runs[0].folder:
             types = shared_task_types(runs, style=options.style)
     return make_exams(options.exams, types, data=options.data, limit=options.limit)
+
+
+def unused_families(exam: Exam, runs: Sequence[Run]) -> str | None:
+    """What to say of held-out tasks of families that a run did not use, if there are any."""
+    from ..evaluation.held_out import LEVELS
+    from ..tasks import families_of
+    from .opening import make_task_types
+
+    chosen = [(run, families) for run in runs if (families := run.setting("seed_families", None))]
+    if not exam.name.startswith(LEVELS) or not chosen:
+        return None
+    tasks = [json.loads(question.reference) for question in exam.questions]
+    used = [families_of(make_task_types(run), families) for run, families in chosen]
+    families = [(task["type"], task["author"].removeprefix("seed:")) for task in tasks]
+    count = max(sum(bool(own.get(type)) and name not in own[type] for type, name in families) for own in used)
+    if not count:
+        return None
+    return (
+        f"{exam.name}: {count} of {len(tasks)} questions are of families that are not in the run's seed_families. "
+        "Name another exam with --exams."
+    )
 
 
 def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) -> Decoding:
@@ -351,6 +379,8 @@ def player(teams: Mapping[str, object], label: str, member: str) -> str:
 
 def opening(teams: Mapping[str, tuple[Run, list[str]]], exams: Sequence[Exam], base: str | None) -> str:
     """What will be done, in a line."""
-    who = [f"{len(members)} members of {one.folder}" for one, members in teams.values() if members]
+    from ..reporting.tables import counted
+
+    who = [f"{counted(len(members), 'member')} of {one.folder}" for one, members in teams.values() if members]
     asked = ", ".join(f"{exam.name} ({len(exam.questions)} questions, version {exam.version})" for exam in exams)
     return f"{', '.join([*who, *([f'the base {base}'] if base else [])])}: {asked}"

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from ..experiments import read_experiment
     from ..experiments.checks import check, read_recipe_of
-    from ..experiments.registration import register
+    from ..experiments.registration import check_registered, register
     from ..experiments.reuse import reuse_runs
     from ..reporting.experiment_view import ExperimentView
 
@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     base = read_recipe_of(experiment)
     checked = check(experiment, base)
     if options.dry_run:
+        check_registered(experiment, base)
         list_jobs(experiment, jobs, checked)
         return 0
     registered = register(experiment, base, options.file, checked.exam_names)

@@ -42,11 +42,15 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     from transformers import AutoConfig, AutoTokenizer
 
     from ..integrations.base_models import local_folder
+    from ..reporting.tables import counted
     from ..training.forecast import Shapes, disk, phases
 
     adapters = 1 if args.shared_member else args.num_teachers + args.num_students
-    rounds = f"{args.rounds} rounds" if args.max_steps > 0 else f"{args.num_train_epochs:g} epochs"
-    yield f"{options.recipe}: {run.model_name_or_path}, {adapters} adapters of rank {args.lora_r}, {rounds}", None
+    rounds = counted(args.rounds, "round") if args.max_steps > 0 else f"{args.num_train_epochs:g} epochs"
+    yield (
+        f"{options.recipe}: {run.model_name_or_path}, {counted(adapters, 'adapter')} of rank {args.lora_r}, {rounds}",
+        None,
+    )
     folder = tokenizer = shapes = None
     try:
         folder, how = local_folder(run.model_name_or_path)

@@ -56,13 +56,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def state(one: RunState) -> str:
-    """The state in words: the minutes since the last round of a running run, or the checkpoint of a stopped run."""
+    """The state in words: the minutes since the last round of a running run, or the checkpoint of a
+    stopped run."""
     from ..run_files.listing import RUNNING, STOPPED
 
     if one.state == RUNNING:
         return f"running, {max(time.time() - one.time, 0) / 60:.0f} min ago"
     if one.state == STOPPED:
-        return "stopped, no checkpoint" if one.resume is None else f"stopped, resumable from step {one.resume}"
+        ended = "finished, not saved" if one.rounds == one.of else "stopped"
+        return f"{ended}, no checkpoint" if one.resume is None else f"{ended}, resumable from step {one.resume}"
     return one.state
 
 

@@ -40,22 +40,15 @@ def register(
         ValueError: If runs have started, and the plan has changes other than new arms or seeds.
     """
     place = os.path.join(experiment.output, PLAN_FILE)
+    record = check_registered(experiment, base)
     stamp = {**fingerprints(experiment, path), "git": git_state()}
     now, plan = datetime.now(UTC).isoformat(timespec="seconds"), experiment.to_json()
-    if not os.path.isfile(place) or not has_begun(experiment):
+    if record is None:
         record = {"registered": now, "file": path, **stamp, "plan": plan, "recipe": dict(base)}
         record |= {"exam_names": dict(exam_names), "changes": []}
         write_json(place, record)
         return record
-    record = read_json(place, missing="")
     before = record["plan"]
-    _check_same(before, plan, place)
-    if record["recipe"] != dict(base):
-        names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))
-        raise ValueError(
-            f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo the "
-            f"change, or name another output for a new experiment."
-        )
     added = {
         "arms": [arm for arm in plan["arms"] if arm not in before["arms"]],
         "seeds": [seed for seed in plan["seeds"] if seed not in before["seeds"]],
@@ -65,6 +58,26 @@ def register(
         record["changes"].append({"time": now, **stamp, "added": added})
         record["plan"] = plan
         write_json(place, record)
+    return record
+
+
+def check_registered(experiment: Experiment, base: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The plan with which runs have started, as it was registered; `None` if no run has. Writes nothing.
+
+    Raises:
+        ValueError: If the plan or the recipe has changes other than new arms or seeds.
+    """
+    place = os.path.join(experiment.output, PLAN_FILE)
+    if not os.path.isfile(place) or not has_begun(experiment):
+        return None
+    record = read_json(place, missing="")
+    _check_same(record["plan"], experiment.to_json(), place)
+    if record["recipe"] != dict(base):
+        names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))
+        raise ValueError(
+            f"{experiment.recipe} has changed in {', '.join(names)} since the runs of {place} began. Undo the "
+            f"change, or name another output for a new experiment."
+        )
     return record
 
 

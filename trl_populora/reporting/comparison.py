@@ -23,7 +23,7 @@ from .tables import compute_totals
 
 
 SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "settings", "other_settings")
-SETTINGS += ("sampler", "reward_funcs", "warm_start", "row_source", "processes")
+SETTINGS += ("sampler", "reward_funcs", "warm_start", "resumed", "row_source", "processes")
 """Keys of `run.json` that say what a run does. The others say where and by what it was done."""
 PLACES = {
     *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
@@ -91,7 +91,7 @@ class PlayedRun:
         """
         if not self.record:
             return {"folder": json.dumps(self.folder)}
-        own = flat({key: self.record[key] for key in SETTINGS if key in self.record})
+        own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key, []) != []})
         return {name: value for name, value in own.items() if name not in PLACES}
 
     @cached_property

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ..diagnostics import RoundSummary
 from ..run_files.files import read_lines
 from ..run_files.layout import HISTORY_FILE
+from .tables import counted
 
 
 def read_history(folder: str | os.PathLike) -> list[RoundSummary]:
@@ -39,4 +40,4 @@ def changes(history: Sequence[RoundSummary]) -> str:
     """How often members of a run were replaced, and moved to the mean of their role, in words."""
     replaced = sum(len(summary.events) for summary in history)
     recombined = sum(bool(summary.recombined) for summary in history)
-    return f"{replaced} replacements" + (f" and {recombined} recombinations" if recombined else "")
+    return counted(replaced, "replacement") + (f" and {counted(recombined, 'recombination')}" if recombined else "")

@@ -14,7 +14,7 @@ from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
 from ..run_files.run import TINY, hub_id
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
-from .tables import NOTHING, fill_ins, percent, signed, strongest
+from .tables import NOTHING, counted, fill_ins, percent, signed, strongest
 
 
 logger = logging.getLogger(__name__)
@@ -345,7 +345,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
         rows.append((member.name, rating, *shares, fill_ins(member), signed(member.reward)))
     columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
     told = (
-        f"After {last.round + 1} rounds with {changes(history)}. Ratings compare members of this run only. "
+        f"After {counted(last.round + 1, 'round')} with {changes(history)}. Ratings compare members of this run only. "
         "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
         "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
         "were invalid."

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from ..command import populora
 from ..diagnostics import RoundSummary
 from ..diagnostics.dynamics import MemberSummary
+from ..run_files.run import read_record
 from .family_tree import family_tree
 from .history import changes
 from .probes import probes_summary
-from .tables import compute_totals, percent, strongest
+from .tables import compute_totals, counted, percent, strongest
 
 
 def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, probes: Sequence[Mapping] = ()) -> str:
@@ -25,7 +26,7 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     last = history[-1]
     names = [member.name for member in last.members]
     lines = [
-        f"{last.round + 1} rounds, {len(names)} members, {changes(history)}. Adapters on {base}:",
+        f"{counted(last.round + 1, 'round')}, {counted(len(names), 'member')}, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
@@ -43,11 +44,21 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     command, place = populora(), shlex.quote(folder)
     lines += ["Next:", f"  {command} report {place}      a page, plots and tables of this run"]
     if last.teachers:
-        lines += [
-            f"  {command} play {place}        one task proposed, verified and solved, to read",
-            f"  {command} evaluate {place}    what every member and the base score on held-out tasks, or benchmarks",
-        ]
+        lines.append(f"  {command} play {place}        one task proposed, verified and solved, to read")
+    exams = _exams(folder)
+    if exams or last.teachers:
+        asked = exams or "what every member and the base score on held-out tasks, or benchmarks"
+        lines.append(f"  {command} evaluate {place}    {asked}")
     return "\n".join(lines)
+
+
+def _exams(folder: str) -> str:
+    """Options of `populora evaluate` for the exams that a run probes or reserves; empty if there are none."""
+    settings = read_record(folder).get("settings", {})
+    probes = settings.get("probe_kwargs") or {} if settings.get("eval_strategy", "no") != "no" else {}
+    names = dict.fromkeys([*(probes.get("exams") or ()), *(settings.get("reserved_exams") or ())])
+    words = ["--exams", *names, *(["--data", probes["data"]] if probes.get("data") else [])]
+    return shlex.join(words) if names else ""
 
 
 def _quality(member: MemberSummary) -> str:

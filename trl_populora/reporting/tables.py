@@ -137,6 +137,11 @@ def fill_ins(member: MemberSummary) -> str:
     return f"{percent(member.fill_rate)} ({percent(member.solve_rate_filled)})"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: `"1 round"`, `"2 rounds"`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def signed(value: float | None) -> str:
     return NOTHING if value is None else f"{value:+.2f}"
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .checkpoint import newest_checkpoint
 from .files import read_json
 from .layout import (
     ADAPTER_CONFIG_FILE,
@@ -14,6 +15,7 @@ from .layout import (
     POPULATION_FILE,
     RUN_FILE,
     STATE_FILE,
+    begun_by_a_run,
 )
 
 
@@ -118,10 +120,22 @@ def read_table(folder: str | os.PathLike) -> dict:
         ValueError: If the folder has none, or one of another format.
     """
     path = os.path.join(folder, POPULATION_FILE)
-    table = read_json(path, missing="it is not a saved population.")
+    if not os.path.isdir(folder):
+        raise ValueError(f"{os.fspath(folder)!r}: there is no such folder.")
+    table = read_json(path, missing=_why_unsaved(os.fspath(folder)))
     if table.get("format") != TABLE_VERSION:
         raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {TABLE_VERSION}.")
     return table
+
+
+def _why_unsaved(folder: str) -> str:
+    """What to say of a folder without a table of members."""
+    if not begun_by_a_run(folder):
+        return "it is not a saved population."
+    newest = newest_checkpoint(folder)
+    return "the run has not ended, or its script does not call trainer.save_model() after trainer.train(). " + (
+        f"Name its newest checkpoint instead: {newest}." if newest else "It has no checkpoint either."
+    )
 
 
 def _known(path: str) -> dict:

@@ -148,10 +148,11 @@ def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -
     known = {name for one in types.values() for name in one.families}
     unknown = sorted(set(families or ()) - known)
     if unknown or (families is not None and not families):
-        raise ValueError(
-            f"seed_families: there are no seed families {unknown} of {list(types)}; choose from {sorted(known)}, or "
-            "leave the setting out for all."
+        near = get_close_matches(unknown[0], known, n=1) if unknown else []
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"choose from {sorted(known)}, or leave the setting out for all."
         )
+        raise ValueError(f"seed_families={families}: there are no seed families {unknown} of {list(types)}; {hint}")
     return {
         name: tuple(family for family in families or () if family in one.families) or None
         for name, one in types.items()

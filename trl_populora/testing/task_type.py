@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,6 +45,17 @@ def check_task_type(task_type: TaskType, *, run: Run | None = None, count: int =
     """
     if count < 2:
         raise ValueError(f"count must be at least 2, got {count}")
+    try:
+        _check(task_type, run, count, timeout)
+    except AssertionError:
+        raise
+    except Exception as error:
+        name = _raised_by(error)
+        rule = "; text that cannot be read must give a Refusal" if name.startswith("parse_") else ""
+        raise AssertionError(f"{name} raised {type(error).__name__}: {str(error)[:200]!r}{rule}") from error
+
+
+def _check(task_type: TaskType, run: Run | None, count: int, timeout: float) -> None:
     check_declaration(task_type)
     tasks = check_seeds(task_type, count)
     for task in [*tasks, task_type.simplest()]:
@@ -142,7 +154,7 @@ def check_task(task_type: TaskType, task: Task) -> None:
 
 
 def check_prompts(task_type: TaskType, task: Task, tasks: Sequence[Task]) -> None:
-    """Prompts in both styles: chat messages, the same each time, and without the answer."""
+    """Prompts in both styles: chat messages, the same each time, and without the text of the right completion."""
     shown = references_of(task_type, task, tasks)
     for style in STYLES:
         kind = dataclasses.replace(task_type, style=style)
@@ -156,7 +168,9 @@ def check_prompts(task_type: TaskType, task: Task, tasks: Sequence[Task]) -> Non
             _check_messages(f"{name} ({style})", prompt())
             assert prompt() == prompt(), f"{name} ({style}) is not the same each time"
         words = "\n".join(message["content"] for message in kind.solve_prompt(task))
-        assert kind.solve_completion(task) not in words, f"solve_prompt ({style}) holds the answer to {task!r}"
+        assert kind.solve_completion(task) not in words, (
+            f"solve_prompt ({style}) holds the right completion for {task!r}"
+        )
         draft = kind.parse_proposal(kind.propose_completion(task), shown)
         assert isinstance(draft, Draft), f"propose_completion ({style}) of {task!r} is refused: {draft}"
         answer = kind.parse_answer(task, kind.solve_completion(task))
@@ -217,6 +231,12 @@ def check_hostile_text(task_type: TaskType, tasks: Sequence[Task], run: Run) -> 
         judged = task_type.judge([task] * len(read), [answer for _, answer in read], run)
         for (text, _), result in zip(read, judged, strict=True):
             assert result is not True, f"{ascii(text[:60])} is judged a right answer to {task!r}"
+
+
+def _raised_by(error: Exception) -> str:
+    """Name of the task type's method that raised an error: of several, the one that was called last."""
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return next((name for name in reversed(names) if name[0] != "_" and hasattr(TaskType, name)), type(error).__name__)
 
 
 def _is_frozen(cls: type) -> bool:

@@ -22,7 +22,14 @@ CHOICES = {
     "member_prompts": ("shared", "split"),
     "recombination_roles": ("both", "teachers", "students"),
 }
-SIZES = ("lora_r", "lora_alpha", "num_iterations", "per_device_train_batch_size", "buffer_capacity")
+SIZES = (
+    "max_completion_length",
+    "lora_r",
+    "lora_alpha",
+    "num_iterations",
+    "per_device_train_batch_size",
+    "buffer_capacity",
+)
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
 COUNTS = ("num_references", "seed_tasks", "evolution_interval", "recombination_interval", "max_unsolved_tries")
 COUNTS += ("weight_metrics_interval",)

@@ -3,8 +3,10 @@ arguments."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
+import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
@@ -14,13 +16,13 @@ from trl.trainer.utils import create_model_from_path
 from ..population import Population
 from ..run_files.checkpoint import find_checkpoint
 from ..settings import as_mapping
-from ..tasks import TaskType
+from ..tasks import TaskType, families_of
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
 from .initial_adapters import find_sources, start_from
 from .quantized import completed, keep_gradients
 from .row_source import RowSource
-from .self_play_source import SelfPlaySource
+from .self_play_source import SelfPlaySource, types_in_play
 from .sharding import load_sharded
 
 
@@ -51,9 +53,13 @@ def make_source(
     """The source of rows: the user's own, self-play, or a dataset.
 
     Raises:
-        ValueError: If `given` is not a source, or task types are passed with a source other than self-play.
+        ValueError: If `given` is not a source, task types are passed with a source other than self-play, or a task
+            type or a seed family is unknown.
     """
     if given is None and args.num_teachers:
+        families_of(
+            types_in_play(args, task_types), args.seed_families
+        )  # a wrong name is told before a base is loaded
         return SelfPlaySource(task_types)
     if task_types is not None:
         raise ValueError("task_types needs teachers that write tasks: set num_teachers, or leave task_types out.")
@@ -99,6 +105,8 @@ def make_population(
         template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
+        if peft_config is None:
+            _check_modules(base, args.lora_target_modules)
         population = Population(
             base,
             template,  # pyright: ignore[reportArgumentType]  # a `Population` refuses other kinds than LoRA
@@ -127,6 +135,17 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
     return find_checkpoint(wanted or None, args.output_dir) is not None
+
+
+def _check_modules(base: torch.nn.Module, wanted: list[str] | str) -> None:
+    """Raises `ValueError` if the base has no module of a name in `lora_target_modules`."""
+    paths = [f".{path}" for path, _ in base.named_modules()]
+    for name in [] if isinstance(wanted, str) else wanted:
+        if not any(path.endswith(f".{name}") for path in paths):
+            names = {path.rpartition(".")[2] for path in paths}
+            near = get_close_matches(name, names, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Set it to 'all-linear' for all linear layers."
+            raise ValueError(f"lora_target_modules={wanted}: the base has no module {name!r}. {hint}")
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:

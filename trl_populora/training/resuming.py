@@ -12,6 +12,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState
+from transformers.utils import logging
 
 from ..evolution import EvolutionEvent, Lineage, Offspring, tell
 from ..population import Member, Population
@@ -22,6 +23,8 @@ from ..run_files.run import read_table
 
 if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
+
+logger = logging.get_logger(__name__)
 
 
 def check_adapters(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
@@ -63,6 +66,8 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
         return False
     load_run(trainer, checkpoint)
     trainer.state = state
+    if trainer.accelerator.is_main_process:
+        logger.warning(f"Nothing to do: {checkpoint} is already at step {state.global_step}, of {wanted}.")
     return True
 
 

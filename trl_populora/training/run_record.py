@@ -55,6 +55,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "sampler": _sampler(trainer),
         "reward_funcs": list(trainer.reward_func_names),
         "warm_start": _plain(trainer.warm_start),
+        "resumed": _plain(trainer.resumed),
         "row_source": _path(type(source)),
         "processes": trainer.accelerator.num_processes,
         "process": this_process(),
@@ -68,13 +69,18 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
 
 def other_settings(args: "PopulationSelfPlayConfig") -> dict[str, Any]:
     """Settings of GRPO that `args.settings()` leaves out and that differ from GRPO's defaults, `PLACES` aside."""
-    told, found = args.settings(), {}
-    for one in fields(GRPOConfig):
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        value = getattr(args, one.name)
-        if one.init and one.name not in told and not one.name.startswith(PLACES) and value != default:
-            found[one.name] = _plain(value)
-    return found
+    told = args.settings()
+    values = {name: (getattr(args, name), default) for name, default in grpo_defaults().items() if name not in told}
+    return {name: _plain(value) for name, (value, default) in values.items() if value != default}
+
+
+def grpo_defaults() -> dict[str, Any]:
+    """Defaults of GRPO's settings, `PLACES` aside."""
+    return {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory()
+        for one in fields(GRPOConfig)
+        if one.init and not one.name.startswith(PLACES)
+    }
 
 
 def _part(dataset: Any) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class SelfPlaySource(RowSource):
             lengths=lengths,
             progress=sampler.progress,
         )
+        _check_room(args, self.task_types, self.buffer, lengths, population)
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
         self.ready_at = 0.0
@@ -331,6 +332,29 @@ def _fill(
             f"Name "
             "more families, or leave the setting out for all."
         )
+
+
+def _check_room(
+    args: PopulationSelfPlayConfig,
+    types: Mapping[str, TaskType],
+    buffer: TaskBuffer,
+    lengths: TokenLimits,
+    population: Population,
+) -> None:
+    """Raises `ValueError` if a teacher's prompt and its completion together are longer than the base supports."""
+    places = getattr(population.base_model.config, "max_position_embeddings", None)
+    if places is None:
+        return
+    for name, task_type in types.items():
+        references = buffer.references(name, max(args.num_references, task_type.min_references), random.Random(0))
+        prompt, _ = lengths.fit(task_type, references, buffer, random.Random(0))
+        tokens = lengths.count(prompt)
+        if tokens + args.max_completion_length > places:
+            raise ValueError(
+                f"num_references={args.num_references}: a teacher's prompt for {name} has {tokens} tokens, and with "
+                f"max_completion_length={args.max_completion_length} that is more than the {places} of the base. "
+                "Lower one of the two, or set max_prompt_tokens, with which references that do not fit are left out."
+            )
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from ..self_play.rewards import RewardSettings
+from ..settings import to_mapping
 
 
 if TYPE_CHECKING:
@@ -37,6 +41,14 @@ ALLOWED = {
 }
 """Setting of GRPO -> the values that a population allows, and the problem with others."""
 
+SELF_PLAY = ("advantage", "prompt_template", "prompt_style", "prompts_per_teacher", "task_types", "num_references")
+SELF_PLAY += ("seed_tasks", "seed_families", "buffer_capacity", "max_unsolved_tries", "answer_share", "teacher_reward")
+SELF_PLAY += ("solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing", "pairing_floor")
+SELF_PLAY += ("teacher_learning_rate",)
+"""Settings that do nothing without teachers (`num_teachers=0`)."""
+DATASET = ("member_prompts",)
+"""Settings that do nothing in self-play."""
+
 
 def check_supported(args: PopulationSelfPlayConfig) -> None:
     """Refuses settings that cannot work per member, or that cannot be resumed exactly.
@@ -44,7 +56,9 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
     Raises:
         ValueError: With the name of every such setting.
     """
-    rules = chain(_values(args), _objective(args), _engine(args), _hardware(args), _data(args), _saving(args))
+    rules = chain(
+        _values(args), _objective(args), _engine(args), _hardware(args), _data(args), _mode(args), _saving(args)
+    )
     problems = [text for refused, text in rules if refused]
     if problems:
         raise ValueError(
@@ -79,10 +93,6 @@ def _objective(args: PopulationSelfPlayConfig) -> Rules:
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
         f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have their own schedules, by step",
-    )
-    yield (
-        args.num_teachers == 0 and args.advantage != "group",
-        f"advantage={args.advantage!r} without self-play (num_teachers=0)",
     )
     yield (
         args.mask_truncated_completions and args.prompt_template == "base",
@@ -130,11 +140,21 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
         T and args.eval_strategy == "epoch",
         "eval_strategy='epoch' without a dataset (use 'steps')",
     )
-    yield not T and args.prompt_template != "chat", f"prompt_template={args.prompt_template!r} without self-play"
     yield (
         not T and args.remove_unused_columns,
         "remove_unused_columns=true: the column with the member's name would be removed",
     )
+
+
+def _mode(args: PopulationSelfPlayConfig) -> Rules:
+    """Settings of the other mode, self-play or dataset, that differ from their defaults."""
+    defaults = {
+        one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(args)
+    }
+    defaults |= {"reward_kwargs": to_mapping(RewardSettings(), without=("teacher",))}
+    where = "in self-play" if args.num_teachers else "without self-play (num_teachers=0)"
+    for name in DATASET if args.num_teachers else SELF_PLAY:
+        yield getattr(args, name) != defaults[name], f"{name}={getattr(args, name)!r} {where}"
 
 
 def _saving(args: PopulationSelfPlayConfig) -> Rules:

@@ -7,6 +7,7 @@ through the trackers' public interfaces. A tracker that fails under way costs a 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback, TrackioCallback, WandbCallback
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.utils import logging
 
 from ..diagnostics import RoundSummary, solve_rate_matrix
@@ -50,11 +52,18 @@ def missing_trackers(report_to: Sequence[str]) -> list[str]:
 
 
 def check_trackers(report_to: Sequence[str]) -> None:
-    """Refuses trackers that are not installed.
+    """Refuses trackers that transformers does not know, or that are not installed.
 
     Raises:
-        ValueError: Naming them and the command that installs them.
+        ValueError: With the nearest name, or the command that installs them.
     """
+    for name in report_to:
+        if name not in INTEGRATION_TO_CALLBACK:
+            near = get_close_matches(name, INTEGRATION_TO_CALLBACK, n=1)
+            hint = (
+                f"Did you mean {near[0]!r}?" if near else f"Choose from {sorted(INTEGRATION_TO_CALLBACK)}, or 'none'."
+            )
+            raise ValueError(f"report_to={list(report_to)}: there is no tracker {name!r}. {hint}")
     missing = missing_trackers(report_to)
     if missing:
         raise ValueError(

@@ -34,6 +34,7 @@ from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
 from .batching import deal, used_columns
 from .callbacks import RoundCallback
+from .changes import note_changes
 from .config import PopulationSelfPlayConfig
 from .construction import (
     EvalDatasets,
@@ -114,7 +115,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         progress ([`Progress`]): Phase of the round and its progress, for a view to read.
         stopping ([`StopCallback`]): Its `stopped` tells whether SIGTERM ended the training before its last step.
         probes ([`Probes`]): Evaluations during the run. warm_start (`dict` or `None`): Settings of the warm start
-            before this run, for `run.json`.
+            before this run, for `run.json`. resumed (`list[dict]`): Changes of settings at resumes, also for it.
 
     Raises:
         ValueError: If a setting contradicts another or is not supported with a population; the text names the fix.
@@ -206,6 +207,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.folder = RunFolder(args.output_dir)
         self.given_sampler = sampler
         self.row_members: list[str] = []
+        self.resumed: list[dict[str, Any]] = []
 
     def train(
         self,
@@ -220,6 +222,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if checkpoint is not None and self.ranks.is_main and self.folder.is_elsewhere(checkpoint):
             self.folder.rewind(0, 0, [])  # another run, which is to be overwritten
         self._forget_rows()
+        self.resumed = []
         if checkpoint is not None and load_finished(self, checkpoint):
             return TrainOutput(self.state.global_step, 0.0, {})
         try:
@@ -469,6 +472,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
         load_run(self, resume_from_checkpoint)
+        note_changes(self, resume_from_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None or not self.args.resize_on_resume:
