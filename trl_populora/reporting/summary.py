@@ -25,8 +25,9 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     """
     last = history[-1]
     names = [member.name for member in last.members]
+    sizes = f"{counted(last.round + 1, 'round')}, {counted(len(names), 'member')}"
     lines = [
-        f"{counted(last.round + 1, 'round')}, {counted(len(names), 'member')}, {changes(history)}. Adapters on {base}:",
+        f"{sizes}, {changes(history)}. Adapters on {base}:",
         *(f"  {os.path.join(folder, name)}" for name in names),
     ]
     for role, title in (("teacher", "Strongest teacher"), ("student", "Strongest student")):
