@@ -57,9 +57,8 @@ def make_source(
             type or a seed family is unknown.
     """
     if given is None and args.num_teachers:
-        families_of(
-            types_in_play(args, task_types), args.seed_families
-        )  # a wrong name is told before a base is loaded
+        # A wrong name is told before a base is loaded.
+        families_of(types_in_play(args, task_types), args.seed_families)
         return SelfPlaySource(task_types)
     if task_types is not None:
         raise ValueError("task_types needs teachers that write tasks: set num_teachers, or leave task_types out.")
