@@ -67,7 +67,8 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
     load_run(trainer, checkpoint)
     trainer.state = state
     if trainer.accelerator.is_main_process:
-        logger.warning(f"Nothing to do: {checkpoint} is already at step {state.global_step}, of {wanted}.")
+        step = state.global_step
+        logger.warning(f"Nothing to do: {checkpoint} is already at step {step}, and the run ends at step {wanted}.")
     return True
 
 
