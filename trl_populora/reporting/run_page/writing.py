@@ -101,10 +101,8 @@ def watch(
     seen = None
     while True:
         stamps = [_stamp(os.path.join(folder, name)) for name in WATCHED]
-        rounds, _ = stamps[0]
-        begun = rounds or not os.path.isfile(
-            os.path.join(folder, RUN_FILE)
-        )  # before its first round a run is waited for
+        played, _ = stamps[0]  # a run before its first round is waited for
+        begun = played or not os.path.isfile(os.path.join(folder, RUN_FILE))
         if stamps != seen and begun:
             seen = stamps
             on_page(write_report(folder, path, reload_seconds=RELOAD))
