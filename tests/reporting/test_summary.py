@@ -54,4 +54,4 @@ def test_next_names_the_exams_of_the_run(run):
     for strategy, exams in (("no", "my.exams:mine"), ("steps", "'held_out[:9]' my.exams:mine")):
         (run / "run.json").write_text(json.dumps({"settings": settings | {"eval_strategy": strategy}}))
         text = run_summary(str(run), read_history(run), base="tiny")
-        assert f"populora evaluate {run}    --exams {exams}" in text
+        assert f"populora evaluate {run} --exams {exams}" in text

@@ -47,8 +47,10 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
     if last.teachers:
         lines.append(f"  {command} play {place}        one task proposed, verified and solved, to read")
     exams = _exams(folder)
-    if exams or last.teachers:
-        asked = exams or "what every member and the base score on held-out tasks, or benchmarks"
+    if exams:
+        lines.append(f"  {command} evaluate {place} {exams}")
+    elif last.teachers:
+        asked = "what every member and the base score on held-out tasks, or benchmarks"
         lines.append(f"  {command} evaluate {place}    {asked}")
     return "\n".join(lines)
 
