@@ -62,17 +62,6 @@ def make_round(number: int, *, size: int = 2, **changes) -> RoundSummary:
     return RoundSummary(**(facts | changes))
 
 
-@pytest.fixture
-def rounds() -> list[RoundSummary]:
-    event = {
-        "slot": "student_1",
-        "version": 1,
-        "operator": "svd_subspace",
-        "parents": [["student_0", 0], ["student_1", 0]],
-    }
-    return [make_round(k, events=(event,) if k == 3 else ()) for k in range(6)]
-
-
 EVENT = {
     "step": 4,
     "slot": "student_1",
@@ -85,6 +74,11 @@ EVENT = {
     "rating_before": [24.0, 3.0],
     "rating_after": [25.0, 4.2],
 }
+
+
+@pytest.fixture
+def rounds() -> list[RoundSummary]:
+    return [make_round(k, events=(EVENT,) if k == 3 else ()) for k in range(6)]
 
 
 @pytest.fixture
