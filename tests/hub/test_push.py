@@ -134,7 +134,7 @@ def test_a_checkpoint_of_a_run_is_pushed_like_the_run(client, hub, run):
     assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights
     assert {"history.jsonl", "run.json"} <= hub.files("user/repo")
     _, text = hub.card("user/repo")
-    assert "After 1 rounds with" in text and "![" not in text
+    assert "After 1 round with" in text and "![" not in text
 
 
 def test_a_base_that_is_not_on_the_hub(client, hub, run, tiny_model):

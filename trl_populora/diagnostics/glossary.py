@@ -44,7 +44,9 @@ loss and times.
 - *coverage has not grown* for 20 rounds.
 - *ratings are not comparable*: there are groups of members that never met. This is checked from 2·max(teachers,
   students) rounds after the start or a replacement.
-- a member whose gradient or weights are *not finite*. It is set back to its last stored weights."""
+- a member whose gradient or weights are *not finite*. It is set back to its last stored weights.
+- *nobody was replaced* at a replacement step: a child or a parent of one has weights that are not finite, or no reward
+  function has scored some member yet."""
 
 
 def glossary() -> Iterator[str]:

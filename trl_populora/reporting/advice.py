@@ -44,6 +44,11 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "or max_grad_norm.",
     ),
     (
+        "is not finite at",
+        "A child would have weights that overflowed, so nobody was replaced at this step. If it happens again, lower "
+        "the learning rate or the strength of the operator.",
+    ),
+    (
         "nobody was replaced",
         "Selection needs a score for every member. Check that the reward functions return a number for every member.",
     ),

@@ -54,11 +54,11 @@ def make_source(
 
     Raises:
         ValueError: If `given` is not a source, task types are passed with a source other than self-play, or a task
-            type or a seed family is unknown.
+            type or a seed family in the settings is unknown.
     """
     if given is None and args.num_teachers:
-        # A wrong name is told before a base is loaded.
-        families_of(types_in_play(args, task_types), args.seed_families)
+        if task_types is None:  # a wrong name is told before a base is loaded
+            families_of(types_in_play(args, None), args.seed_families)
         return SelfPlaySource(task_types)
     if task_types is not None:
         raise ValueError("task_types needs teachers that write tasks: set num_teachers, or leave task_types out.")
