@@ -1,6 +1,8 @@
 """Recipes and mistakes in them: what `accelerate launch -m trl_populora.train` says before any training."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,12 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
 def test_recipes_construct_a_trainer(path, tiny_model, tmp_path):
     if "load_in_4bit" in path.read_text():
         pytest.importorskip("bitsandbytes", reason="pip install 'trl-populora[quantized]'")
-    small = {"model_name_or_path": tiny_model, "output_dir": str(tmp_path)}
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text()) | {
+        "max_position_embeddings": 32768
+    }  # as the real ones have
+    (base / "config.json").write_text(json.dumps(config))
+    small = {"model_name_or_path": base, "output_dir": tmp_path / "run"}
     small |= {"use_cpu": "true", "bf16": "false", "use_vllm": "false"}  # an engine has tests of its own
     run, args = train.parse(["--config", str(path), *(f"--{name}={value}" for name, value in small.items())])
     _, trainer = train.build(run, args)
