@@ -56,6 +56,7 @@ def test_what_other_processes_run_is_waited_for(plan, view, stub):
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log)
     log.close()
     assert run_jobs([job], EXAMS, stub(), view, wait=False) == {"one/0": "other processes run it"}
+    assert view.notes.pop() == "one/0: other processes already run it" and not view.notes
 
     def end_the_other(text):
         view.notes.append(text)

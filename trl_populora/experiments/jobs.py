@@ -165,6 +165,7 @@ def run_jobs(
                     if not wait:
                         waiting.remove(job)
                         problems[job.name] = "other processes run it"
+                        view.note(f"{job.name}: other processes already run it")
                     elif job not in told:
                         told.add(job)
                         view.note(f"{job.name}: other processes already run it; waiting for them")

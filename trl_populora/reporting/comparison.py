@@ -23,7 +23,7 @@ from .tables import compute_totals
 
 
 SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "settings", "other_settings")
-SETTINGS += ("sampler", "reward_funcs", "warm_start", "resumed", "row_source", "processes")
+SETTINGS += ("sampler", "reward_funcs", "warm_start", "row_source", "processes")
 """Keys of `run.json` that say what a run does. The others say where and by what it was done."""
 PLACES = {
     *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
@@ -92,6 +92,9 @@ class PlayedRun:
         if not self.record:
             return {"folder": json.dumps(self.folder)}
         own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key, []) != []})
+        if resumed := [one["changed"] for one in self.record.get("resumed", ())]:  # at whatever step
+            changed = [{k: v for k, v in one.items() if f"settings.{k}" not in PLACES} for one in resumed]
+            own["resumed"] = json.dumps(changed)
         return {name: value for name, value in own.items() if name not in PLACES}
 
     @cached_property

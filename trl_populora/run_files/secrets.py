@@ -7,7 +7,7 @@ from typing import Any
 
 HIDDEN = "<hidden>"
 NAMES = re.compile(
-    r"(?i)secret|passw|passphrase|authorization|bearer|credential|cookie|(api|private|access)[_-]?key|token(?!i[sz]|_id)"
+    r"(?i)secret|passw|passphrase|authorization|bearer|credential|cookie|(api|private|access)[_-]?key|tokens?$"
 )
 """Parts of names of secret settings."""
 SPECIAL_TOKENS = re.compile(r"(?i)(^|[_-])(bos|eos|pad|unk|mask|sep|cls)_tokens?$")

@@ -38,6 +38,11 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     if not record:
         return
     args, before, now = trainer.args, _settings(record), _settings(run_record(trainer))
+    earlier, step = record.get("resumed", []), _step(checkpoint)
+    undone = {}  # by later resumes, whose rounds are removed
+    for later in reversed([one for one in earlier if one["step"] >= step]):
+        undone |= {name: value for name, (value, _) in later["changed"].items()}
+    before |= {name: value for name, value in undone.items() if name in KEPT}
     useless = {}
     if not args.resize_on_resume:
         differing = [name for name in KEPT if name in before and before[name] != now[name]]
@@ -46,11 +51,9 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
             now[name] = before[name]
             setattr(args, name, before[name])
     old, new = (_flat({name: one[name] for name in before.keys() & now.keys()}) for one in (before, now))
-    earlier, step = record.get("resumed", []), _step(checkpoint)
-    for later in reversed([one for one in earlier if one["step"] >= step]):  # the rounds after it are removed
-        old |= {name: value for name, (value, _) in later["changed"].items()}
+    old |= undone
     trainer.resumed = [one for one in earlier if one["step"] < step]
-    trainer.warm_start = record.get("warm_start")
+    trainer.warm_start = record.get("warm_start", trainer.warm_start)
     changed = {n: [old.get(n), new.get(n)] for n in sorted(old | new) if old.get(n) != new.get(n)}
     if changed:
         trainer.resumed.append({"step": step, "changed": changed})
@@ -78,7 +81,8 @@ def _step(checkpoint: str) -> int:
 def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """All settings in a `run.json`, with data and reward functions."""
     beside = {name: record[name] for name in ("dataset", "dataset_part", "reward_funcs") if name in record}
-    return grpo_defaults() | record.get("other_settings", {}) | record.get("settings", {}) | beside
+    others = grpo_defaults() | record["other_settings"] if "other_settings" in record else {}
+    return others | record.get("settings", {}) | beside
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers.utils import logging
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
 from ..evaluation import reserved_keys
@@ -34,6 +35,8 @@ from .ranks import Ranks, equal_shares
 from .row_source import RowSource
 from .scored_rows import ScoredRows
 
+
+logger = logging.get_logger(__name__)
 
 DRAWS = 20  # of a seed task for each one that is reserved
 
@@ -341,7 +344,8 @@ def _check_room(
     lengths: TokenLimits,
     population: Population,
 ) -> None:
-    """Raises `ValueError` if a teacher's prompt and its completion together are longer than the base supports."""
+    """Raises `ValueError` if a teacher's prompt is longer than the base supports, and warns if a full completion does
+    not fit beside it."""
     places = getattr(population.base_model.config, "max_position_embeddings", None)
     if places is None:
         return
@@ -350,11 +354,14 @@ def _check_room(
         prompt, _ = lengths.fit(task_type, references, buffer, random.Random(0))
         tokens = lengths.count(prompt)
         if tokens + args.max_completion_length > places:
-            raise ValueError(
+            told = (
                 f"num_references={args.num_references}: a teacher's prompt for {name} has {tokens} tokens, and with "
                 f"max_completion_length={args.max_completion_length} that is more than the {places} of the base. "
                 "Lower one of the two, or set max_prompt_tokens, with which references that do not fit are left out."
             )
+            if tokens >= places:
+                raise ValueError(told)
+            logger.warning(told)
 
 
 def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:

@@ -59,7 +59,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
     """
     for name in report_to:
         if name not in INTEGRATION_TO_CALLBACK:
-            near = get_close_matches(name, INTEGRATION_TO_CALLBACK, n=1)
+            near = get_close_matches(str(name), INTEGRATION_TO_CALLBACK, n=1)
             hint = (
                 f"Did you mean {near[0]!r}?" if near else f"Choose from {sorted(INTEGRATION_TO_CALLBACK)}, or 'none'."
             )
