@@ -10,13 +10,19 @@ from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTr
 
 def train(teachers, engine_model, tokenizer, folder, prepare=lambda trainer: None, *, sampler=None, **settings):
     """Three rounds; the logged differences between the engine's log-probabilities and the trainer's."""
+    game = {
+        "prompt_style": "compact",
+        "num_references": 1,
+        "task_kwargs": {"code_f": {"num_inputs": 4}},
+        "seed_tasks": 8,
+    }
+    game = game if teachers else {}
     args = PopulationSelfPlayConfig(
         output_dir=str(folder), num_teachers=teachers, num_students=2, num_generations=2,
-        per_device_train_batch_size=4, max_completion_length=8, prompt_style="compact", num_references=1,
-        task_kwargs={"code_f": {"num_inputs": 4}}, seed_tasks=8, max_steps=3, learning_rate=1e-2,
+        per_device_train_batch_size=4, max_completion_length=8, max_steps=3, learning_rate=1e-2,
         evolution_interval=2, executor_kwargs={"workers": 1}, use_cpu=True, bf16=False, save_strategy="no",
         report_to="none", disable_tqdm=True,
-        **({"use_vllm": True, "vllm_max_model_length": 1024, "vllm_max_loras": 2} | settings),
+        **({"use_vllm": True, "vllm_max_model_length": 1024, "vllm_max_loras": 2} | game | settings),
     )  # fmt: skip
     trainer = PopulationSelfPlayTrainer(
         engine_model,
