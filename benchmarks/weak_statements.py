@@ -4,7 +4,8 @@
 
 from the root of a clone. The folder is that of an experiment (`ARM/seed_N` in it, those that are finished) or of one
 run. A task counts if it is a valid proposal of a teacher in this round. `per_round` is the number of different weak
-statements among the tasks of a round, of all teachers together.
+statements among the tasks of a round, of all teachers together. `--join FILE` adds the runs of an earlier JSON, whose
+tables are no longer there.
 """
 
 import argparse
@@ -27,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Share of tasks with weak statements, by arm and round.")
     parser.add_argument("folder", type=Path, help="folder of an experiment or of a run")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--join", type=Path, metavar="FILE", help="JSON of other runs of these arms, to average with")
     options = parser.parse_args()
     arms = defaultdict(list)
     for rounds in sorted(options.folder.glob(f"**/{ROUNDS_FOLDER}")):
@@ -37,9 +39,21 @@ def main() -> None:
     if not arms:
         raise SystemExit(f"{options.folder} holds no run with a folder {ROUNDS_FOLDER}.")
     found = {arm: {"runs": len(own), "blocks": averages(own)} for arm, own in arms.items()}
+    if options.join:
+        found = joined(json.loads(options.join.read_text())["arms"], found)
     print(json.dumps(found, indent=1))
     if options.json:
         options.json.write_text(json.dumps({"block": BLOCK, "arms": found}, indent=1) + "\n")
+
+
+def joined(arms: dict, others: dict) -> dict:
+    """Both results as one: an arm in both has the mean over all its runs."""
+    found = arms | others
+    for arm in arms.keys() & others.keys():
+        one, other = arms[arm], others[arm]
+        runs = [block for own in (one, other) for block in [own["blocks"]] * own["runs"]]
+        found[arm] = {"runs": one["runs"] + other["runs"], "blocks": averages(runs)}
+    return found
 
 
 def blocks(rounds: Path) -> list[dict[str, float]]:

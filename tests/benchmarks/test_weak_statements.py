@@ -27,8 +27,8 @@ def write(run: Path, *rounds: list[tuple[str, bool, str]], finished: bool = True
         (run / "evaluation" / "evaluation.json").write_text("{}")
 
 
-def count(folder: Path, monkeypatch) -> dict:
-    monkeypatch.setattr(sys, "argv", ["weak", str(folder), "--json", str(folder / "out.json")])
+def count(folder: Path, monkeypatch, *options: str) -> dict:
+    monkeypatch.setattr(sys, "argv", ["weak", str(folder), "--json", str(folder / "out.json"), *options])
     runpy.run_path(str(SCRIPT), run_name="__main__")
     return json.loads((folder / "out.json").read_text())["arms"]
 
@@ -46,6 +46,14 @@ def test_shares_and_kinds(tmp_path, monkeypatch):
 def test_a_run_by_itself_need_not_be_finished(tmp_path, monkeypatch):
     write(tmp_path / "run", [("teacher", True, KNOWN)], finished=False)
     assert count(tmp_path / "run", monkeypatch)["run"]["blocks"] == [{"share": 0.0, "per_round": 0.0}]
+
+
+def test_earlier_runs_count_as_many_times_as_there_are(tmp_path, monkeypatch):
+    earlier = {"a": {"runs": 3, "blocks": [{"share": 0.2, "per_round": 3.0}]}, "b": {"runs": 1, "blocks": []}}
+    (tmp_path / "earlier.json").write_text(json.dumps({"block": 20, "arms": earlier}))
+    write(tmp_path / "a" / "seed_4", [("teacher", True, WEAK)])
+    found = count(tmp_path, monkeypatch, "--join", str(tmp_path / "earlier.json"))
+    assert found == {"a": {"runs": 4, "blocks": [{"share": 0.4, "per_round": 2.75}]}, "b": earlier["b"]}
 
 
 def test_a_folder_without_runs_is_refused(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ a replacement step is `offspring = ask(population, ratings, rng)` and `events = 
 
 from trl_populora.population.adapters import read_adapter, write_adapter
 
-from .adapters import replay
 from .factors import (
     Spectrum,
     cosine,
@@ -21,6 +20,7 @@ from .lineage import EvolutionEvent, Lineage
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .recombination import recombine
 from .replacement import NotFiniteError, Offspring, ask, evolve, remake, tell
+from .replaying import replay
 from .selection import Candidate, Replacement, select
 from .settings import EvolutionSettings, read_parameters
 

@@ -356,7 +356,7 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
 def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
     """Results of a run on a dataset: members are compared by their mean reward."""
     rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
-    told = f"After {history[-1].round + 1} rounds with {changes(history)}."
+    told = f"After {counted(history[-1].round + 1, 'round')} with {changes(history)}."
     return f"{_table('Last round', ('member', 'reward', 'mean reward of the last rounds'), rows)}\n\n{told}"
 
 
