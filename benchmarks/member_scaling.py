@@ -73,7 +73,9 @@ class Bench:
         ids, keep = self.ids[:rows], self.args.tokens // 4
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             logits = population.model(input_ids=ids, logits_to_keep=keep + 1, use_cache=False, **kwargs).logits
-        F.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, -keep:].flatten()).backward()
+        loss = F.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, -keep:].flatten())
+        del logits  # as in the trainer, nothing holds all logits during the backward
+        loss.backward()
 
     def one(self, total: int) -> None:
         """A single adapter on PEFT's own path."""

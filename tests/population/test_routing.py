@@ -168,12 +168,10 @@ def saved_bytes(population, rows, width=9):
 
 @pytest.mark.slow
 def test_memory_is_bounded_by_the_micro_batch():
-    """Four rows keep as much in a population of 24 as in one of 4, and at most four adapters more than for one."""
+    """Four rows keep as much in a population of 24 as in one of 4, and of four adapters as much as of one."""
     small, large = (Population(two_layers(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
     four = NAMES
-    assert saved_bytes(large, four) == saved_bytes(small, four)
-    adapter = sum(p.numel() * p.element_size() for p in small.parameters("student_0"))
-    assert saved_bytes(large, four) - saved_bytes(large, ["student_0"] * 4) <= 4 * adapter
+    assert saved_bytes(large, four) == saved_bytes(small, four) == saved_bytes(small, ["student_0"] * 4)
     assert all(p.grad is None for p in large.parameters("student_11"))
 
 
@@ -196,7 +194,8 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
             loss_of(population, tokens(24), torch.ones(24)).backward()
         counts[members] = Counter(calls)
     assert counts[1]["bmm"] == counts[4]["bmm"] == counts[24]["bmm"]
-    assert counts[24]["stack"] == counts[1]["stack"] == 2 * len(population.routing.layers)
+    twice = 2 * 2 * len(population.routing.layers)  # A and B, in the forward and again in the backward
+    assert counts[24]["stack"] == counts[1]["stack"] == twice
 
 
 UNEQUAL = ["student_1", *["teacher_0"] * 3, "student_0", "student_1", "student_1", "teacher_1", "teacher_1"]

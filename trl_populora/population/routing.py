@@ -7,24 +7,25 @@ members (`composition.py`). Otherwise, there is one pair of products for each di
 row is at one token, one pair over blocks that are filled up. Members without a row in the batch cost nothing. All of
 it is computed in the dtype of the layer's output, as autocast would.
 
-PEFT's parameters are the only storage. Gradients reach them through the stack, which exists as long as autograd needs
-it. Members may have their own temperatures. A member's last hidden state is divided by its temperature. For a linear
-head, this equals dividing the logits, in sampling and in the loss. Nothing is patched: hooks are registered once and
-removed by `close()`. The plan stays set until it is cleared, because gradient checkpointing runs the hooks again
-during the backward pass.
+PEFT's parameters are the only storage. In an update, nothing keeps the stacks: the backward makes them again, and its
+gradients have the layout of the parameters. Members may have their own temperatures. A member's last hidden state is
+divided by its temperature. For a linear head, this equals dividing the logits, in sampling and in the loss. Nothing is
+patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because gradient
+checkpointing runs the hooks again during the backward pass.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
@@ -185,14 +186,15 @@ class Routing:
             handle.remove()
         self._handles = []
 
+    def _of(self, layer: LoraLayer, members: Sequence[int]) -> list[Tensor]:
+        """The members' matrices of a layer: every A, then every B."""
+        return [own[i] for own in self._factors[layer] for i in members]
+
     def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Factors of the plan's members as A `(members, d_in, rank)` and B `(members, rank, d_out)`, in `dtype`."""
-        if not torch.is_grad_enabled() and layer in self._cache:
-            return self._cache[layer]
-        A, B = (torch.stack([own[i] for i in plan.members]).to(dtype).transpose(1, 2) for own in self._factors[layer])
-        if not torch.is_grad_enabled():
-            self._cache[layer] = (A, B)
-        return A, B
+        """Stacks of the plan's members, made once for all forwards without gradients."""
+        if layer not in self._cache:
+            self._cache[layer] = _stack(self._of(layer, plan.members), dtype)
+        return self._cache[layer]
 
     def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
         plan = self._plan
@@ -204,20 +206,24 @@ class Routing:
                 f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Layers that "
                 "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
             )
-        A, B = self._stacked(layer, plan, output.dtype)
-        x, scaling = x.to(output.dtype), layer.scaling[self._names[0]]
-        if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not torch.is_grad_enabled():
+        x, scaling, grad = x.to(output.dtype), layer.scaling[self._names[0]], torch.is_grad_enabled()
+        if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not grad:
+            A, B = self._stacked(layer, plan, output.dtype)
             delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
             return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(output.dtype)
         whole = output
         if plan.order is not None:
             x, whole = x.index_select(0, plan.order), output.index_select(0, plan.order)
-        if len(plan.groups) == 1:
-            result = _adapted(whole, x, A, B, scaling)
+        rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
+        parts = [(whole, x)] if len(rows) == 1 else zip(whole.split(rows), x.split(rows), strict=True)
+        if grad:
+            left = iter(plan.members)
+            factors = [self._of(layer, [*islice(left, n)]) for n in members]
+            results = [_Adapted.apply(*part, scaling, *own) for part, own in zip(parts, factors, strict=True)]
         else:
-            rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
-            parts = zip(whole.split(rows), x.split(rows), A.split(members), B.split(members), strict=True)
-            result = torch.cat([_adapted(*part, scaling) for part in parts])
+            A, B = (stack.split(members) for stack in self._stacked(layer, plan, output.dtype))
+            results = [_adapted(*part, a, b, scaling) for part, a, b in zip(parts, A, B, strict=True)]
+        result = results[0] if len(results) == 1 else torch.cat(results)
         result = result if plan.inverse is None else result.index_select(0, plan.inverse)
         return result.to(output.dtype)
 
@@ -235,13 +241,44 @@ class Routing:
         return output
 
 
+def _stack(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Every member's A, then every B, as A `(members, d_in, rank)`, B `(members, rank, d_out)`."""
+    n = len(factors) // 2
+    return torch.stack([*factors[:n]]).to(dtype).mT, torch.stack([*factors[n:]]).to(dtype).mT
+
+
 def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
     """`output + scaling * x A B` for rows `(members * rows, ..., d)` in equal blocks, one for each member of A and B.
 
-    Two kernels. Without gradients the sum is written into `output`.
+    Two kernels, without gradients. The sum is written into `output`.
     """
     inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
     flat = output.reshape(len(A), -1, output.shape[-1])
-    if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):  # autocast leaves in-place products alone
+    if torch.is_autocast_enabled(x.device.type):  # it leaves in-place products alone
         return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
     return flat.baddbmm_(inner, B, alpha=scaling).view(output.shape)
+
+
+class _Adapted(torch.autograd.Function):
+    """The same with gradients. Its backward stacks the factors again: autograd would keep the stacks of all layers."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, x: Tensor, scaling: float, *factors: Tensor) -> Tensor:
+        A, B = _stack(factors, output.dtype)
+        inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
+        ctx.save_for_backward(x, inner, *factors)
+        ctx.scaling = scaling
+        flat = output.reshape(len(A), -1, output.shape[-1])
+        return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, inner, *factors = ctx.saved_tensors
+        A, B = _stack(factors, inner.dtype)
+        flat = grad.reshape(len(A), -1, grad.shape[-1]).to(inner.dtype)
+        grad_inner = torch.bmm(flat, B.mT) * ctx.scaling
+        grad_x = torch.bmm(grad_inner, A.mT).view(x.shape) if ctx.needs_input_grad[1] else None
+        grad_A = torch.bmm(grad_inner.mT, x.reshape(len(A), -1, x.shape[-1]))  # in the layout of the parameters
+        grad_B = torch.bmm(flat.mT, inner * ctx.scaling)
+        return grad, grad_x, None, *grad_A.unbind(), *grad_B.unbind()
