@@ -90,7 +90,7 @@ def gb(size: float) -> str:
 
 
 def fitting(size: float) -> str:
-    return f"**{gb(size)}**" if size <= HARDWARE["memory"] else gb(size)
+    return f"**{gb(size)}**" if size <= 0.9 * HARDWARE["memory"] else gb(size)  # a tenth is left, as by doctor
 
 
 def report(args: argparse.Namespace) -> dict:

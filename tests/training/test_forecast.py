@@ -75,6 +75,12 @@ def test_tables_of_a_run_on_a_dataset_take_space_too(config):
     assert disk(Shapes.of(CONFIG, "all-linear"), args, phases(args, None))["rounds"] == 10 * one > 0
 
 
+def test_completions_as_long_as_seed_tasks_are_no_longer_than_the_limit(config):
+    longest, cut = (phases(config(max_completion_length=limit), len) for limit in (10_000, 20))
+    assert all(phase.completion > 20 for phase in longest.values())  # characters, counted by len
+    assert cut["propose"].completion == 20 >= cut["solve"].completion
+
+
 def trained(model, *, checkpointing) -> Population:
     population = Population(model, lora(1), num_teachers=2, num_students=2)
     population.model.train()

@@ -31,7 +31,7 @@ PLACEHOLDERS = {
     "function": (r"[^/]+", "a reward function"),
     "phase": (
         r"[^/]+",
-        "a part of a round: `propose`, `verify`, `match`, `solve`, `judge`, `extra`, `learn`, `weights`",
+        "a part of a round: `propose`, `verify`, `match`, `solve`, `judge`, `extra`, `learn`, `recombine`, `weights`",
     ),
     "status": (r"[^/]+", "how an execution ended (`trl_populora.executor.Status`)"),
     "measure": (r"[^/]+", "a measure of complexity (`TaskType.features`)"),

@@ -167,7 +167,7 @@ def phases(args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]]
             learned[name],
             [prompt for prompt, _ in pairs],
             fmean(count(prompt) for prompt, _ in pairs) if count else 0.0,
-            fmean(count(text) + 1 for _, text in pairs) if count else 0.0,
+            fmean(min(count(text) + 1, args.max_completion_length) for _, text in pairs) if count else 0.0,
             float(max(count(prompt) for prompt, _ in pairs)) if count else 0.0,
         )
         for name, pairs in written.items()
