@@ -1,11 +1,13 @@
 """Routing against PEFT's own path: one adapter, one pass, as the oracle."""
 
 from collections import Counter
+from copy import deepcopy
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import OlmoConfig, OlmoForCausalLM
 
 from tests.drawn_examples import examples
 from tests.tiny import lora, perturb, tiny_population, two_layers
@@ -148,6 +150,37 @@ def test_weights_written_or_moved_between_passes_are_seen():
     torch.testing.assert_close(logits().float(), after, rtol=1e-4, atol=1e-4)
     population.model.to(torch.float32)
     assert all(p.requires_grad for p in population.parameters("student_0"))
+
+
+def test_stacks_are_made_again_after_an_update_and_in_another_dtype():
+    population, rows, ids = tiny_population(), NAMES, tokens(4)
+    with population.route(rows):
+        with torch.no_grad():
+            before = population.model(ids).logits
+        loss_of(population, ids, torch.ones(4)).backward()
+        torch.optim.SGD([p for name in population for p in population.parameters(name)], lr=0.5).step()
+        with torch.no_grad():
+            after = population.model(ids).logits
+            with torch.autocast("cpu", torch.bfloat16):
+                population.model(ids)
+            again = population.model(ids).logits
+        learned = population.model(ids).logits.detach()
+    assert (after - before).abs().max() > 1e-3
+    torch.testing.assert_close(after, learned)
+    torch.testing.assert_close(again, learned)
+
+
+@pytest.mark.parametrize("rows", [BATCHES["equal-in-order"], BATCHES["unequal"]], ids=["equal", "unequal"])
+def test_a_base_may_change_what_an_adapted_layer_returns_in_place(rows):
+    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, vocab_size=259)
+    base = OlmoForCausalLM(OlmoConfig(clip_qkv=8.0, pad_token_id=0, eos_token_id=2, bos_token_id=None, **sizes))
+    ids, weights = tokens(len(rows)), torch.ones(len(rows))
+    together, apart = (Population(deepcopy(base), lora(), num_teachers=2, num_students=2) for _ in range(2))
+    for population in (together, apart):
+        perturb(population, 0.1)
+    with together.route(rows):
+        loss_of(together, ids, weights).backward()
+    assert_equal(gradients(together), separate_passes(apart, rows, ids, weights), 1e-5)
 
 
 def saved_bytes(population, rows, width=9):

@@ -70,14 +70,15 @@ def populations(base) -> list[Population]:
     return made
 
 
-def gradients(population, *, checkpointing) -> dict[str, torch.Tensor]:
+def gradients(population, *, checkpointing=False, autocast=False) -> dict[str, torch.Tensor]:
     population.model.train()
     if checkpointing:
         population.model.gradient_checkpointing_enable({"use_reentrant": False})
     names = list(population)
     ids = torch.randint(3, 250, (6, 12), generator=torch.Generator().manual_seed(1))
     with population.route([names[i] for i in (0, 1, 1, 2, 2, 2)]):  # the fourth has no row
-        logits = population.base_model(ids).logits
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = population.base_model(ids).logits.float()
         torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
     found = {}
     for name in names:
@@ -104,6 +105,18 @@ def test_gradients_are_those_on_the_unpacked_weights(base, checkpointing):
         else:
             assert gradient.abs().max() > 0
             assert (ours[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max(), name
+
+
+@needs_bitsandbytes
+def test_under_autocast_the_update_is_near_that_in_float32(base):
+    """A layer in 4 bits answers in the dtype of its input, so hidden states stay float32 under autocast."""
+    small, _ = populations(base)
+    wanted = gradients(small)
+    small.model.zero_grad()
+    ours = gradients(small, autocast=True)
+    for name, gradient in wanted.items():
+        if gradient is not None:
+            assert (ours[name] - gradient).norm() <= 0.05 * gradient.norm(), name
 
 
 def trained(folder, base, **changes):

@@ -191,8 +191,8 @@ class Routing:
         return [own[i] for own in self._factors[layer] for i in members]
 
     def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Stacks of the plan's members, made once for all forwards without gradients."""
-        if layer not in self._cache:
+        """Stacks of the plan's members, made once for all forwards without gradients until one with gradients."""
+        if layer not in self._cache or self._cache[layer][0].dtype != dtype:
             self._cache[layer] = _stack(self._of(layer, plan.members), dtype)
         return self._cache[layer]
 
@@ -215,11 +215,14 @@ class Routing:
         if plan.order is not None:
             x, whole = x.index_select(0, plan.order), output.index_select(0, plan.order)
         rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
-        parts = [(whole, x)] if len(rows) == 1 else zip(whole.split(rows), x.split(rows), strict=True)
+        parts = [(whole, x)] if len(rows) == 1 else [*zip(whole.split(rows), x.split(rows), strict=True)]
         if grad:
             left = iter(plan.members)
             factors = [self._of(layer, [*islice(left, n)]) for n in members]
-            results = [_Adapted.apply(*part, scaling, *own) for part, own in zip(parts, factors, strict=True)]
+            added = [_Adapted.apply(*part, scaling, *own) for part, own in zip(parts, factors, strict=True)]
+            # a view made inside of the function could not be changed in place, as some bases do
+            results = [one.view(part[0].shape) for one, part in zip(added, parts, strict=True)]
+            self._cache.clear()  # an optimizer step may follow, and the stacks would be those of before
         else:
             A, B = (stack.split(members) for stack in self._stacked(layer, plan, output.dtype))
             results = [_adapted(*part, a, b, scaling) for part, a, b in zip(parts, A, B, strict=True)]
@@ -260,25 +263,28 @@ def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) ->
 
 
 class _Adapted(torch.autograd.Function):
-    """The same with gradients. Its backward stacks the factors again: autograd would keep the stacks of all layers."""
+    """The same with gradients, as `(members, rows, d)`. Its backward stacks the factors again, because autograd would
+    keep the stacks of all layers."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, x: Tensor, scaling: float, *factors: Tensor) -> Tensor:
         A, B = _stack(factors, output.dtype)
         inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
         ctx.save_for_backward(x, inner, *factors)
-        ctx.scaling = scaling
-        flat = output.reshape(len(A), -1, output.shape[-1])
-        return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
+        ctx.scaling, ctx.shape = scaling, output.shape
+        return torch.baddbmm(output.reshape(len(A), -1, output.shape[-1]), inner, B, alpha=scaling)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, inner, *factors = ctx.saved_tensors
         A, B = _stack(factors, inner.dtype)
-        flat = grad.reshape(len(A), -1, grad.shape[-1]).to(inner.dtype)
+        flat = grad.to(inner.dtype)
         grad_inner = torch.bmm(flat, B.mT) * ctx.scaling
         grad_x = torch.bmm(grad_inner, A.mT).view(x.shape) if ctx.needs_input_grad[1] else None
-        grad_A = torch.bmm(grad_inner.mT, x.reshape(len(A), -1, x.shape[-1]))  # in the layout of the parameters
+        blocks = x.to(inner.dtype).reshape(
+            len(A), -1, x.shape[-1]
+        )  # float32 under autocast, where a base is quantised
+        grad_A = torch.bmm(grad_inner.mT, blocks)  # in the layout of the parameters
         grad_B = torch.bmm(flat.mT, inner * ctx.scaling)
-        return grad, grad_x, None, *grad_A.unbind(), *grad_B.unbind()
+        return grad.reshape(ctx.shape), grad_x, None, *grad_A.unbind(), *grad_B.unbind()
