@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from tests.cli.conftest import write_recipe
+from tests.tiny import tiny_population
 from trl_populora import cli
 from trl_populora.generation import TransformersSampler
-from trl_populora.retention import RetentionCurve, measure_retention
+from trl_populora.retention import RetentionCurve, _Phase, measure_retention
 
 
 class EngineLike(TransformersSampler):
@@ -65,6 +66,22 @@ def test_a_penalty_towards_the_base_is_refused(tmp_path, tiny_model):
     recipe = write_recipe(tmp_path, tiny_model, evolution_interval="leave out", num_teachers="leave out")
     with pytest.raises(ValueError, match="beta=0.1: its penalty pulls members towards the base"):
         measure_retention([*recipe, "--beta", "0.1"], ["gaussian"], folder=str(tmp_path / "retention"))
+
+
+def test_children_differ_in_their_weights_only(tmp_path, tiny_model):
+    """Whatever a recipe says of evolution, learning rates, probes, the Hub, or where its members start."""
+    changes = {"learning_rate_spread": 4.0, "hall_of_fame_probability": 0.2, "evolution_interval": 5}
+    changes |= {"push_to_hub": True, "eval_strategy": "steps", "eval_steps": 1, "num_teachers": "leave out"}
+    tiny_population().save(str(tmp_path / "two"))
+    adapters = ["--initial_adapters", str(tmp_path / "two"), "--lora_r", "4", "--lora_alpha", "8"]
+    recipe = write_recipe(tmp_path, tiny_model, **changes) + adapters
+    phase = _Phase(recipe, str(tmp_path / "children"), 3, 2, seed=0, children=True)
+    try:
+        assert len({phase.trainer.population[name].learning_rate for name in phase.students}) == 1
+        assert phase.args.initial_adapters is None and not phase.args.push_to_hub
+        assert phase.args.eval_strategy == "no"
+    finally:
+        phase.close()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 An error is one sentence that names the setting. The settings classes themselves check the values.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Never
@@ -85,8 +86,8 @@ class RunArguments:
             raise ValueError(f"warm_start_rows={self.warm_start_rows} must be at least 1.")
         if self.warm_start_steps < 0:
             raise ValueError(f"warm_start_steps={self.warm_start_steps} must not be negative.")
-        if self.warm_start_learning_rate <= 0:
-            raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive.")
+        if not 0 < self.warm_start_learning_rate < math.inf:
+            raise ValueError(f"warm_start_learning_rate={self.warm_start_learning_rate} must be positive and finite.")
 
 
 def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, PopulationSelfPlayConfig]":

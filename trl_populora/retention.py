@@ -150,7 +150,8 @@ def measure_retention(
             report(f"seed {seed}: parents solve {' and '.join(f'{solved[i]:.3f}' for i in order)}")
             teacher, *factors = (parents.factors(name) for name in ("teacher_0", *(f"student_{i}" for i in order)))
         own = [RetentionCurve(operator, seed, float(solved[order[0]])) for operator in operators]
-        with closing(_Phase(recipe, os.path.join(own_folder, "children"), len(own), rounds, seed, exam)) as children:
+        nursery = os.path.join(own_folder, "children")
+        with closing(_Phase(recipe, nursery, len(own), rounds, seed, exam, children=True)) as children:
             children.take_over(teacher, ways, factors, seed)
             _train_and_ask(children, questions, own, every=every, report=report)
         curves += own
@@ -182,7 +183,15 @@ class _Phase:
     """A run of students against one frozen teacher. It does not learn from the tasks of `exam`, if that is named."""
 
     def __init__(
-        self, recipe: Sequence[str], folder: str, students: int, rounds: int, seed: int, exam: str | None = None
+        self,
+        recipe: Sequence[str],
+        folder: str,
+        students: int,
+        rounds: int,
+        seed: int,
+        exam: str | None = None,
+        *,
+        children: bool = False,
     ) -> None:
         _, args = parse(list(recipe))
         if args.beta:
@@ -201,10 +210,14 @@ class _Phase:
             "gradient_accumulation_steps": 1,  # the trainer computes it
             "balance_rows": False,
             "teacher_learning_rate": 0,
+            "learning_rate_spread": 1.0,  # else the differences would be those of learning rates
             "evolution_interval": 0,
             "recombination_interval": 0,
+            "hall_of_fame_probability": 0.0,
             "max_steps": rounds * args.num_iterations,
             "save_strategy": "no",
+            "eval_strategy": "no",
+            "push_to_hub": False,
             "output_dir": folder,
             "overwrite_output_dir": True,
             "seed": seed,
@@ -214,6 +227,8 @@ class _Phase:
         if exam is not None:
             changes += ["--reserved_exams", *dict.fromkeys((*(args.reserved_exams or ()), exam))]
         self.run, self.args = parse([*recipe, *changes])
+        if children:  # they get their weights from the parents
+            self.args.initial_adapters = None
         os.makedirs(folder, exist_ok=True)
         self.view, self.trainer = build(self.run, self.args)
         self.trainer.on_round = None

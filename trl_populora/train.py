@@ -236,20 +236,29 @@ def warm_up(
     from .integrations.lightning import warm_start
 
     view.warm_start(0, run.warm_start_steps)
-    warm_start(
-        trainer.population,
-        trainer.source.sampler.tokenizer,
-        trainer.source.task_types,
-        families=args.seed_families,
-        steps=run.warm_start_steps,
-        rows_per_role=run.warm_start_rows,
-        learning_rate=run.warm_start_learning_rate,
-        template=args.prompt_template,
-        chat_template_kwargs=as_mapping(args.chat_template_kwargs),
-        seed=args.seed,
-        reserved=trainer.source.buffer.reserved,
-        on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
-    )
+    model = trainer.population.model
+    training = model.training
+    if args.gradient_checkpointing:  # as in the run, which may not fit without it
+        kwargs = args.gradient_checkpointing_kwargs or {"use_reentrant": False}
+        trainer.population.base_model.gradient_checkpointing_enable(kwargs)
+        model.train()
+    try:
+        warm_start(
+            trainer.population,
+            trainer.source.sampler.tokenizer,
+            trainer.source.task_types,
+            families=args.seed_families,
+            steps=run.warm_start_steps,
+            rows_per_role=run.warm_start_rows,
+            learning_rate=run.warm_start_learning_rate,
+            template=args.prompt_template,
+            chat_template_kwargs=as_mapping(args.chat_template_kwargs),
+            seed=args.seed,
+            reserved=trainer.source.buffer.reserved,
+            on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
+        )
+    finally:
+        model.train(training)
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
         for parameter in trainer.population.parameters(name):
             parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too

@@ -197,8 +197,14 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert f"--output {folder} is not empty" in capsys.readouterr().err
     assert Path(folder, "student_0/adapter_model.safetensors").read_bytes() == before
     options[1] = str(tmp_path / "other")
-    assert cli.main(["warmup", "--model", tiny_model, *options, "--task-kwargs", "[1]"]) == 2
-    assert "--task-kwargs [1] must be a mapping" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["warmup", "--model", tiny_model, *options, "--task-kwargs", "[1]"])
+    assert "argument --task-kwargs: [1] must be a mapping" in capsys.readouterr().err
+    assert cli.main(["warmup", "--model", tiny_model, *options, "--learning-rate", "nan"]) == 2
+    assert "--learning-rate nan must be positive and finite" in capsys.readouterr().err
+    options[1] = f"{folder}/run.json"
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
+    assert "run.json is a file; name a new folder" in capsys.readouterr().err
     options[1] = "/proc/nowhere"
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
     assert "--output='/proc/nowhere' cannot be written" in capsys.readouterr().err

@@ -173,6 +173,7 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"warm_start_steps": -1}, "warm_start_steps=-1"),
         ({"warm_start_rows": 0}, "warm_start_rows=0"),
+        ({"warm_start_learning_rate": "nan"}, "warm_start_learning_rate=nan"),
         (
             {"warm_start_steps": 2, "beta": 0.1, "model_name_or_path": "no/such-model"},
             "beta=0.1 with warm_start_steps=2",
@@ -330,6 +331,28 @@ def test_a_warm_start_precedes_the_rounds_and_is_not_repeated_on_resuming(recipe
     assert "warm start 2/2  loss" in capfd.readouterr().out
     assert train.main(recipe(max_steps=2, resume_from_checkpoint="auto", **warm)) == 0
     assert "warm start" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_warm_start_checkpoints_gradients_as_the_run_does(recipe, monkeypatch, checkpointing):
+    from trl_populora.training import PopulationSelfPlayTrainer
+
+    seen = []
+
+    def warm(population, *args, **kwargs):
+        base = population.base_model
+        seen.append((base.is_gradient_checkpointing and base.training, base))
+
+    monkeypatch.setattr("trl_populora.integrations.lightning.warm_start", warm)
+    monkeypatch.setattr(PopulationSelfPlayTrainer, "train", lambda self, **kwargs: None)
+    changes = {"warm_start_steps": 2, "gradient_checkpointing": checkpointing, "plots": False, "max_steps": 1}
+    run, args = train.parse(recipe(**changes))
+    view, trainer = train.build(run, args)
+    before = trainer.population.model.training
+    train.warm_up(run, args, trainer, view)
+    assert [one for one, _ in seen] == [checkpointing]
+    assert trainer.population.model.training == before
+    trainer.close()
 
 
 def test_a_run_goes_on_from_its_newest_checkpoint(recipe, tmp_path):

@@ -76,6 +76,8 @@ def test_reachable_hub_ids_are_left_to_transformers(monkeypatch):
 def test_cached_hub_ids_are_left_to_transformers_without_a_request(tmp_path, asked):
     put_into_hub_cache(tmp_path / "hub", "org/model", "config.json", "model.safetensors")
     assert resolve_base("org/model") == "org/model"
+    put_into_hub_cache(tmp_path / "hub", "org/older", "config.json", "pytorch_model.bin")
+    assert resolve_base("org/older") == "org/older"
     folder = put_into_hub_cache(tmp_path / "hub", SMOLLM2, "config.json", "model.safetensors")
     assert resolve_base(SMOLLM2) == folder and not asked
 

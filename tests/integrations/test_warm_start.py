@@ -1,6 +1,7 @@
 """The warm start on a population: who learns, who is copied, who is left alone, and what the rows look like."""
 
 import csv
+import math
 import random
 import signal
 
@@ -126,6 +127,23 @@ def test_numbers_out_of_range_are_named(model, tokenizer, types, bad):
     population = populate(model, num_teachers=1, num_students=1)
     with pytest.raises(ValueError, match=f"{next(iter(bad))}=0"):
         run(population, tokenizer, types, **bad)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_a_learning_rate_out_of_range_is_named(model, tokenizer, types, rate):
+    population = populate(model, num_teachers=1, num_students=1)
+    before = weights(population, "student_0")
+    with pytest.raises(ValueError, match=f"learning_rate={rate} must be positive and finite"):
+        run(population, tokenizer, types, learning_rate=rate)
+    assert equal(before, weights(population, "student_0"))
+
+
+def test_weights_that_are_not_finite_are_told(model, tokenizer, types):
+    population = populate(model, num_teachers=1, num_students=1)
+    with torch.no_grad():
+        population.parameters("student_0")[0].fill_(math.nan)
+    with pytest.raises(ValueError, match="diverged: weights of student_0 are not finite. Lower learning_rate"):
+        run(population, tokenizer, types)
 
 
 def test_rows_that_cannot_fit_are_refused_with_the_fix(model, tokenizer, types):

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from tests.tiny import lora, tiny_model, tiny_population, two_layers
 from trl_populora.evolution import Lineage
+from trl_populora.hub.client import HubError
 from trl_populora.training.initial_adapters import find_sources, import_events, start_from
 
 
@@ -121,6 +122,15 @@ def test_a_base_of_another_name_is_a_warning(tmp_path, caplog):
 def test_what_is_not_there(wanted, words):
     with pytest.raises(ValueError, match=words):
         begin(tiny_population(), wanted)
+
+
+def test_a_folder_that_may_be_a_repository_is_named(monkeypatch):
+    def head(*args, **kwargs):
+        raise HubError("runs/typo cannot be read: the Hub cannot be reached")
+
+    monkeypatch.setattr("trl_populora.training.initial_adapters.head", head)
+    with pytest.raises(ValueError, match="initial_adapters='runs/typo': there is no such folder, and no such repos"):
+        begin(tiny_population(), "runs/typo")
 
 
 def test_names_that_are_no_members(saved):

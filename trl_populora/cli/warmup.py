@@ -5,6 +5,7 @@ The result is a population folder; `populora train` does the same by itself wher
 
 import argparse
 import json
+import math
 
 
 FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
@@ -28,8 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--template", choices=("chat", "base"), default="chat", help="template of the prompts (default: chat)"
     )
     parser.add_argument("--types", nargs="+", metavar="NAME", help="task types (default: the three Python types)")
-    parser.add_argument("--task-kwargs", type=json.loads, default={}, metavar="JSON", help="their settings, by id")
+    parser.add_argument("--task-kwargs", type=mapping, default={}, metavar="JSON", help="their settings, by id")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of adapters and examples (default: 0)")
+
+
+def mapping(text: str) -> dict:
+    """The value of `--task-kwargs`."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text} must be a mapping in JSON, task type -> settings")
+    return found
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,10 +56,12 @@ def run(options: argparse.Namespace) -> int:
     for name in ("steps", "rows", "rank", "teachers", "students"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} {getattr(options, name)} must be at least 1")
+    if os.path.isfile(options.output):
+        raise ValueError(f"--output {options.output} is a file; name a new folder")
     if os.path.exists(options.output) and os.listdir(options.output):
         raise ValueError(f"--output {options.output} is not empty")
-    if not isinstance(options.task_kwargs, dict):
-        raise ValueError(f"--task-kwargs {json.dumps(options.task_kwargs)} must be a mapping, task type -> settings")
+    if not 0 < options.learning_rate < math.inf:
+        raise ValueError(f"--learning-rate {options.learning_rate} must be positive and finite")
     check_writable(options.output, option="--output")
     require("lightning", user="populora warmup")
     names = options.types or list(DEFAULT_TYPES)

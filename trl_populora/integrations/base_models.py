@@ -146,7 +146,8 @@ def _hub_cache_folder(model: str) -> str | None:
         raise ValueError(f"model={model!r}: neither an existing folder nor a valid Hub id ({error}).") from None
     except OSError:  # LocalEntryNotFoundError is one
         return None
-    complete = (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    weights = (*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))
+    complete = (folder / "config.json").exists() and any(weights)
     return str(folder) if complete else None
 
 

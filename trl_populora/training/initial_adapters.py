@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..evolution import EvolutionEvent
-from ..hub.client import download, head
+from ..hub.client import HubError, download, head
 from ..hub.pulling import Reference, check_adapters
 from ..population import Population
 from ..population.adapters import misfit, read_adapter
@@ -160,7 +160,12 @@ def _find(name: str) -> Source:
         reference = Reference.parse(name)
     except ValueError as error:
         raise ValueError(f"initial_adapters: {error}") from None
-    commit, _ = head(reference.repo_id, revision=reference.revision)
+    try:
+        commit, _ = head(reference.repo_id, revision=reference.revision)
+    except HubError as error:
+        raise ValueError(
+            f"initial_adapters={name!r}: there is no such folder, and no such repository: {error}"
+        ) from None
     below = f"{reference.folder}/" if reference.folder else ""
     files = (POPULATION_FILE, ADAPTER_CONFIG_FILE, ADAPTER_FILE)
     patterns = [f"{below}{place}{file}" for file in files for place in ("", "*/")] + [POPULATION_FILE]

@@ -155,6 +155,34 @@ def test_mixed_precision_trains_about_the_same(tmp_path):
     assert results[1] == pytest.approx(results[0], rel=0.05) and results[0] != results[1]
 
 
+def test_adapters_in_half_precision_train(tmp_path):
+    members = toys.population(2)
+    fitting = toys.trainer(tmp_path, max_epochs=1, precision="bf16-true")
+    fitting.fit(toys.module(members), toys.fixed([toys.batch_of([("student_0", row) for row in toys.rows(4)])]))
+    assert math.isfinite(fitting.callback_metrics["train_loss/student_0"])
+
+
+def test_a_frozen_member_stays_and_the_others_learn(tmp_path):
+    members = toys.population(2)
+    for parameter in members.parameters("student_0"):
+        parameter.requires_grad_(False)
+    before = toys.weights(members)
+    toys.trainer(tmp_path, max_epochs=1).fit(toys.module(members), toys.loader(4, members))
+    after = toys.weights(members)
+    assert toys.equal({"": before["student_0"]}, {"": after["student_0"]})
+    assert not toys.equal({"": before["student_1"]}, {"": after["student_1"]})
+
+
+def test_adapters_left_on_another_device_come_back(tmp_path, monkeypatch):
+    """After an exception, Lightning moves the module to the CPU and calls no hook. Without a GPU, only the call is
+    seen."""
+    members, moved = toys.population(2), []
+    module = toys.module(members)
+    monkeypatch.setattr(module.adapters, "to", lambda device: moved.append(device))
+    toys.trainer(tmp_path, max_epochs=1).fit(module, toys.loader(4, members))
+    assert moved[0] == torch.device("cpu")
+
+
 # Evaluation and logs ------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +198,14 @@ def test_validation_logs_the_mean_of_each_member_and_of_all(tmp_path):
         expected[name] = float(sums.sum() / counts.sum())
         assert result[f"val_loss/{name}"] == pytest.approx(expected[name], rel=1e-5)
     assert result["val_loss"] == pytest.approx(sum(expected.values()) / 2, rel=1e-5)
+
+
+def test_a_validation_without_a_term_logs_nothing(tmp_path):
+    members = toys.population(2)
+    batch = toys.batch_of([("student_0", row) for row in toys.rows(2)])
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    (result,) = toys.trainer(tmp_path).validate(toys.module(members), toys.fixed([batch]), verbose=False)
+    assert result == {}
 
 
 def test_evaluation_is_without_dropout_and_leaves_the_mode(tmp_path):

@@ -118,6 +118,7 @@ class PopulationModule(lightning.LightningModule):
             )
         if self.population.model.device != strategy.root_device:
             self.population.model.to(strategy.root_device)
+        self.adapters.to(strategy.root_device)  # an exception in a call before has left them on the CPU
 
     def on_train_start(self) -> None:
         self._totals = None
@@ -134,7 +135,7 @@ class PopulationModule(lightning.LightningModule):
             self.population.routing.clear()
             raise
         if self._totals is None:
-            self._totals = torch.zeros(len(self.population), 2, device=sums.device)
+            self._totals = torch.zeros(len(self.population), 2, device=sums.device, dtype=sums.dtype)
         self._totals.index_add_(0, self._index(members).to(sums.device), torch.stack([sums.detach(), counts], dim=1))
         loss = sums.sum()
         if self.trainer.world_size > 1:  # data parallelism waits for a gradient of every parameter
@@ -161,9 +162,9 @@ class PopulationModule(lightning.LightningModule):
                     parameter.grad = None
                 continue
             means[name] = total / count
-            torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], undo / count)
-        if means:
-            self._log_means("train_loss", means)
+            if learned := [p.grad for p in parameters if p.grad is not None]:  # none of a member that was frozen
+                torch._foreach_mul_(learned, undo / count)
+        self._log_means("train_loss", means)
 
     def configure_gradient_clipping(
         self,
@@ -303,6 +304,8 @@ class PopulationModule(lightning.LightningModule):
         self.log_rows(metric, sums, members, counts)
 
     def _log_means(self, metric: str, means: Mapping[str, float]) -> None:
+        if not means:
+            return
         self.log(metric, sum(means.values()) / len(means), prog_bar=True)
         self.log_dict({f"{metric}/{name}": mean for name, mean in means.items()})
 

@@ -6,6 +6,7 @@ the same weights. A base that uses the formats without training needs no warm st
 
 import contextlib
 import logging
+import math
 import random
 import signal
 import warnings
@@ -18,6 +19,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
+from ...population.factors import not_finite
 from ...tasks import TaskType
 from .completions import Row, causal_lm_loss, collate, encode
 from .population_module import PopulationModule
@@ -75,19 +77,25 @@ def warm_start(
         `list[dict[str, float]]`: Per step, mean loss per completion token of each trained adapter.
 
     Raises:
-        ValueError: If a number is out of range, a task type has no seed tasks, or rows do not fit into `max_length`.
+        ValueError: If a number is out of range, a task type has no seed tasks, rows do not fit into `max_length`, or
+            weights are not finite at the end.
         KeyboardInterrupt: At Ctrl-C. The members that learn keep the weights that they have by then.
     """
     sizes = {"steps": steps, "rows_per_role": rows_per_role, "max_length": max_length, "rows_per_pass": rows_per_pass}
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1.")
+    if not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate={learning_rate} must be positive and finite.")
     learners = {"teacher": population.adapter_of("teacher_0"), "student": population.adapter_of("student_0")}
     how = {"template": template, "chat_template_kwargs": chat_template_kwargs}
     rows = _Rows(task_types, tokenizer, learners, **sizes, families=families, how=how, seed=seed, reserved=reserved)
     losses = _Losses(list(dict.fromkeys(learners.values())), on_step)
     warmup_steps = min(warmup_steps, steps - 1)
     _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
+    for name in losses.names:
+        if not_finite(population.factors(name)):
+            raise ValueError(f"The warm start has diverged: weights of {name} are not finite. Lower learning_rate.")
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
@@ -213,6 +221,7 @@ def _fit(
             lightning.Trainer(**settings).fit(module, rows)
     finally:
         population.model.zero_grad()  # no gradient stays behind that a later training would find
+        module.adapters.to(device)  # after an exception, Lightning leaves them on the CPU
 
 
 @contextlib.contextmanager
