@@ -10,8 +10,10 @@ import pytest
 from tests.code_tasks import code_types
 from trl_populora.evaluation import held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
-from trl_populora.tasks import Payload, Task, make_task_types
+from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
 from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.code.payload import CodePayload
+from trl_populora.tasks.code.program_input import result_key
 from trl_populora.tasks.countdown import Countdown
 
 
@@ -75,7 +77,8 @@ def test_an_exam_is_asked_by_turns_and_its_keys_are_reserved():
     types = code_types("compact", num_function_inputs=4)
     exam = held_out_exam(types)
     assert [question.group for question in exam.questions[:6]] == ["code_o", "code_i", "code_f"] * 2
-    assert len(task_keys(exam, types)) == 3 * 3 * 64 and task_keys(exam, types) <= reserved_keys(types)
+    results = len({result_key(task.payload) for task in held_out_tasks(types["code_i"])})  # of code_i's questions
+    assert len(task_keys(exam, types)) == 3 * 3 * 64 + results and task_keys(exam, types) <= reserved_keys(types)
     assert exam.version == held_out_exam(types).version
 
 
@@ -107,6 +110,47 @@ def test_keys_of_an_exam_of_another_run(tmp_path):
     path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
     keys = task_keys(make_exam(f"tasks:{path}", types), types)
     assert keys == {types["countdown"].key(task.payload) for task in tasks}
+
+
+def test_another_input_with_the_same_output_is_kept_too():
+    """It would show the question of a `code_i` exam word for word, with an answer that solves it."""
+    types = code_types("compact")
+    buffer = TaskBuffer(types, reserved=reserved_keys(types))
+    asked = held_out_tasks(types["code_i"])[0]
+    other = CodePayload(asked.payload.program, ("'another'",), asked.payload.outputs)
+    for kind in ("code_i", "code_o"):
+        task = Task.create(kind, other)
+        assert types[kind].key(other) not in buffer.reserved
+        assert buffer.reserves(task) and not buffer.add(task)
+    assert types["code_i"].solve_prompt(Task.create("code_i", other)) == types["code_i"].solve_prompt(asked)
+    only = TaskBuffer(types, reserved=reserved_keys({"code_o": types["code_o"]}))
+    (question,) = held_out_tasks(types["code_o"])[:1]
+    same_output = CodePayload(question.payload.program, ("'another'",), question.payload.outputs)
+    assert only.add(Task.create("code_o", same_output))  # which asks something else
+
+
+def test_a_warm_start_shows_no_question_of_an_exam():
+    types = code_types("compact")
+    asked = {question.prompt[0]["content"] for question in held_out_exam(types, "held_out_easy").questions}
+    families = [name for one in types.values() for name in one.easy_families]
+    examples = SeedExamples(types, rng=random.Random(0), families=families)
+    shown = [examples.solve(kind).messages[0]["content"] for kind in ("code_i", "code_o") for _ in range(500)]
+    assert asked.isdisjoint(shown)
+
+
+def test_a_warm_start_needs_no_more_references_than_there_are():
+    examples = SeedExamples({"numbers": Numbers(size=20)}, rng=random.Random(0))
+    assert 10 <= len(examples.references) <= 20
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"type": "countdown", "payload": []}\n', b'{"type": "countdown"}\n', b"\xff\xfe"]
+)
+def test_a_damaged_file_of_tasks_is_named(tmp_path, content):
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="tasks.jsonl does not hold tasks as JSON lines"):
+        make_exam(f"tasks:{path}", {"countdown": Countdown()})
 
 
 def test_types_of_the_same_record_keep_each_others_tasks():

@@ -187,6 +187,16 @@ def test_answers_and_hacks(run):
     assert got == cases
 
 
+@pytest.mark.parametrize("answer", ["1.5, 203", "203, 1.5", "1.505, 200", "1.5, 200", "1.495, 196"])
+def test_each_answer_of_a_list_has_its_own_error(answer):
+    """Also if another one is written exactly as the right answer."""
+    reference = math_reference(["1.5", "200"], several=True, atol=[0.01, 5])
+    (grade,) = MathAccuracy(nothing_runs).grade([rf"\boxed{{{answer}}}"], [reference])
+    assert grade.verdict == "solved"
+    (grade,) = MathAccuracy(nothing_runs).grade([r"\boxed{1.53, 200}"], [reference])
+    assert grade.verdict == "wrong"
+
+
 def test_a_list_that_is_too_long_is_told_by_its_length(run):
     (grade,) = MathAccuracy(run).grade([r"\boxed{1, 2, 3}"], [math_reference(["1,2"], several=True)])
     assert (grade.verdict, grade.detail) == ("wrong", "3 answers, and not 2")

@@ -315,14 +315,42 @@ def test_due():
         ({"operators": ("xyzzy",)}, "'xyzzy'.*Choose from"),
         ({"operator_parameters": {"gausian": {}}}, "Did you mean 'gaussian'"),
         ({"operator_parameters": {"gaussian": {"epss": 1}}}, "parameter of 'gaussian': 'epss'.*'eps'"),
-        ({"operator_parameters": {"gaussian": {"eps": -1}}}, "'gaussian' refuses.*-1"),
-        ({"operator_parameters": {"gaussian": {"eps": "much"}}}, "'gaussian' refuses.*much"),
-        ({"operator_parameters": {"gaussian": {"eps": float("inf")}}}, "'gaussian' refuses.*not finite"),
+        ({"operator_parameters": {"gaussian": {"eps": -1}}}, "'gaussian' fails.*-1"),
+        ({"operator_parameters": {"gaussian": {"eps": "much"}}}, "'gaussian' fails.*much"),
+        ({"operator_parameters": {"gaussian": {"eps": float("inf")}}}, "'gaussian' fails.*not finite"),
     ],
 )
 def test_bad_settings_are_refused_at_construction(options, message):
     with pytest.raises(ValueError, match=message):
         EvolutionSettings(**options)
+
+
+def _halves_its_parent(parents, rng):
+    for factor in parents[0].values():
+        factor.A.mul_(0.5)
+    return parents[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda parents, rng: None, "'own' fails"),
+        (lambda parents, rng: {}, "other matrices than its parents"),
+        (
+            lambda parents, rng: {path: one._replace(A=one.A.T) for path, one in parents[0].items()},
+            "other matrices than its parents",
+        ),
+        (
+            lambda parents, rng: {path: one._replace(A=one.A * float("nan")) for path, one in parents[0].items()},
+            "not finite",
+        ),
+        (_halves_its_parent, "changes its parents in place"),
+    ],
+)
+def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function, message):
+    monkeypatch.setitem(OPERATORS, "own", Operator(function, 1))
+    with pytest.raises(ValueError, match=message):
+        EvolutionSettings(operators=("own",))
 
 
 def test_settings_from_lists():

@@ -135,6 +135,17 @@ def test_an_adapter_that_another_rank_brought_is_loaded(server, connect):
     assert engine.missing([VERSION]) == []
 
 
+def test_a_server_is_waited_for_also_if_it_need_keep_no_adapter(server, connect):
+    """A sync after a round in which all members learned: it asks for none of the adapters from before."""
+    engine = connect()
+    answers = iter([(503, "starting")])
+    models = server.answers["/v1/models"]
+    server.answers["/v1/models"] = lambda body: next(answers, models)
+    server.asked.clear()
+    assert engine.missing([]) == []
+    assert [path for path, _ in server.asked] == ["/v1/models"] * 2
+
+
 def test_a_server_is_waited_for_with_a_limit(server, connect):
     answers = iter([(503, "starting"), (503, "starting")])
     models = server.answers["/v1/models"]

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from transformers import StoppingCriteriaList, StopStringCriteria
 from transformers.cache_utils import DynamicLayer
 
@@ -33,6 +34,32 @@ def test_same_seed_same_completions(population):
     draw = sampler(population)
     assert draw(PROMPTS, ROWS, seed=1) == draw(PROMPTS, ROWS, seed=1)
     assert draw(PROMPTS, ROWS, seed=1) != draw(PROMPTS, ROWS, seed=2)
+
+
+def test_a_pad_token_of_the_model_ends_no_row(population):
+    draw = sampler(population)
+    draw.eos_ids = [2]
+    pad = draw.tokenizer.pad_token_id
+    assert draw._trim([5, pad, 6, 2, pad, pad]) == [5, pad, 6, 2]
+    assert draw._trim([5, pad, 6]) == [5, pad, 6]
+    draw.stop_strings = [draw.tokenizer.decode([6])]
+    assert draw._trim([5, pad, 6, pad, pad]) == [5, pad, 6]
+
+
+def test_sampling_is_in_the_mixed_precision_of_learning(population):
+    from accelerate import Accelerator
+
+    seen = []
+    handle = population.base_model.register_forward_hook(lambda *_: seen.append(torch.is_autocast_enabled("cpu")))
+    try:
+        for precision in ("no", "bf16"):
+            AcceleratorState._reset_state(True)
+            accelerator = Accelerator(cpu=True, mixed_precision=precision)
+            sampler(population, max_completion_length=2, accelerator=accelerator)(PROMPTS[:1], ROWS[:1], seed=0)
+    finally:
+        handle.remove()
+        AcceleratorState._reset_state(True)
+    assert seen == [False, False, True, True]
 
 
 def test_variables_of_the_chat_template(population):

@@ -11,7 +11,10 @@ from tests.code_tasks import code_buffer, code_seeds, code_types
 from tests.self_play.script import G, scripted, self_play
 from trl_populora.diagnostics import task_metrics
 from trl_populora.executor import Status
-from trl_populora.self_play import Completion, RewardSettings, RoundRecord, RoundSettings, TokenLimits
+from trl_populora.self_play import Attempt, Completion, RewardSettings, RoundRecord, RoundSettings, TokenLimits
+from trl_populora.self_play.requests import Request
+from trl_populora.self_play.settlement import solved_elsewhere
+from trl_populora.tasks.countdown import Countdown
 
 
 def settings(*, rounds=0, attempts=3, teacher="solvable"):
@@ -47,6 +50,15 @@ def test_a_task_that_another_student_solves_is_paid(executor):
     for proposal in (one for one in record.proposals if one.valid):
         assert proposal.solve_rate == (matched[proposal.member] == "student_1")
         assert proposal.reward == 1.0 - proposal.solve_rate
+
+
+def test_a_copy_of_the_task_that_the_same_student_solves_pays_both_authors():
+    """Two teachers write the same task. The one student fails one copy and solves the other."""
+    kind = Countdown()
+    (task,) = kind.seeds(1)
+    games = [Request("student_0", kind, [], task=task, slot=slot) for slot in (0, 0, 1, 1)]
+    attempts = [Attempt("student_0", task, "", 0, solved) for solved in (False, False, False, True)]
+    assert solved_elsewhere(games, attempts, []) == {0}
 
 
 def pays_for_others(solve_rate, solved_elsewhere):

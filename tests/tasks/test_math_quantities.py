@@ -60,6 +60,11 @@ def test_what_follows_from_a_text(text, numbers):
     assert {Fraction(number) for number in numbers} <= stated(text).known
 
 
+@pytest.mark.parametrize("text, not_stated", [("5 hundred", 100), ("1.5 million people", 10**6), ("2 thousand", 1000)])
+def test_a_scale_behind_digits_is_no_number_of_its_own(text, not_stated):
+    assert not_stated not in stated(text).known
+
+
 @pytest.mark.parametrize(
     ("problem", "expression"),
     [

@@ -73,6 +73,8 @@ def test_installed_packages_bring_types(monkeypatch):
         (["code_f"], {"code_f": {"num_inputs": 1}}, "'code_f': num_inputs must be at least 2, got 1"),
         (["code_o"], {"cod": {}}, r"unknown task types \['cod'\]"),
         (["code_o"], {"code_o": None}, "could not be recorded"),
+        (["code_f"], {"code_f": 3}, "settings of task type 'code_f' must be a mapping of names to values, got 3"),
+        ([CodeO()], {"code_o": {"input_bytes": 9}}, "settings of 'code_o' are not used: it was passed as an object"),
     ],
 )
 def test_what_cannot_be_made_is_named_with_the_fix(names, kwargs, match):

@@ -50,7 +50,8 @@ def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
     """Keys of all tasks that are reserved for exams in runs with these types.
 
     The same record as a task of another type can reveal the answer: a program with input and output is a task for both
-    `code_o` and `code_i`. So types with the same kind of record also reserve each other's tasks.
+    `code_o` and `code_i`. So types with the same kind of record also reserve each other's tasks. Another input with
+    which a program returns the same output solves a `code_i` question, too ([`TaskType.question_keys`]).
     """
     pairs = [(one, other) for one in types.values() for other in types.values() if other.payload is one.payload]
     return set().union(*(_kept(_keys_under, one, other) for one, other in pairs))
@@ -64,7 +65,8 @@ def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
     records = [json.loads(question.reference) for question in exam.questions] if exam.of_tasks else []
     tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
     alike = {name: [one for one in types.values() if one.payload is own.payload] for name, own in types.items()}
-    return {one.key(task.payload) for task in tasks for one in alike[task.type]}
+    keys = {one.key(task.payload) for task in tasks for one in alike[task.type]}
+    return keys.union(*(types[task.type].question_keys(task.payload) for task in tasks))
 
 
 def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
@@ -76,8 +78,9 @@ def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
 
 
 def _keys_under(one: TaskType, other: TaskType) -> frozenset[str]:
-    """Keys that the held-out tasks of one type have as tasks of another."""
-    return frozenset(other.key(task.payload) for level in LEVELS for task in _held_out(one, level).values())
+    """Keys that the held-out tasks of one type have as tasks of another, and those of their questions."""
+    payloads = [task.payload for level in LEVELS for task in _held_out(one, level).values()]
+    return frozenset(key for payload in payloads for key in (other.key(payload), *one.question_keys(payload)))
 
 
 def _kept(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -147,7 +150,7 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
         tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
     except OSError as error:
         raise ValueError(f"the tasks in {path} cannot be read: {error.strerror}.") from None
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} does not hold tasks as JSON lines ({type(error).__name__}: {error}).") from None
     if not tasks:
         raise ValueError(f"{path} holds no task of the types in play, {list(types)}.")

@@ -94,7 +94,7 @@ class EvolutionSettings:
                 raise ValueError(f"operator_parameters[{name!r}]={parameters!r} must be a mapping of parameters.")
             for parameter in parameters:
                 _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
-        for name in self.operator_parameters:  # with its defaults every operator works
+        for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
             self._try(name)
 
     def parameters(self, operator: str) -> dict[str, Any]:
@@ -125,13 +125,18 @@ class EvolutionSettings:
         return rounds > 0 and rounds % self.interval == 0
 
     def _try(self, name: str) -> None:
-        toy = {"toy": Factor(torch.ones(2, 2), torch.ones(2, 2), 1.0)}
+        toy = {"toy": Factor(torch.ones(2, 3), torch.ones(4, 2), 1.0)}
         try:
             child = breed(name, [toy] * OPERATORS[name].num_parents, seed=0, parameters=self.parameters(name))
+            shapes = [X.shape for factor in child.values() for X in factor[:2]]
+            if child.keys() != toy.keys() or shapes != [(2, 3), (4, 2)]:
+                raise ValueError("the child has other matrices than its parents.")
             if not all(torch.isfinite(X).all() for X in child["toy"][:2]):
                 raise ValueError("the child's factors are not finite.")
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"Operator {name!r} refuses {self.parameters(name)}: {error}") from error
+            if not all((X == 1).all() for X in toy["toy"][:2]):
+                raise ValueError("it changes its parents in place; work on copies.")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"Operator {name!r} fails with {self.parameters(name)}: {error}") from error
 
 
 def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ This module has the parts that all samplers share: tokenizing prompts, seeds of 
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -222,14 +222,15 @@ class Sampler(ABC):
     @contextmanager
     def model_as(self, members: Sequence[str | None]) -> Iterator[PreTrainedModel]:
         """Context with the training model, routed to these members row by row, without gradients and in evaluation
-        mode.
+        mode. With the trainer's mixed precision, so that the policies that sample are those that learn.
 
         For samplers that use the training model. `members` has only names, or only `None`.
         """
         model, routing = self.population.base_model, self.population.routing
         names = [name for name in members if name is not None]
         rows = self.population.route(names) if names or not members else routing.base()
-        with evaluation_mode(model), torch.no_grad(), rows:
+        autocast = self.accelerator.autocast() if self.accelerator else nullcontext()
+        with evaluation_mode(model), torch.no_grad(), autocast, rows:
             yield model
 
     def _tokenize(self, prompts: Sequence[list[Message]]) -> list[list[int]]:

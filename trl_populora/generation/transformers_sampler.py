@@ -194,13 +194,16 @@ class TransformersSampler(Sampler):
         return warpers
 
     def _trim(self, ids: list[int]) -> list[int]:
-        """Cut after the first end of sequence; a row that ended on a stop string is padded from there."""
+        """Cut after the first end of sequence; a row that ended on a stop string is padded from there. A pad token
+        elsewhere is the model's own."""
         for i, token in enumerate(ids):
-            if token in self.eos_ids:
-                stopped = any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings)
-                return ids[:i] if i and stopped else ids[: i + 1]
-            if i and token == self.tokenizer.pad_token_id:
+            ends = token in self.eos_ids
+            if not ends and token != self.tokenizer.pad_token_id:
+                continue
+            if i and any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings):
                 return ids[:i]
+            if ends:
+                return ids[: i + 1]
         return ids
 
 

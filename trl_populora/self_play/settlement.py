@@ -80,17 +80,17 @@ def solved_by_slot(games: Sequence[Request], attempts: Sequence[Attempt]) -> dic
 
 
 def solved_elsewhere(games: Sequence[Request], attempts: Sequence[Attempt], extra: Sequence[Attempt]) -> set[int]:
-    """Numbers of proposals whose task was solved in this round by another member than the matched student, or by an
-    extra attempt. (If there is only one student, it makes those as well.)"""
+    """Numbers of proposals whose task was solved in this round by an attempt that was not at this proposal: at the
+    same task by another teacher, at a task from the buffer, or by an extra attempt."""
     again = {one.task.id for one in extra if one.solved}
-    solvers: dict[str, set[str]] = defaultdict(set)
-    for attempt in attempts:
+    solved: dict[str, set[int | None]] = defaultdict(set)
+    for game, attempt in zip(games, attempts, strict=True):
         if attempt.solved:
-            solvers[attempt.task.id].add(attempt.member)
+            solved[attempt.task.id].add(game.slot)
     return {
         game.slot
         for game, one in zip(games, attempts, strict=True)
-        if game.slot is not None and (one.task.id in again or solvers[one.task.id] - {one.member})
+        if game.slot is not None and (one.task.id in again or solved[one.task.id] - {game.slot})
     }
 
 

@@ -10,6 +10,9 @@ from .requests import Request
 from .sampling import Completion
 
 
+HELD_OUT = Refusal("held_out", "the task belongs to an exam, up to names and layout of the program")
+
+
 def verify(
     requests: Sequence[Request],
     written: Sequence[Completion],
@@ -31,7 +34,9 @@ def verify(
             outcome = INFRASTRUCTURE
         elif not isinstance(outcome, Refusal):
             outcome = Task.create(request.type.id, outcome, author=request.member, step=step)
-            if lengths is not None:
+            if buffer.reserves(outcome):  # by its output, which was not known before
+                outcome = HELD_OUT
+            elif lengths is not None:
                 outcome = lengths.refuse(request.type, outcome) or outcome
         proposals.append(
             Proposal(
@@ -65,7 +70,7 @@ def _refuse_known(
     checked, like = [], {}
     for i, (request, draft) in enumerate(zip(requests, drafts, strict=True)):
         if isinstance(draft, Draft) and draft.key in buffer.reserved:
-            draft = Refusal("held_out", "the task belongs to an exam, up to names and layout of the program")
+            draft = HELD_OUT
         elif isinstance(draft, Draft) and request.learns:
             like[i] = first.setdefault((request.player, draft.key), i)
             if buffer.knows(draft.key) or like[i] < i:

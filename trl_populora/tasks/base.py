@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -169,6 +169,17 @@ class TaskType(ABC):
         """A key that is equal for two payloads only if they are the same task. By default, only equal payloads are."""
         return content_id(self.id, payload)
 
+    def question_keys(self, payload: Any) -> Collection[str]:
+        """Keys that an exam with this task reserves: of the task, and of all that show its question and its answer."""
+        return (self.key(payload),)
+
+    def shown_keys(self, payload: Any) -> Collection[str]:
+        """Keys of exam questions that this task shows with their answers. Runs learn from no task with a reserved key.
+
+        By default, a task shows itself only.
+        """
+        return (self.key(payload),)
+
     def describe(self, task: Task) -> str:
         """The right result of a task, as text to read. Default: a right answer."""
         return self.solve_completion(task)
@@ -177,8 +188,16 @@ class TaskType(ABC):
         """Length of a task as a reference, in any unit. The shortest tasks are shown if prompts must be short."""
         return sum(len(message["content"]) for message in self.solve_prompt(task))
 
-    def seeds(self, count: int, *, seed: int = 0, families: Sequence[str] | None = None) -> list[Task]:
+    def seeds(
+        self, count: int, *, seed: int = 0, families: Sequence[str] | None = None, fewer: bool = False
+    ) -> list[Task]:
         """A fixed list of `count` different seed tasks for the start of a buffer. Equal seeds give equal lists.
+
+        Args:
+            count (`int`): Number of tasks.
+            seed (`int`, *optional*, defaults to `0`): Seed of the list.
+            families (`Sequence[str]`, *optional*): Families of the tasks; default: all.
+            fewer (`bool`, *optional*, defaults to `False`): Whether fewer are right, if the families have no more.
 
         Raises:
             ValueError: If a family is unknown, or the families do not have that many different tasks.
@@ -190,6 +209,8 @@ class TaskType(ABC):
                 return list(found.values())
             task = self.generate(rng, families=families)
             found.setdefault(task.id, task)
+        if fewer:
+            return list(found.values())
         raise ValueError(f"{self.id} has fewer than {count} different seed tasks, found {len(found)}; ask for fewer")
 
     def check_families(self, families: Sequence[str] | None) -> tuple[str, ...]:

@@ -86,6 +86,10 @@ class TaskBuffer:
         """
         return self._add(task, self._type(task.type).key(task.payload))
 
+    def reserves(self, task: Task) -> bool:
+        """Whether the task shows a question of an exam ([`TaskType.shown_keys`])."""
+        return any(key in self.reserved for key in self._type(task.type).shown_keys(task.payload))
+
     def knows(self, key: str) -> bool:
         """Whether a task with this [`TaskType.key`] is in the buffer, in play or not."""
         return key in self._known
@@ -180,7 +184,7 @@ class TaskBuffer:
         return [task for name in types for task in self.in_play(name)] or self.in_play(type)
 
     def _add(self, task: Task, key: str) -> bool:
-        if task in self or key in self.reserved:
+        if task in self or self.reserves(task):
             return False
         kept = self._tasks.setdefault(task.type, OrderedDict())
         kept[task.id] = task

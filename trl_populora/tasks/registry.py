@@ -101,6 +101,8 @@ def make_task_types(
     for name in names:
         if isinstance(name, TaskType):
             made = name
+            if kwargs.pop(made.id, None):
+                raise ValueError(f"settings of {made.id!r} are not used: it was passed as an object. Set them there.")
         else:
             kind = task_type_class(name)
             made = _make(kind, {"style": style, "num_references": num_references}, kwargs.pop(kind.id, {}))
@@ -165,6 +167,8 @@ def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any
             f"task type {kind.id!r} was made in Python with settings that could not be recorded. Make it there again: "
             f"task_types=[{kind.__name__}(...)]."
         )
+    if not isinstance(own, Mapping):
+        raise ValueError(f"settings of task type {kind.id!r} must be a mapping of names to values, got {own!r}.")
     known = [field.name for field in fields(kind) if field.init]
     unknown = sorted(set(own) - set(known))
     if unknown:

@@ -109,6 +109,8 @@ def _check_dataset(name: str, dataset: Dataset | None) -> None:
     columns = set() if dataset is None else set(dataset.column_names)
     if columns & {"image", "images"}:
         raise ValueError(f"{name} has an image column: a population trains on text only.")
+    if dataset is not None and "prompt" not in columns:
+        raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
     if "player" in columns:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
 

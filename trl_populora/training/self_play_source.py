@@ -307,6 +307,11 @@ def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType
     )
     if given is not None:
         args.task_types, args.task_kwargs = recorded(list(types.values()))
+        if here := [type(one).__name__ for one in types.values() if type(one).__module__ == "__main__"]:
+            logger.warning(
+                f"The task types {', '.join(here)} are defined in the script itself, so `populora play` and "
+                "`evaluate` cannot make them again. Move them into a module of their own, and import them."
+            )
     return types
 
 

@@ -113,6 +113,9 @@ def _engine(args: PopulationSelfPlayConfig) -> Rules:
         "shard_base=true with vllm_mode='server': the engine's liveness check runs the model on one process only",
     )
     yield not 0 < args.temperature < math.inf, f"temperature={args.temperature} (sampling needs a positive one)"
+    yield not 0 < args.top_p <= 1, f"top_p={args.top_p} (it must be above 0 and at most 1, which is off)"
+    yield args.top_k < 0, f"top_k={args.top_k} (it must not be negative; 0 is off)"
+    yield args.min_p is not None and not 0 <= args.min_p <= 1, f"min_p={args.min_p} (it must be from 0 to 1)"
 
 
 def _hardware(args: PopulationSelfPlayConfig) -> Rules:

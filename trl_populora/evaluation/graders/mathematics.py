@@ -178,19 +178,26 @@ def _read(wanted: Mapping, completion: str) -> Grade | _Comparison:
         golds, given = [one for gold in golds for one in split(gold)], split(answer)
     if len(golds) != len(given):
         return Grade("wrong", answer, f"{len(given)} answers, and not {len(golds)}")
-    if wanted.get("several", False):
-        golds, given = _without_common(golds, given)
     atol = [Fraction(str(one)) for one in wanted.get("atol", ())]
     atols = atol if len(atol) == len(golds) else [atol[0] if atol else Fraction(0)] * len(golds)
+    if wanted.get("several", False):
+        golds, atols, given = _without_common(golds, atols, given)
     rtol = Fraction(str(wanted.get("rtol", 0)))
     table = [[_entry(gold, one, atol, rtol) for one in given] for gold, atol in zip(golds, atols, strict=True)]
     return _Comparison(answer, table)
 
 
-def _without_common(golds: list[str], given: list[str]) -> tuple[list[str], list[str]]:
-    """Both lists without the texts that stand in both."""
-    common = Counter(golds) & Counter(given)
-    return list((Counter(golds) - common).elements()), list((Counter(given) - common).elements())
+def _without_common(
+    golds: list[str], atols: list[Fraction], given: list[str]
+) -> tuple[list[str], list[Fraction], list[str]]:
+    """Right answers with their allowed errors, and given answers, without the texts that stand in both."""
+    left, kept = Counter(given), []
+    for gold, atol in zip(golds, atols, strict=True):
+        if left[gold]:
+            left[gold] -= 1
+        else:
+            kept.append((gold, atol))
+    return [gold for gold, _ in kept], [atol for _, atol in kept], list(left.elements())
 
 
 def _entry(gold: str, answer: str, atol: Fraction, rtol: Fraction) -> bool | Pair:

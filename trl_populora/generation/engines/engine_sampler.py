@@ -102,6 +102,9 @@ class EngineSampler(Sampler):
             anywhere=self._anywhere if self.engine.everywhere and not self._alone else list,
         )
         self._together(lambda: self._on_parts(self.canary.check_base), here=self._feeds)
+        told = self._share(self.canary.base_error)
+        if not self._feeds:  # these processes check after a restart, too
+            self.canary.base_error = told
         probes = self._share(self._together(lambda: self.canary.write_probes(self.files), here=self._main))
         self._together(lambda: self._on_parts(lambda: self.canary.check_mechanism(probes)), here=self._feeds)
         if self.files:

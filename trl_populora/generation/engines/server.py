@@ -72,8 +72,6 @@ class ServerEngine(Engine):
     def missing(self, versions: Iterable[AdapterVersion]) -> list[AdapterVersion]:
         """Versions that the server does not have, because it was restarted. Waits for the server."""
         versions = list(versions)
-        if not versions:
-            return []
         served = {(card["id"], card.get("root")) for card in self._models()}
         return [version for version in versions if (version.name, version.path) not in served]
 

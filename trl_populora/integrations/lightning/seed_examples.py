@@ -20,7 +20,8 @@ class SeedExamples:
         task_types (`Mapping[str, TaskType]`): Task types by id.
         rng (`random.Random`): Source of all randomness.
         families (`Sequence[str]`, *optional*): Families of seed tasks; default: all.
-        references (`int`, *optional*, defaults to `256`): Number of seed tasks per type that serve as references.
+        references (`int`, *optional*, defaults to `256`): Number of seed tasks per type that serve as references, or
+            all that there are, if a type has fewer.
         seed (`int`, *optional*, defaults to `0`): Seed of these references.
         reserved (`Collection[str]`, *optional*): Keys of tasks that no example may show; default: those of the
             held-out exams.
@@ -40,7 +41,7 @@ class SeedExamples:
         self.references = TaskBuffer(task_types, reserved=reserved_keys(task_types) if reserved is None else reserved)
         for type_id, task_type in task_types.items():
             if type_id in (task_type.reference_types or (type_id,)):
-                for task in task_type.seeds(references, seed=seed, families=self.families[type_id]):
+                for task in task_type.seeds(references, seed=seed, families=self.families[type_id], fewer=True):
                     self.references.add(task)
 
     def task(self, type_id: str) -> Task:
@@ -52,7 +53,7 @@ class SeedExamples:
         task_type, families = self.task_types[type_id], self.families[type_id]
         for _ in range(DRAWS):
             task = task_type.generate(self.rng, families=families)
-            if task_type.key(task.payload) not in self.references.reserved:
+            if not self.references.reserves(task):
                 return task
         raise ValueError(
             f"families={families}: {DRAWS} {type_id} tasks of these families all belong to exams. Name more families."

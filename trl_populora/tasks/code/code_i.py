@@ -7,13 +7,14 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import Job
 from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
+from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.code.prompts import INPUT_FORMAT
 from trl_populora.tasks.parsing import fence
@@ -33,6 +34,10 @@ class CodeI(ProgramInput):
         "hand, so no cryptographic scrambling."
     )
     wanted_compact: ClassVar[str] = "The input should be hard to guess."
+
+    def question_keys(self, payload: CodePayload) -> Collection[str]:
+        """Its own, and that of all tasks with this program and output: their inputs solve it, too."""
+        return self.shown_keys(payload)
 
     def solve_prompt(self, task: Task) -> list[Message]:
         shown = f"{fence('python', task.payload.program)}\n{fence('output', task.payload.output)}"

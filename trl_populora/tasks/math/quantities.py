@@ -111,7 +111,7 @@ def stated(text: str) -> Stated:
     known: set[Fraction] = set()
     for match in _NUMBER.finditer(text):
         _add_digits(match, written, known)
-    for match in _PHRASE.finditer(text):
+    for match in _PHRASE.finditer(_NUMBER.sub(lambda match: "#" * len(match.group()), text)):  # not 100 in "5 hundred"
         _add_words(re.split("[ -]", match.group()), written, known)
     return Stated(frozenset(written), frozenset(written | known), frozenset(_WORD.findall(text)))
 
