@@ -61,9 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     """Run what a recipe says; returns the exit code."""
     try:
+        from .training.probes import check_length
+
         checkpoint = prepare_output(args)
         exams = final_exams(run, args)
         view, trainer = build(run, args)
+        for exam in exams:
+            check_length(exam, trainer.source.sampler)
         trainer.check_checkpoint(checkpoint)
         if checkpoint is None or (args.overwrite_output_dir and trainer.folder.is_elsewhere(checkpoint)):
             clear_output(args)

@@ -16,6 +16,7 @@ from tests.evaluation import letters
 from tests.generation.fake_server import ModelServer, running
 from trl_populora import cli, train
 from trl_populora.cli import evaluate as evaluate_command
+from trl_populora.generation import TransformersSampler
 from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import evaluation_view
 from trl_populora.reporting.evaluation_file import read_evaluation
@@ -417,6 +418,16 @@ def test_final_exams_are_checked_before_training(tmp_path, tiny_model, capsys):
     recipe = write_recipe(tmp_path, tiny_model, final_exams=["held_out"], final_exams_limit=0)
     assert train.main(recipe) == 2
     assert "final_exams_limit=0" in capsys.readouterr().err
+    recipe = write_recipe(tmp_path, tiny_model, final_exams=["held_out"], sampler=f"{__name__}:Short")
+    assert train.main(recipe) == 2
+    assert "the longest prompt of 'held_out' has" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+class Short(TransformersSampler):
+    """As an engine that was started for short rows."""
+
+    max_length = 20
 
 
 def test_the_default_exam_must_fit_the_run(run_folder, tmp_path, capsys):
