@@ -427,7 +427,7 @@ def test_final_exams_are_checked_before_training(tmp_path, tiny_model, capsys):
 class Short(TransformersSampler):
     """As an engine that was started for short rows."""
 
-    max_length = 20
+    max_length = 300
 
 
 def test_the_default_exam_must_fit_the_run(run_folder, tmp_path, capsys):
