@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     """Run what a recipe says; returns the exit code."""
     try:
-        from .training.probes import check_length
+        from .evaluation.evaluating import check_length
 
         checkpoint = prepare_output(args)
         exams = final_exams(run, args)

@@ -555,4 +555,5 @@ def test_two_ranks_share_files_and_failures(tmp_path):
         assert fine is None
         assert all(said + part in failure for part, failure in zip(told, failures, strict=True)), failures
     assert first["server"] == 6 and second["server"] == 0
+    assert first["base_error"] == second["base_error"] > 0  # measured by the first: both check after a restart
     assert first["folders"] == second["folders"] == 0

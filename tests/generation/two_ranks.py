@@ -101,7 +101,8 @@ def main(folder: str) -> None:
         change(sharded)
         record["sharded"].append(failure_of(sampler))
         sampler.close()
-    server = make(population, accelerator, files, everywhere=False)
+    server = make(population, accelerator, files, everywhere=False, rounding=(1e-3, 1e-3))
+    record["base_error"] = server.canary.base_error
     server.sync()
     record["server"] = len(server.engine.history)
     server.close()

@@ -12,7 +12,11 @@ from tests.tiny import tiny_population
 from trl_populora.diagnostics import Observer
 from trl_populora.executor import Execution, Status
 from trl_populora.self_play import Completion, Ratings, RoundSettings, SelfPlay
-from trl_populora.tasks import INFRASTRUCTURE, Answer, Draft, Referee, TaskBuffer, is_spared
+from trl_populora.self_play.requests import Request
+from trl_populora.self_play.verification import verify
+from trl_populora.tasks import INFRASTRUCTURE, Answer, Draft, Referee, Task, TaskBuffer, is_spared
+from trl_populora.tasks.code.payload import CodePayload
+from trl_populora.tasks.parsing import fence
 
 
 G = 2
@@ -55,6 +59,21 @@ def play(types, run, *, rounds=1, prompts=1):
 
 def no_run(jobs):
     raise AssertionError("nothing of this type runs")
+
+
+def test_a_proposal_that_shows_a_question_of_an_exam_is_refused(executor):
+    """Another input with the same output is seen only after it has run. As a `code_o` task it gives it away, too."""
+    types = code_types("compact")
+    program = "def f(x):\n    return x % 2"
+    asked = Task.create("code_i", CodePayload(program, ("3",), ("1",)))
+    buffer = TaskBuffer(types, reserved=types["code_i"].question_keys(asked.payload))
+    texts = [f"{fence('python', program)}\n{fence('input', given)}" for given in ("3", "5", "4")]
+    for kind in (types["code_o"], types["code_i"]):
+        requests = [Request("teacher_0", kind, []) for _ in texts]
+        written = [Completion(text, [1], [2]) for text in texts]
+        referee = Referee(types, executor.run_many)
+        found = verify(requests, written, referee=referee, buffer=buffer, lengths=None, group_size=1, step=0)
+        assert [one.refusal and one.refusal.reason for one in found] == ["held_out", "held_out", None]
 
 
 def test_a_type_without_programs_plays_alone_and_runs_nothing():

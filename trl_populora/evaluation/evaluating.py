@@ -84,6 +84,34 @@ class ExamRun:
     files: tuple[AnswerFile, ...]
 
 
+def check_length(exam: Exam, sampler: Sampler, *, max_completion_length: int | None = None) -> None:
+    """Refuses an exam whose prompts cannot be rendered, or do not fit into the sampler beside an answer.
+
+    Args:
+        exam ([`Exam`]): The exam.
+        sampler ([`Sampler`]): Samples the answers.
+        max_completion_length (`int`, *optional*): Maximum tokens of an answer; that of the exam or the run if unset.
+
+    Raises:
+        ValueError: If it cannot be given.
+    """
+    limit = sampler.max_length
+    try:
+        longest = max(sampler.count_tokens(one.prompt) for one in exam.questions[: 1 if limit is None else None])
+    except Exception as error:  # a chat template is a program of its author
+        raise ValueError(
+            f"the prompts of {exam.name!r} cannot be rendered ({' '.join(str(error).split())[:200]}). Use a model "
+            "with a chat template that takes user messages, or in self-play prompt_template='base'."
+        ) from None
+    answer = max_completion_length or exam.max_completion_length or sampler.max_completion_length
+    if limit is not None and longest + answer > limit:
+        raise ValueError(
+            f"the longest prompt of {exam.name!r} has {longest} tokens and an answer up to {answer}, more than "
+            f"the {limit} of the engine. Raise vllm_max_model_length, or use `populora evaluate` after the run. In "
+            "probes, probe_kwargs.max_completion_length can be lower."
+        )
+
+
 def take_exam(
     exam: Exam,
     members: Sequence[str],

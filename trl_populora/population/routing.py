@@ -282,9 +282,8 @@ class _Adapted(torch.autograd.Function):
         flat = grad.to(inner.dtype)
         grad_inner = torch.bmm(flat, B.mT) * ctx.scaling
         grad_x = torch.bmm(grad_inner, A.mT).view(x.shape) if ctx.needs_input_grad[1] else None
-        blocks = x.to(inner.dtype).reshape(
-            len(A), -1, x.shape[-1]
-        )  # float32 under autocast, where a base is quantised
+        # a quantised base keeps x in float32 under autocast
+        blocks = x.to(inner.dtype).reshape(len(A), -1, x.shape[-1])
         grad_A = torch.bmm(grad_inner.mT, blocks)  # in the layout of the parameters
         grad_B = torch.bmm(flat.mT, inner * ctx.scaling)
         return grad.reshape(ctx.shape), grad_x, None, *grad_A.unbind(), *grad_B.unbind()

@@ -174,13 +174,14 @@ def test_a_frozen_member_stays_and_the_others_learn(tmp_path):
 
 
 def test_adapters_left_on_another_device_come_back(tmp_path, monkeypatch):
-    """After an exception, Lightning moves the module to the CPU and calls no hook. Without a GPU, only the call is
-    seen."""
-    members, moved = toys.population(2), []
+    """After an exception, Lightning moves the module to the CPU and calls no hook. Without a GPU, only the call before
+    the training is seen."""
+    members, moved, before = toys.population(2), [], []
     module = toys.module(members)
     monkeypatch.setattr(module.adapters, "to", lambda device: moved.append(device))
+    monkeypatch.setattr(module, "on_train_start", lambda: before.extend(moved))
     toys.trainer(tmp_path, max_epochs=1).fit(module, toys.loader(4, members))
-    assert moved[0] == torch.device("cpu")
+    assert before == [torch.device("cpu")]
 
 
 # Evaluation and logs ------------------------------------------------------------------------------------------------
