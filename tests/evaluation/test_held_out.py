@@ -12,8 +12,8 @@ from trl_populora.evaluation import held_out_exam, held_out_tasks, make_exam, re
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
 from trl_populora.tasks.base import TaskType
+from trl_populora.tasks.code.keys import output_key, pair_key
 from trl_populora.tasks.code.payload import CodePayload
-from trl_populora.tasks.code.program_input import result_key
 from trl_populora.tasks.countdown import Countdown
 
 
@@ -77,8 +77,11 @@ def test_an_exam_is_asked_by_turns_and_its_keys_are_reserved():
     types = code_types("compact", num_function_inputs=4)
     exam = held_out_exam(types)
     assert [question.group for question in exam.questions[:6]] == ["code_o", "code_i", "code_f"] * 2
-    results = len({result_key(task.payload) for task in held_out_tasks(types["code_i"])})  # of code_i's questions
-    assert len(task_keys(exam, types)) == 3 * 3 * 64 + results and task_keys(exam, types) <= reserved_keys(types)
+    tasks = [task.payload for kind in types.values() for task in held_out_tasks(kind)]
+    shared = {pair_key(one.program, given) for one in tasks for given in one.inputs}
+    shared |= {output_key(task.payload.program, task.payload.output) for task in held_out_tasks(types["code_i"])}
+    keys = task_keys(exam, types)
+    assert shared < keys and len(keys) == 3 * 3 * 64 + len(shared) and keys <= reserved_keys(types)
     assert exam.version == held_out_exam(types).version
 
 
@@ -127,6 +130,34 @@ def test_another_input_with_the_same_output_is_kept_too():
     (question,) = held_out_tasks(types["code_o"])[:1]
     same_output = CodePayload(question.payload.program, ("'another'",), question.payload.outputs)
     assert only.add(Task.create("code_o", same_output))  # which asks something else
+
+
+def test_a_pair_of_an_exam_is_kept_as_a_task_of_any_type():
+    """A `code_f` task has several pairs, and each is a `code_o` task with its answer."""
+    types = code_types("compact", num_function_inputs=4)
+    (several,) = [task.payload for task in held_out_tasks(types["code_f"])][:1]
+    buffer = TaskBuffer(types, reserved=reserved_keys({"code_f": types["code_f"]}))
+    for given, output in several.pairs:
+        for kind in ("code_o", "code_i"):
+            assert buffer.reserves(Task.create(kind, CodePayload(several.program, (given,), (output,))))
+    assert not buffer.reserves(
+        Task.create("code_o", CodePayload(several.program, ("'another'",), several.outputs[:1]))
+    )
+    (one,) = [task.payload for task in held_out_tasks(types["code_o"])][:1]
+    buffer = TaskBuffer(types, reserved=reserved_keys({"code_o": types["code_o"]}))
+    shows = CodePayload(one.program, ("'another'", one.input), ("1", one.output), "a hint")
+    assert buffer.reserves(Task.create("code_f", shows))
+    assert not buffer.reserves(Task.create("code_f", CodePayload(one.program, ("'another'",), ("1",), "a hint")))
+
+
+@pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
+def test_a_warm_start_shows_no_pair_of_an_exam(kind):
+    types = code_types("compact", num_function_inputs=4)
+    tasks = [task.payload for one in types.values() for task in held_out_tasks(one, "held_out_easy")]
+    asked = {(task.program, given) for task in tasks for given in task.inputs}
+    examples = SeedExamples(types, rng=random.Random(0), families=[*types[kind].easy_families])
+    shown = [examples.task(kind).payload for _ in range(300)]
+    assert asked.isdisjoint((task.program, given) for task in shown for given in task.inputs)
 
 
 def test_a_warm_start_shows_no_question_of_an_exam():

@@ -48,7 +48,7 @@ def test_tasks_of_reserved_exams_stay_out(make_trainer, tmp_path):
     mine = f"{my_exam.__module__}:my_exam"
     source = make_trainer(reserved_exams=[mine, "gsm8k"], **settings).source  # a benchmark's data are not even read
     keys = exam_keys([mine], source.task_types)
-    assert len(keys) == 6  # 3 programs with inputs, each a task of both types
+    assert len(keys) == 9  # 3 programs with inputs, each a task of both types, and as pairs
     assert keys <= source.buffer.reserved and not keys & keys_in(source.buffer)
     assert not keys & make_trainer(**settings).source.buffer.reserved
     assert exam_keys([mine], make_task_types(["sql"])) == set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
@@ -19,7 +19,7 @@ from trl_populora.tasks.code.arguments import arguments_text
 from trl_populora.tasks.code.complexity import place, program_complexity
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
-from trl_populora.tasks.code.keys import task_key
+from trl_populora.tasks.code.keys import output_key, pair_key, task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
 from trl_populora.tasks.code.statements import statements
@@ -184,6 +184,14 @@ class CodeType(TaskType):
 
     def key(self, payload: CodePayload) -> str:
         return task_key(self.id, payload.program, payload.inputs)
+
+    def question_keys(self, payload: CodePayload) -> Collection[str]:
+        """Its own, and those of its pairs of input and output. The types share them."""
+        return {self.key(payload), *(pair_key(payload.program, text) for text in payload.inputs)}
+
+    def shown_keys(self, payload: CodePayload) -> Collection[str]:
+        """Those of its question, and of questions for inputs that give its outputs."""
+        return {*self.question_keys(payload), *(output_key(payload.program, text) for text in payload.outputs)}
 
     def describe(self, task: Task) -> str:
         return "\n".join(f"f({given}) = {result}" for given, result in task.payload.pairs)

@@ -14,6 +14,7 @@ from typing import ClassVar
 from trl_populora.executor import Job
 from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
+from trl_populora.tasks.code.keys import output_key
 from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.code.prompts import INPUT_FORMAT
@@ -36,8 +37,8 @@ class CodeI(ProgramInput):
     wanted_compact: ClassVar[str] = "The input should be hard to guess."
 
     def question_keys(self, payload: CodePayload) -> Collection[str]:
-        """Its own, and that of all tasks with this program and output: their inputs solve it, too."""
-        return self.shown_keys(payload)
+        """Those of all tasks with this program and output, too: their inputs solve it."""
+        return {*super().question_keys(payload), output_key(payload.program, payload.output)}
 
     def solve_prompt(self, task: Task) -> list[Message]:
         shown = f"{fence('python', task.payload.program)}\n{fence('output', task.payload.output)}"

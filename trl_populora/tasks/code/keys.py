@@ -69,6 +69,16 @@ def task_key(type: str, program: str, inputs: Iterable[str]) -> str:
     return hashlib.sha256(content.encode("ascii")).hexdigest()[:32]
 
 
+def pair_key(program: str, given: str) -> str:
+    """A key that two tasks of any types share if both have this program with this input."""
+    return task_key("pair", program, (given,))
+
+
+def output_key(program: str, output: str) -> str:
+    """A key that two tasks of any types share if the same program returns the same output in both."""
+    return task_key("output", program, (output,))
+
+
 @lru_cache(maxsize=1024)  # a program has a key as a task of each type, and is asked for it several times in a round
 def _shape(program: str) -> tuple:
     try:

@@ -7,14 +7,13 @@ Not here: what makes a task of either type hard, how it is solved and judged (`c
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.tasks.base import Message
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.base import CodeType
-from trl_populora.tasks.code.keys import task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, program_rules, references_text
 from trl_populora.tasks.code.source import read_program
@@ -54,10 +53,6 @@ class ProgramInput(CodeType):
             )
         )
 
-    def shown_keys(self, payload: CodePayload) -> Collection[str]:
-        """Its own, and that of the question for an input with which the program returns this output."""
-        return (self.key(payload), result_key(payload))
-
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)
         if blocks is None:
@@ -89,8 +84,3 @@ class ProgramInput(CodeType):
 
     def propose_completion(self, task: Task) -> str:
         return f"{fence('python', task.payload.program)}\n{fence('input', task.payload.input)}"
-
-
-def result_key(payload: CodePayload) -> str:
-    """A key that two tasks share if their programs are the same and return the same output."""
-    return task_key("output", payload.program, payload.outputs)
