@@ -169,7 +169,7 @@ def surroundings(args: argparse.Namespace) -> dict[str, dict[str, str]]:
 
     Only `machine` sees all GPUs, because TRL refuses several of them in one process. The wheels are for this Python.
     """
-    wheels = [install(args.wheels, args.out / "site")] if args.wheels else []
+    wheels = [install(args.wheels, args.out)] if args.wheels else []
     before = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
     first = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
@@ -181,13 +181,16 @@ def surroundings(args: argparse.Namespace) -> dict[str, dict[str, str]]:
     return found
 
 
-def install(wheels: Path, target: Path) -> str:
+def install(wheels: Path, out: Path) -> str:
     """Unpacks wheels, without a network and without what they require; `NAME.whl.part-*` are joined before.
+
+    The folder's name matters: `datasets` hashes with dill, which takes only modules below a `site-packages` for ones
+    that can be imported again, and fails on parts of pyarrow in other places.
 
     Raises:
         SystemExit: If there is none, or pip refuses one.
     """
-    joined = target.with_name("joined")
+    target, joined = out / "site-packages", out / "joined"
     joined.mkdir(parents=True, exist_ok=True)
     files = sorted(wheels.glob("*.whl"))
     for first in sorted(wheels.glob("*.whl.part-aa")):

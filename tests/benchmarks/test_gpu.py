@@ -230,7 +230,7 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
     wheels.mkdir()
     for name in ("one", "two"):
         with zipfile.ZipFile(wheels / f"{name}-1-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{name}.py", f"value = '{name}'\n")
+            wheel.writestr(f"{name}.py", f"value = '{name}'\nonly_by_name = (i for i in ())\n")
             folder = f"{name}-1.dist-info"
             about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\nRequires-Dist: no\n"
             wheel.writestr(f"{folder}/METADATA", about)
@@ -241,12 +241,12 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
     (wheels / f"{whole.name}.part-aa").write_bytes(data[:100])
     (wheels / f"{whole.name}.part-ab").write_bytes(data[100:])
     whole.unlink()
-    place = gpu.install(wheels, tmp_path / "out" / "site")
-    command = [sys.executable, "-c", "import one, two; print(one.value, two.value)"]
+    place = gpu.install(wheels, tmp_path / "out")
+    command = [sys.executable, "-c", "import dill, one, two; dill.dumps(one); print(one.value, two.value)"]
     found = subprocess.run(command, env={"PYTHONPATH": place}, capture_output=True, text=True, check=True)
     assert found.stdout == "one two\n"
     with pytest.raises(SystemExit, match="there is no wheel"):
-        gpu.install(tmp_path, tmp_path / "out" / "site")
+        gpu.install(tmp_path, tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -267,6 +267,37 @@ def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kin
         assert not server.double.loaded and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("path", [VLLM.load, "/v1/completions"], ids=["loading", "checking"])
+def test_a_server_that_restarts_within_a_sync_gets_its_adapters_again(path, tmp_path, caplog):
+    population = population_of()
+    greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)
+    with running(ModelServer(VLLM)) as server:
+        sampler = sampler_on(server, population, tmp_path)
+        sampler.sync()
+        for name in NAMES:
+            shift(population, name)
+        answer, asked = server.answers[path], []
+
+        def restarts_once(body):
+            asked.append(body)
+            if len(asked) == 2:
+                server.forget()
+                return 503, {"message": "shutting down"}
+            return answer(body)
+
+        server.answers[path] = restarts_once
+        sampler.sync()
+        assert "Waiting for it" in caplog.text and sorted(
+            one.member for one in server.double.loaded.values()
+        ) == sorted(NAMES)
+        drawn = [list(one.ids) for one in sampler(PROMPTS, NAMES, seed=0)]
+        assert drawn == [list(one.ids) for one in greedy(PROMPTS, NAMES, seed=0)]
+        server.answers[path] = lambda body: (503, {"message": "shutting down"})
+        shift(population, "student_0")
+        with pytest.raises(ServerLost, match="shutting down"):
+            sampler.sync()
+
+
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_another_base_and_adapters_that_do_nothing_are_caught_over_http(kind, tmp_path):
     with running(ModelServer(kind)) as server:

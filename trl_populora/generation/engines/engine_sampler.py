@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ...training import PopulationSelfPlayConfig
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
-RESTARTS = 3  # of a server during one draw
+RESTARTS = 3  # of a server during one sync or draw
 
 
 class EngineSampler(Sampler):
@@ -179,8 +180,7 @@ class EngineSampler(Sampler):
         self._outdated += outdated
         self._newest |= {version.member: version for version in changed}
         before = [] if again else outdated  # those that are surely loaded
-        self._together(lambda: self._load([*changed, *lost]), here=self._feeds)
-        self._together(lambda: self._check(self._newest, before), here=self._feeds)
+        self._together(lambda: self._serve([*changed, *lost], before), here=self._feeds)
         self._together(lambda: self._unload(self._outdated), here=self._feeds)
         self.serving, self._outdated = dict(self._newest), []
 
@@ -253,18 +253,39 @@ class EngineSampler(Sampler):
         for version in versions:
             self.engine.unload(version)
 
+    def _serve(self, versions: Iterable[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
+        """Loads versions and checks the newest ones of all members."""
+
+        def first() -> None:
+            self._load(versions)
+            self._check(self._newest, outdated)
+
+        self._despite_restarts(first, lambda: None, self._newest)
+
     def _generate(self, rows: list[EngineRow]) -> list[Drawn]:
         """Samples all rows, and samples them again if a server was lost. A row's tokens depend only on its seed."""
+
+        def sample() -> list[Drawn]:
+            return self.engine.generate(rows, self.sampling)
+
+        return self._despite_restarts(sample, sample, self.serving)
+
+    def _despite_restarts(
+        self, first: Callable[[], T], again: Callable[[], T], serving: dict[str, AdapterVersion]
+    ) -> T:
+        """The result of `first`. If a server is lost in it: the result of `again`, after the server is back with these
+        versions and has passed the check."""
         for attempt in range(RESTARTS + 1):
             try:
-                if attempt:
-                    self._load(self.engine.missing(list(self.serving.values())))
-                    self._check(self.serving)
-                return self.engine.generate(rows, self.sampling)
+                if not attempt:
+                    return first()
+                self._load(self.engine.missing(list(serving.values())))
+                self._check(serving)
+                return again()
             except ServerLost as error:
                 if attempt == RESTARTS or (self.engine.everywhere and not self._alone):  # others do not ask again
                     raise
-                logger.warning("%s. Waiting for it; then the rows are sampled again.", error)
+                logger.warning("%s. Waiting for it; then its work is done again.", error)
         raise AssertionError("the last attempt returns or raises")
 
     def _check_rows(self, prompt_ids: Sequence[list[int]], members: Sequence[str | None]) -> None:
