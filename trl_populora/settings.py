@@ -7,6 +7,7 @@ that becomes a dataclass. The dataclass itself checks whether a value makes sens
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -51,8 +52,11 @@ def documented(cls: Class) -> Class:
 
 
 @cache  # a run asks for them often, and each time they are compiled from text
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+def _hints(cls: type) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a class of a user's that names types it imports for type checkers only
+        return defaultdict(lambda: Any)
 
 
 def conform(settings: Any, *, own: Collection[str]) -> None:
@@ -198,6 +202,8 @@ def _numbers(value: Any) -> Any:
 
 def _fits(value: Any, hint: Any) -> bool:
     kinds = _kinds(hint)
+    if not kinds.keys() <= {*WORDS, NoneType}:  # only its own class can tell
+        return True
     if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
         return False
     if isinstance(value, list) and list in kinds:

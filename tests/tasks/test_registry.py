@@ -1,6 +1,7 @@
 """Names of task types, and that nothing else in the package knows one."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
@@ -69,7 +70,14 @@ def test_installed_packages_bring_types(monkeypatch):
         (["json:dumps"], {}, "not a subclass of trl_populora.tasks.TaskType"),
         ([f"{__name__}:Half"], {}, "Half does not define .*judge.*solve_prompt.*payload"),
         (["code_o", CodeO()], {}, "two task types have the id 'code_o'"),
-        (["code_f"], {"code_f": {"num_input": 3}}, "no setting 'num_input'; did you mean 'num_inputs'"),
+        (
+            ["code_f"],
+            {"code_f": {"num_input": 3}},
+            "Unknown key 'num_input' in settings of task type 'code_f'. Did you mean",
+        ),
+        (["code_f"], {"code_f": {"num_inputs": "four"}}, "'code_f': num_inputs='four' must be a whole number"),
+        (["code_f"], {"code_f": {"num_inputs": 4.5}}, "'code_f': num_inputs=4.5 must be a whole number"),
+        (["math"], {"math": {"num_references": True}}, "'math': num_references=True must be a whole number, or unset"),
         (["code_f"], {"code_f": {"num_inputs": 1}}, "'code_f': num_inputs must be at least 2, got 1"),
         (["code_o"], {"cod": {}}, r"unknown task types \['cod'\]"),
         (["code_o"], {"code_o": None}, "could not be recorded"),
@@ -80,6 +88,30 @@ def test_installed_packages_bring_types(monkeypatch):
 def test_what_cannot_be_made_is_named_with_the_fix(names, kwargs, match):
     with pytest.raises(ValueError, match=match):
         make_task_types(names, kwargs=kwargs)
+
+
+@dataclass(frozen=True)
+class Loose(CodeO):
+    id = "loose"
+
+    names: Sequence[str] | None = None
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Unknown(CodeO):
+    id = "unknown"
+
+    names: "NotThere | None" = None  # noqa: F821 (as with an import for type checkers only)
+
+
+def test_a_setting_whose_type_only_its_class_knows_is_left_to_it():
+    names = ("a", "b")
+    for kind in (Loose, Unknown):
+        made = make_task_types([f"{__name__}:{kind.__name__}"], kwargs={kind.id: {"names": names}})[kind.id]
+        assert made.names is names
+    share = make_task_types([f"{__name__}:Loose"], kwargs={"loose": {"share": 1}})["loose"].share
+    assert share == 1.0 and isinstance(share, float)
 
 
 def test_settings_of_types_that_are_not_in_play_do_not_matter():

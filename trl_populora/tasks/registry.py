@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from trl_populora.named import named
+from trl_populora.settings import from_mapping
 from trl_populora.tasks.base import TaskType
 
 
@@ -169,13 +170,7 @@ def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any
         )
     if not isinstance(own, Mapping):
         raise ValueError(f"settings of task type {kind.id!r} must be a mapping of names to values, got {own!r}.")
-    known = [field.name for field in fields(kind) if field.init]
-    unknown = sorted(set(own) - set(known))
-    if unknown:
-        near = get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]!r}? It" if near else "it"
-        raise ValueError(f"{kind.__name__} ({kind.id!r}) has no setting {unknown[0]!r}; {hint} has {known}.")
     try:
-        return kind(**{**common, **own})
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"task type {kind.id!r}: {error}") from None
+        return from_mapping(kind, {**common, **own}, setting=f"settings of task type {kind.id!r}")
+    except TypeError as error:
+        raise ValueError(f"settings of task type {kind.id!r}: {error}") from None
