@@ -487,7 +487,8 @@ def test_which_vllm_answers_is_told(caplog, version, second_runner, level):
         log_version(version, second_runner=second_runner)
     (record,) = caplog.records
     assert record.levelname == level
-    told = f"vLLM {version} by model runner V{1 + second_runner}; tested: 0.31.0 by model runner V1."
+    tested = "0.25.1 by model runner V1, 0.31.0 by model runner V1"
+    told = f"vLLM {version} by model runner V{1 + second_runner}; tested: {tested}."
     assert record.getMessage() == told
 
 
