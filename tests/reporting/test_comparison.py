@@ -177,6 +177,14 @@ def test_a_run_is_read_from_its_folder(tmp_path):
     assert run.curves["exam/e/mean"] == {0: 0.5} and run.curves["tokens/learned"] == {1: 2800, 2: 2800, 3: 2800}
     with pytest.raises(ValueError, match="no history"):
         read_run(str(tmp_path / "evaluation"))
+    (tmp_path / "probes.jsonl").write_text("not JSON\n")
+    (tmp_path / "evaluation" / "evaluation.json").write_text("{")
+    damaged = read_run(str(tmp_path))
+    assert damaged.curves.keys() == {name for name in run.curves if not name.startswith("exam/")} and not damaged.exams
+    assert [remark.split(",")[0].split(" is ")[0] for remark in damaged.remarks] == [
+        f"Left out: {tmp_path}/probes.jsonl",
+        f"Left out: {tmp_path}/evaluation/evaluation.json",
+    ]
 
 
 def test_small_parts():

@@ -39,15 +39,15 @@ def run(options: argparse.Namespace) -> int:
     if options.watch:
         return _watch(options)
     from ..reporting import read_history, read_probes, save_plots
+    from ..run_files.files import unless_damaged
 
     history = read_history(options.folder)
     if not history:
         raise ValueError(f"{options.folder} has no finished round yet")
-    try:
-        probes = read_probes(options.folder)
-    except ValueError as error:
-        print(f"Left out: {error}\n")
-        probes = []
+    remarks: list[str] = []
+    probes = unless_damaged(lambda: read_probes(options.folder), [], remarks)
+    for remark in remarks:
+        print(f"{remark}\n")
     _print_tables(options.folder, history, probes)
     if not options.no_plots:
         paths = save_plots(history, options.plots or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)

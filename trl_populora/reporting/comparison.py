@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..diagnostics import RoundSummary, round_metrics
+from ..run_files.files import unless_damaged
 from ..run_files.run import AVERAGE, read_record
 from .evaluation_file import read_evaluation
 from .history import read_history
@@ -136,12 +137,10 @@ def read_run(folder: str) -> PlayedRun:
     history = read_history(folder)
     if not history:
         raise ValueError(f"{folder} has no finished round yet")
-    evaluation, remarks = None, ()
-    try:
-        evaluation = read_evaluation(folder)
-    except ValueError as error:
-        remarks = (f"Final exams are left out: {error}",)
-    return PlayedRun(folder, read_record(folder), history, read_probes(folder), evaluation or {}, remarks)
+    remarks: list[str] = []
+    probes = unless_damaged(lambda: read_probes(folder), [], remarks)
+    evaluation = unless_damaged(lambda: read_evaluation(folder), None, remarks)
+    return PlayedRun(folder, read_record(folder), history, probes, evaluation or {}, tuple(remarks))
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,15 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
     return records
 
 
+def unless_damaged(read: Callable[[], Record], otherwise: Record, remarks: list[str]) -> Record:
+    """What `read` returns. If it refuses a file (`ValueError`): `otherwise`, and a remark that says so."""
+    try:
+        return read()
+    except ValueError as error:
+        remarks.append(f"Left out: {error}")
+        return otherwise
+
+
 def _flush(paths: Iterable[str], *, place: str) -> None:
     """Waits until files and folder entries are on disk, unless `place` is in a staging folder."""
     if STAGING_FOLDER not in os.path.abspath(place).split(os.sep):

@@ -7,12 +7,12 @@ read.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...diagnostics import RoundSummary
-from ...run_files.files import read_lines
+from ...run_files.files import read_lines, unless_damaged
 from ...run_files.layout import LINEAGE_FILE, POPULATION_FILE, checkpoints, round_file
 from ...run_files.run import read_record, read_table
 from ..evaluation_file import read_evaluation
@@ -88,14 +88,6 @@ def read_run(folder: str) -> RunData:
     if not history:
         raise ValueError(f"{folder} has no finished round yet")
     remarks: list[str] = []
-
-    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
-        try:
-            return read()
-        except ValueError as error:
-            remarks.append(f"Left out: {error}")
-            return otherwise
-
     paths = {summary.round: round_file(folder, summary.round) for summary in history}
     tables = {number: path for number, path in paths.items() if os.path.isfile(path)}
     if missing := len(paths) - len(tables):
@@ -110,12 +102,12 @@ def read_run(folder: str) -> RunData:
     return RunData(
         folder=folder,
         history=history,
-        probes=attempt(lambda: read_probes(folder), []),
-        events=_with_rounds(history, attempt(lambda: _lineage(folder), [])),
-        record=attempt(lambda: read_record(folder), {}),
-        evaluation=attempt(lambda: read_evaluation(folder), None),
+        probes=unless_damaged(lambda: read_probes(folder), [], remarks),
+        events=_with_rounds(history, unless_damaged(lambda: _lineage(folder), [], remarks)),
+        record=unless_damaged(lambda: read_record(folder), {}, remarks),
+        evaluation=unless_damaged(lambda: read_evaluation(folder), None, remarks),
         tables=tables,
-        adapters=attempt(lambda: _adapters(folder), None),
+        adapters=unless_damaged(lambda: _adapters(folder), None, remarks),
         finished=os.path.isfile(os.path.join(folder, POPULATION_FILE)),
         remarks=tuple(remarks),
     )
