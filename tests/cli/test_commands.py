@@ -8,9 +8,12 @@ from safetensors.torch import load_file
 
 from trl_populora import cli
 from trl_populora.cli import opening, play
+from trl_populora.evaluation import reserved_keys
+from trl_populora.integrations import lightning
 from trl_populora.reporting import plots
 from trl_populora.run_files.run import open_run
 from trl_populora.self_play.rewards import RewardSettings
+from trl_populora.tasks import make_task_types
 
 
 TASK = "```python\ndef f(x):\n    return x + 1\n```\n```input\n1\n```"
@@ -182,6 +185,17 @@ def test_doctor(capsys):
     assert ("Ready to train." in text) == (code == 0)
 
 
+def test_warmup_keeps_exams_out(tiny_model, tmp_path, monkeypatch):
+    types, seen = make_task_types(["countdown"], style="compact"), []
+    tasks = types["countdown"].seeds(5)
+    exam = tmp_path / "tasks.jsonl"
+    exam.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
+    monkeypatch.setattr(lightning, "warm_start", lambda *_, reserved, **__: seen.append(reserved))
+    options = ["--output", str(tmp_path / "warm"), "--types", "countdown", "--reserved-exams", f"tasks:{exam}"]
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 0
+    assert seen == [reserved_keys(types) | {types["countdown"].key(task.payload) for task in tasks}]
+
+
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     folder = str(tmp_path / "warm")
     options = ["--output", folder, "--teachers", "1", "--students", "1", "--steps", "2", "--rows", "1", "--rank", "2"]
@@ -202,6 +216,8 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert "argument --task-kwargs: [1] must be a mapping" in capsys.readouterr().err
     assert cli.main(["warmup", "--model", tiny_model, *options, "--learning-rate", "nan"]) == 2
     assert "--learning-rate nan must be positive and finite" in capsys.readouterr().err
+    assert cli.main(["warmup", "--model", tiny_model, *options, "--reserved-exams", "held"]) == 2
+    assert "exam 'held' is unknown" in capsys.readouterr().err
     options[1] = f"{folder}/run.json"
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
     assert "run.json is a file; name a new folder" in capsys.readouterr().err

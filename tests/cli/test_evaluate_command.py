@@ -430,10 +430,19 @@ class Short(TransformersSampler):
     max_length = 300
 
 
+def stored_tasks(folder):
+    return json.loads(Path(folder, "self_play.json").read_text())["source"]["buffer"]["tasks"]
+
+
 def test_the_default_exam_must_fit_the_run(run_folder, tmp_path, capsys):
     own = changed_run(run_folder, tmp_path / "own", seed_families=["add"])
     assert evaluate(own, "--limit", "3", "--no-base", "--members", "student_0") == 0
-    assert "3 of 3 questions are of families that are not in the run's seed_families" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "3 of 3 questions are of families that are not in the run's seed_families" in told
+    assert "questions with an answer" not in told
+    (tmp_path / "seeds.jsonl").write_text("".join(json.dumps(one) + "\n" for one in stored_tasks(run_folder)[:2]))
+    assert evaluate(own, "--exams", f"tasks:{tmp_path / 'seeds.jsonl'}", "--no-base", "--members", "student_0") == 0
+    assert f"tasks of {own} show 2 of 2 questions with an answer" in capsys.readouterr().out
     on_rows = changed_run(run_folder, tmp_path / "rows", num_teachers=0)
     assert evaluate(on_rows) == 2
     assert "was trained on a dataset and has no default exam: name one with --exams" in capsys.readouterr().err

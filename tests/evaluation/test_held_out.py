@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pytest
@@ -12,7 +12,7 @@ from trl_populora.evaluation import held_out_exam, held_out_tasks, make_exam, re
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
 from trl_populora.tasks.base import TaskType
-from trl_populora.tasks.code.keys import output_key, pair_key
+from trl_populora.tasks.code.keys import output_key, pair_key, program_key
 from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.countdown import Countdown
 
@@ -80,6 +80,7 @@ def test_an_exam_is_asked_by_turns_and_its_keys_are_reserved():
     tasks = [task.payload for kind in types.values() for task in held_out_tasks(kind)]
     shared = {pair_key(one.program, given) for one in tasks for given in one.inputs}
     shared |= {output_key(task.payload.program, task.payload.output) for task in held_out_tasks(types["code_i"])}
+    shared |= {program_key(task.payload.program) for task in held_out_tasks(types["code_f"])}
     keys = task_keys(exam, types)
     assert shared < keys and len(keys) == 3 * 3 * 64 + len(shared) and keys <= reserved_keys(types)
     assert exam.version == held_out_exam(types).version
@@ -148,6 +149,53 @@ def test_a_pair_of_an_exam_is_kept_as_a_task_of_any_type():
     shows = CodePayload(one.program, ("'another'", one.input), ("1", one.output), "a hint")
     assert buffer.reserves(Task.create("code_f", shows))
     assert not buffer.reserves(Task.create("code_f", CodePayload(one.program, ("'another'",), ("1",), "a hint")))
+
+
+def test_a_program_that_an_exam_asks_for_is_asked_for_nowhere_else():
+    types = code_types("compact", num_function_inputs=4)
+    asked = held_out_tasks(types["code_f"], "held_out_easy")[0].payload
+    other = replace(asked, inputs=("'one'", "'two'"), outputs=("1", "2"), message="another hint")
+    simple = Task.create("code_o", CodePayload(asked.program, ("'one'",), ("1",)))
+    buffer = TaskBuffer(types, reserved=reserved_keys(types))
+    assert buffer.reserves(Task.create("code_f", other))
+    assert buffer.add(simple)  # in which the program is not the answer
+    assert buffer.references("code_o", 1, random.Random(0)) == [simple]
+    assert buffer.references("code_f", 1, random.Random(0)) == [simple]  # there is no other
+    for task in types["code_o"].seeds(40, families=["add", "each"]):
+        buffer.add(task)
+    shown = [one for seed in range(50) for one in buffer.references("code_f", 6, random.Random(seed))]
+    assert shown and simple not in shown and simple not in buffer.shortest("code_f", 99)
+    asked_for = {program_key(task.payload.program) for task in held_out_tasks(types["code_f"], "held_out_easy")}
+    assert asked_for.isdisjoint(program_key(task.payload.program) for task in shown)
+    examples = SeedExamples(types, rng=random.Random(0), families=[*types["code_f"].easy_families])
+    assert asked_for.isdisjoint(program_key(examples.task("code_f").payload.program) for _ in range(300))
+
+
+def test_an_exam_that_was_written_by_hand_is_recognised(tmp_path):
+    """Proposals have the literals as the executor writes them."""
+    types = {"code_o": code_types("compact")["code_o"]}
+    program = "def f(xs, n):\n    return [x * n for x in xs]"
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(Task.create("code_o", CodePayload(program, ("[1,2,3],2",), ("[2,4,6]",))).to_json()))
+    buffer = TaskBuffer(types, reserved=task_keys(make_exam(f"tasks:{path}", types), types))
+    assert buffer.reserves(Task.create("code_o", CodePayload(program, ("[1, 2, 3], 2",), ("[2, 4, 6]",))))
+    assert not buffer.reserves(Task.create("code_o", CodePayload(program, ("[1, 2, 3], 1",), ("[1, 2, 3]",))))
+
+
+def test_a_problem_about_other_things_is_the_same_question():
+    kind = make_task_types(["math"])["math"]
+    texts = {
+        "Anna has 3 pens and gets 4 nuts. How many pens has Anna?": True,
+        "Ben has 3 nuts and gets 4 eggs . How many nuts has Ben ?": True,
+        "Ben has 3 nuts and gets 4 nuts. How many nuts has Ben?": False,
+        "Anna has 3 pens and gets 5 nuts. How many pens has Anna?": False,
+        "Anna has 3 pens and gets 4 nuts. How many nuts has Anna?": False,
+    }
+    tasks = [kind.payload(problem, "def f():\n    return 3", "3") for problem in texts]
+    buffer = TaskBuffer({"math": kind}, reserved=kind.question_keys(tasks[0]))
+    assert [buffer.reserves(Task.create("math", task)) for task in tasks] == list(texts.values())
+    reserved = TaskBuffer({"math": kind}, reserved=reserved_keys({"math": kind}))
+    assert not any(map(reserved.reserves, [kind.simplest()]))
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])

@@ -248,6 +248,19 @@ def test_tasks_that_were_given_up_are_left_alone_while_they_wait(executor):
     assert young & {one.task.id for one in third.extra_attempts}, "those of round 1 are still tried"
 
 
+def test_waiting_tasks_of_an_exam_that_was_added_are_left_alone(executor):
+    """As after a resume with another exam: the buffer has dropped them, but they wait."""
+    game, sampler = game_of(executor, rounds=2)
+    before = game.play(sampler, round=0, step=0).record
+    waiting = {one.task.id: one.task for one in before.proposals if one.valid}
+    assert waiting
+    keys = {key for task in waiting.values() for key in game.buffer.types[task.type].question_keys(task.payload)}
+    game.buffer.reserved |= keys
+    game.buffer.load_state_dict(game.buffer.state_dict())
+    record = game.play(sampler, round=1, step=1).record
+    assert not waiting.keys() & {one.task.id for one in (*record.extra_attempts, *record.attempts)}
+
+
 def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor):
     small, sampler = game_of(executor, rounds=1)
     large, more = game_of(executor, teachers=4, students=4, rounds=1)

@@ -158,5 +158,8 @@ def test_reserved_tasks_never_enter():
     state = buffer.state_dict()
     kept = TaskBuffer(buffer.types, reserved={buffer.types["code_o"].key(task(1).payload)}, tasks=[task(1), task(2)])
     assert numbers(kept.tasks("code_o")) == [2] and not kept.add(task(1))
+    assert buffer.load_state_dict(state) == 0 and kept.load_state_dict(state) == 1 and len(kept) == 1
+    with pytest.raises(ValueError, match="all 1 code_o tasks of the checkpoint show questions of exams"):
+        kept.load_state_dict(code_buffer(tasks=[task(1)]).state_dict())
     kept.load_state_dict(state)
     assert numbers(kept.tasks("code_o")) == [2]

@@ -1,6 +1,7 @@
 """Tasks of exams never enter a run: not as seeds, not as proposals, whether the run is probed or not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,10 +38,13 @@ def test_buffers_start_without_the_tasks_of_exams(reserved, make_trainer, tmp_pa
     assert keys <= keys_in(unprobed.buffer)
 
 
+def my_tasks():
+    return make_task_types(["code_o"])["code_o"].seeds(3, seed=1, families=["add"])
+
+
 def my_exam():
     """An exam of a user's: easy tasks, as those that the run starts with."""
-    types = make_task_types(["code_o"])
-    return task_exam("mine", types["code_o"].seeds(3, seed=1, families=["add"]), types)
+    return task_exam("mine", my_tasks(), make_task_types(["code_o"]))
 
 
 def test_tasks_of_reserved_exams_stay_out(make_trainer, tmp_path):
@@ -51,7 +55,18 @@ def test_tasks_of_reserved_exams_stay_out(make_trainer, tmp_path):
     assert len(keys) == 9  # 3 programs with inputs, each a task of both types, and as pairs
     assert keys <= source.buffer.reserved and not keys & keys_in(source.buffer)
     assert not keys & make_trainer(**settings).source.buffer.reserved
-    assert exam_keys([mine], make_task_types(["sql"])) == set()
+    keys = exam_keys([mine], make_task_types(["code_i"]))  # the exam's own type is not in play
+    assert keys & set(make_task_types()["code_i"].shown_keys(my_tasks()[0].payload))
+
+
+def no_tasks():
+    return replace(my_exam(), name="plain", of_tasks=False)
+
+
+def test_a_reserved_exam_without_tasks_is_told(make_trainer, caplog):
+    with caplog.at_level("WARNING"):
+        make_trainer(reserved_exams=[f"{__name__}:no_tasks"])
+    assert "no_tasks has no tasks, so nothing is kept out" in caplog.text
 
 
 @pytest.mark.parametrize(

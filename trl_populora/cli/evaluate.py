@@ -116,8 +116,9 @@ def run(options: argparse.Namespace) -> int:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         for exam in exams:
             with suppress(ValueError):  # of a type that is not here, or a family that is no more
-                if told := unused_families(exam, runs):
-                    view.note(told)
+                for told in (unused_families(exam, runs), *(shown_in(exam, run) for run in runs)):
+                    if told:
+                        view.note(told)
         try:
             for label, (one, members) in teams.items():
                 with closing(prepare(one, options, runs, engine)) as sampler:
@@ -249,6 +250,22 @@ def unused_families(exam: Exam, runs: Sequence[Run]) -> str | None:
     return (
         f"{exam.name}: {count} of {len(tasks)} questions are of families that are not in the run's seed_families. "
         "Name another exam with --exams."
+    )
+
+
+def shown_in(exam: Exam, run: Run) -> str | None:
+    """What to say of questions that a run had among its tasks, if there are any."""
+    from ..evaluation.held_out import questions_shown
+    from .opening import make_task_types
+
+    if not run.folder or not exam.of_tasks:
+        return None
+    count = questions_shown(exam, run.folder, make_task_types(run))
+    if not count:
+        return None
+    return (
+        f"{exam.name}: tasks of {run.folder} show {count} of {len(exam.questions)} questions with an answer. Its "
+        "members may have learned from them, so these scores say little about others."
     )
 
 

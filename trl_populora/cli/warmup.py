@@ -30,6 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--types", nargs="+", metavar="NAME", help="task types (default: the three Python types)")
     parser.add_argument("--task-kwargs", type=mapping, default={}, metavar="JSON", help="their settings, by id")
+    parser.add_argument(
+        "--reserved-exams", nargs="+", default=[], metavar="EXAM", help="exams whose tasks are in no example"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of adapters and examples (default: 0)")
 
 
@@ -47,6 +50,7 @@ def mapping(text: str) -> dict:
 def run(options: argparse.Namespace) -> int:
     import os
 
+    from ..evaluation import exam_keys, reserved_keys
     from ..extras import require
     from ..integrations.base_models import resolve_base
     from ..run_files.files import check_writable, write_json
@@ -67,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
+    reserved = reserved_keys(types) | exam_keys(options.reserved_exams, types)
     model, tokenizer = load_base(resolve_base(options.model, tell=print), dtype="float32")
 
     from peft import LoraConfig
@@ -95,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
             learning_rate=options.learning_rate,
             template=options.template,
             seed=options.seed,
+            reserved=reserved,
             on_step=lambda step, loss: view.warm_start(step, options.steps, loss),
         )
     population.save(options.output)

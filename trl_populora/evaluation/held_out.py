@@ -1,8 +1,8 @@
 """Held-out tasks: exams of seed tasks that are in no run's buffer, references or warm start. Also exams of fixed
 tasks.
 
-Held-out tasks are drawn with a separate seed, per type and level. Their keys are reserved in every run, even if it
-does not use the exam. So the exam is unseen by all runs.
+Held-out tasks are drawn with a separate seed, per type and level. Their keys are reserved in every run with this type
+and these settings, even if it does not use the exam. So the exam is unseen by all these runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..run_files.files import read_json
 from ..run_files.layout import STATE_FILE
-from ..tasks import Run, Task, TaskType
+from ..tasks import Run, Task, TaskType, make_task_types
+from ..tasks.registry import known_task_types
 from .exam import Exam, Question
 
 
@@ -31,7 +32,7 @@ SHARE = 4  # an exam takes at most one in so many of the tasks that a type has
 MANY_DRAWS = 1024  # that show about how many different tasks a type has, where it seems to have few
 REPEATS = 4  # among the first draws, up to which a type has hundreds of tasks
 LEVELS = ("held_out", "held_out_easy")
-"""Names of the exams: tasks of all families of a type, and of those that a small base learns first."""
+"""Names of the exams: tasks of the default families of a type, and of those that a small base learns first."""
 
 
 def held_out_tasks(task_type: TaskType, level: str = "held_out") -> list[Task]:
@@ -60,13 +61,45 @@ def reserved_keys(types: Mapping[str, TaskType]) -> set[str]:
 def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
     """Keys that the tasks of an exam have for these types, as in [`reserved_keys`], if its questions are tasks.
 
-    Tasks of a type that is not among them are left out.
+    They may be of other types: a `code_i` question keeps tasks of `code_o` out. Tasks of a type that cannot be found
+    are left out.
     """
-    records = [json.loads(question.reference) for question in exam.questions] if exam.of_tasks else []
-    tasks = [types[record["type"]].read_task(record) for record in records if record["type"] in types]
-    alike = {name: [one for one in types.values() if one.payload is own.payload] for name, own in types.items()}
+    known, tasks = _tasks_of(exam, types)
+    alike = {name: [one for one in types.values() if one.payload is own.payload] for name, own in known.items()}
     keys = {one.key(task.payload) for task in tasks for one in alike[task.type]}
-    return keys.union(*(types[task.type].question_keys(task.payload) for task in tasks))
+    return keys.union(*(known[task.type].question_keys(task.payload) for task in tasks))
+
+
+def questions_shown(exam: Exam, folder: str, types: Mapping[str, TaskType]) -> int:
+    """How many questions of an exam the tasks in the buffer of a finished run show with an answer.
+
+    Args:
+        exam (`Exam`): An exam; 0 if its questions are no tasks.
+        folder (`str`): Folder of the run.
+        types (`Mapping[str, TaskType]`): Task types of the run.
+
+    Raises:
+        ValueError: If the run's state is missing or damaged.
+    """
+    known, tasks = _tasks_of(exam, types)
+    stored = _stored(folder) if tasks else []
+    payloads = [(types[one["type"]], one["payload"]) for one in stored if one["type"] in types]
+    shown = {key for kind, record in payloads for key in kind.shown_keys(kind.payload.from_json(record))}
+    return sum(not shown.isdisjoint(known[task.type].question_keys(task.payload)) for task in tasks)
+
+
+def _tasks_of(exam: Exam, types: Mapping[str, TaskType]) -> tuple[dict[str, TaskType], list[Task]]:
+    """The tasks of an exam and their types: those given, and others of the package or of installed ones."""
+    records = [json.loads(question.reference) for question in exam.questions] if exam.of_tasks else []
+    others = {record["type"] for record in records} & known_task_types().keys() - types.keys()
+    known = {**(make_task_types(sorted(others)) if others else {}), **types}
+    return known, [known[record["type"]].read_task(record) for record in records if record["type"] in known]
+
+
+def _stored(folder: str) -> list[dict[str, Any]]:
+    """The tasks in the buffer of a run, as JSON."""
+    state = read_json(os.path.join(folder, STATE_FILE), missing="it is no run with a buffer.")
+    return state.get("source", {}).get("buffer", {"tasks": []})["tasks"]
 
 
 def _held_out(task_type: TaskType, level: str) -> Mapping[str, Task]:
@@ -141,9 +174,7 @@ def frozen_exam(path: str, types: Mapping[str, TaskType]) -> Exam:
     """
     try:
         if os.path.isdir(path):
-            state = read_json(os.path.join(path, STATE_FILE), missing="it is no run with a buffer.")
-            stored = state.get("source", {}).get("buffer", {"tasks": []})["tasks"]
-            records = [record for record in stored if not record["author"].startswith("seed")]
+            records = [record for record in _stored(path) if not record["author"].startswith("seed")]
         else:
             with open(path, encoding="utf-8") as file:
                 records = [json.loads(line) for line in file if line.strip()]

@@ -10,7 +10,7 @@ from .requests import Request
 from .sampling import Completion
 
 
-HELD_OUT = Refusal("held_out", "the task belongs to an exam, up to names and layout of the program")
+HELD_OUT = Refusal("held_out", "the task shows a question of an exam with an answer")
 
 
 def verify(
@@ -34,7 +34,7 @@ def verify(
             outcome = INFRASTRUCTURE
         elif not isinstance(outcome, Refusal):
             outcome = Task.create(request.type.id, outcome, author=request.member, step=step)
-            if buffer.reserves(outcome):  # by its output, which was not known before
+            if buffer.reserves(outcome):  # by its outputs, which were not known before, or one of its pairs
                 outcome = HELD_OUT
             elif lengths is not None:
                 outcome = lengths.refuse(request.type, outcome) or outcome

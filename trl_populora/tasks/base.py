@@ -180,6 +180,13 @@ class TaskType(ABC):
         """
         return (self.key(payload),)
 
+    def reference_keys(self, task: Task) -> Collection[str]:
+        """Keys that every proposal from this reference would show. If one is reserved, no prompt shows the reference.
+
+        Default: none.
+        """
+        return ()
+
     def describe(self, task: Task) -> str:
         """The right result of a task, as text to read. Default: a right answer."""
         return self.solve_completion(task)

@@ -61,6 +61,7 @@ class TaskBuffer:
         self._given_up: set[str] = set()  # ids of tasks that are not in play
         self._keys: dict[str, str] = {}  # id -> key
         self._known: Counter[str] = Counter()  # key -> tasks that share it
+        self._no_reference: set[tuple[str, str]] = set()  # type and id of tasks that its prompts do not show
         for task in tasks:
             self.add(task)
 
@@ -166,13 +167,29 @@ class TaskBuffer:
             "tries": [list(self.tries(task)) for task in tasks],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the contents. With a smaller capacity than at saving, the newest tasks of each type remain."""
-        self._tasks, self._tries, self._keys, self._known, self._given_up = {}, {}, {}, Counter(), set()
+    def load_state_dict(self, state: Mapping[str, Any]) -> int:
+        """Replaces the contents, and returns how many tasks were left out because they are reserved now.
+
+        With a smaller capacity than at saving, the newest tasks of each type remain.
+
+        Raises:
+            ValueError: If all tasks of a type are reserved now.
+        """
+        self._tasks, self._tries, self._keys, self._known = {}, {}, {}, Counter()
+        self._given_up, self._no_reference = set(), set()
+        reserved: Counter[str] = Counter()  # by type
         for record, key, tries in zip(state["tasks"], state["keys"], state["tries"], strict=True):
             task = self._type(record["type"]).read_task(record)
-            if self._add(task, key) and any(tries):  # not if the task is reserved now
+            if not self._add(task, key):
+                reserved[task.type] += 1
+            elif any(tries):
                 self._set_tries(task, Tries(*tries))
+        if gone := [name for name in reserved if not self._tasks.get(name)]:
+            raise ValueError(
+                f"all {reserved[gone[0]]} {gone[0]} tasks of the checkpoint show questions of exams of this run. Name "
+                "fewer exams."
+            )
+        return reserved.total()
 
     def _type(self, name: str) -> TaskType:
         if name not in self.types:
@@ -181,7 +198,8 @@ class TaskBuffer:
 
     def _sources(self, type: str) -> list[Task]:
         types = self.types[type].reference_types or (type,)
-        return [task for name in types for task in self.in_play(name)] or self.in_play(type)
+        stock = [task for name in types for task in self.in_play(name)] or self.in_play(type)
+        return [task for task in stock if (type, task.id) not in self._no_reference] or stock
 
     def _add(self, task: Task, key: str) -> bool:
         if task in self or self.reserves(task):
@@ -190,10 +208,15 @@ class TaskBuffer:
         kept[task.id] = task
         self._keys[task.id] = key
         self._known[key] += 1
+        for name, one in self.types.items():
+            shown = one.reference_keys(task) if task.type in (*one.reference_types, name) else ()
+            if not self.reserved.isdisjoint(shown):
+                self._no_reference.add((name, task.id))
         if len(kept) > self.capacity:
             _, oldest = kept.popitem(last=False)
             self._tries.pop(oldest.id, None)
             self._given_up.discard(oldest.id)
+            self._no_reference -= {(name, oldest.id) for name in self.types}
             key = self._keys.pop(oldest.id)
             self._known[key] -= 1
             if not self._known[key]:

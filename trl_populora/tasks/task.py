@@ -19,7 +19,7 @@ REASONS: dict[str, str] = {
     "too_large": "over a size limit; nothing is ever truncated to fit",
     "reserved_text": "contains a fence, a reasoning tag or a chat-template token",
     "duplicate": "repeats a task of the buffer, or one of the same teacher and round, under the key of its type",
-    "held_out": "repeats a task of an exam, under the key of its type: nobody may learn from those",
+    "held_out": "shows a question of an exam with an answer: nobody may learn from those",
     "answer_too_long": "the right answer takes too large a share of a completion",
     "prompt_too_long": "the task does not fit into a solver's prompt",
 }

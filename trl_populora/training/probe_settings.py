@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from transformers.utils import logging
+
 from ..evaluation import exam_keys
 from ..tasks import TaskType
 
 
 if TYPE_CHECKING:
     from .config import PopulationSelfPlayConfig
+
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ def asked_keys(args: PopulationSelfPlayConfig, types: Mapping[str, TaskType]) ->
     found: set[str] = set()
     for setting, names in asked.items():
         try:
-            found |= exam_keys(names or (), types)
+            for name in names or ():
+                keys = exam_keys([name], types)
+                if not keys and setting == "reserved_exams":
+                    logger.warning("reserved_exams: %s has no tasks, so nothing is kept out of training for it.", name)
+                found |= keys
         except ValueError as error:
             raise ValueError(f"{setting}: {error}") from None
     return found

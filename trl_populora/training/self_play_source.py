@@ -246,7 +246,12 @@ class SelfPlaySource(RowSource):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ratings.load_state_dict(state["ratings"])
-        self.buffer.load_state_dict(state["buffer"])
+        if gone := self.buffer.load_state_dict(state["buffer"]):
+            logger.warning(
+                "%d tasks of the checkpoint show questions of exams that were added. They are left out from now on. "
+                "What members learned from them stays.",
+                gone,
+            )
         self.observer.load_state_dict(state["observer"])
         self.self_play.late.load_state_dict(state["late"], self.task_types)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from trl_populora.tasks.code.arguments import arguments_text
 from trl_populora.tasks.code.complexity import place, program_complexity
 from trl_populora.tasks.code.families import DEFAULT_FAMILIES, EASY_FAMILIES, FAMILIES
 from trl_populora.tasks.code.hygiene import REASONS as HYGIENE
-from trl_populora.tasks.code.keys import output_key, pair_key, task_key
+from trl_populora.tasks.code.keys import pair_key, task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
 from trl_populora.tasks.code.statements import statements
@@ -186,18 +186,28 @@ class CodeType(TaskType):
         return task_key(self.id, payload.program, payload.inputs)
 
     def question_keys(self, payload: CodePayload) -> Collection[str]:
-        """Its own, and those of its pairs of input and output. The types share them."""
-        return {self.key(payload), *(pair_key(payload.program, text) for text in payload.inputs)}
+        """As [`shown_keys`], of the literals in the form that proposals have, since an exam may be written by hand."""
+        return self.shown_keys(normal(payload))
 
     def shown_keys(self, payload: CodePayload) -> Collection[str]:
-        """Those of its question, and of questions for inputs that give its outputs."""
-        return {*self.question_keys(payload), *(output_key(payload.program, text) for text in payload.outputs)}
+        """Its own, and those of its pairs of input and output. The types share them."""
+        return {self.key(payload), *(pair_key(payload.program, text) for text in payload.inputs)}
 
     def describe(self, task: Task) -> str:
         return "\n".join(f"f({given}) = {result}" for given, result in task.payload.pairs)
 
     def size(self, task: Task) -> int:
         return len(task.payload.program)
+
+
+def normal(payload: CodePayload) -> CodePayload:
+    """A payload with its literals written as the executor writes them; itself if one is no literal."""
+    try:
+        inputs = tuple(arguments_text(literals.parse_arguments(text)) for text in payload.inputs)
+        outputs = tuple(literals.to_literal(literals.parse_literal(text)) for text in payload.outputs)
+    except ValueError:
+        return payload
+    return replace(payload, inputs=inputs, outputs=outputs)
 
 
 def numbers_in(value: object) -> Iterator[float]:

@@ -8,7 +8,7 @@ outputs never enter the sandbox.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from trl_populora.tasks.base import Message, Run, word_pairs
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.base import CodeType
 from trl_populora.tasks.code.hygiene import defines_f, parse
+from trl_populora.tasks.code.keys import program_key
 from trl_populora.tasks.code.pairs import hidden, leaks_program, lists_pairs, one_output, visible
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, pairs_text
@@ -125,6 +126,13 @@ class CodeF(CodeType):
             shown = visible(task)[0][1]
             return Refusal("constant_outputs", f"every output that the solver would see is {shown}"[:200])
         return None
+
+    def shown_keys(self, payload: CodePayload) -> Collection[str]:
+        """Also that of its program: the task asks for it, whatever the pairs are."""
+        return {*super().shown_keys(payload), program_key(payload.program)}
+
+    def reference_keys(self, task: Task) -> Collection[str]:
+        return (program_key(task.payload.program),)
 
     def propose_completion(self, task: Task) -> str:
         return "\n".join(

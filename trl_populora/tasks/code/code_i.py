@@ -7,15 +7,13 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import Job
 from trl_populora.tasks.base import Message, Run
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
-from trl_populora.tasks.code.keys import output_key
-from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.code.prompts import INPUT_FORMAT
 from trl_populora.tasks.parsing import fence
@@ -35,10 +33,6 @@ class CodeI(ProgramInput):
         "hand, so no cryptographic scrambling."
     )
     wanted_compact: ClassVar[str] = "The input should be hard to guess."
-
-    def question_keys(self, payload: CodePayload) -> Collection[str]:
-        """Those of all tasks with this program and output, too: their inputs solve it."""
-        return {*super().question_keys(payload), output_key(payload.program, payload.output)}
 
     def solve_prompt(self, task: Task) -> list[Message]:
         shown = f"{fence('python', task.payload.program)}\n{fence('output', task.payload.output)}"

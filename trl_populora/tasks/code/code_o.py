@@ -6,12 +6,14 @@ are three different answers, and no expression is ever evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.executor import canonical, literals
 from trl_populora.tasks.base import Message, Run
+from trl_populora.tasks.code.base import CodeType, normal
+from trl_populora.tasks.code.payload import CodePayload
 from trl_populora.tasks.code.program_input import ProgramInput
 from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.task import Answer, Refusal, Task
@@ -30,6 +32,10 @@ class CodeO(ProgramInput):
         "the way, and not just long arithmetic. It must still be possible to work out by hand."
     )
     wanted_compact: ClassVar[str] = "The output should be hard to guess."
+
+    def question_keys(self, payload: CodePayload) -> Collection[str]:
+        """Without that of its output: another input is another question."""
+        return CodeType.shown_keys(self, normal(payload))
 
     def solve_prompt(self, task: Task) -> list[Message]:
         shown = f"{fence('python', task.payload.program)}\n{fence('input', task.payload.input)}"

@@ -79,17 +79,23 @@ def output_key(program: str, output: str) -> str:
     return task_key("output", program, (output,))
 
 
-@lru_cache(maxsize=1024)  # a program has a key as a task of each type, and is asked for it several times in a round
-def _shape(program: str) -> tuple:
+def program_key(program: str) -> str:
+    """A key that two tasks of any types share if both have this program."""
+    return task_key("program", program, ())
+
+
+@lru_cache(maxsize=1024)  # a program has several keys, and is asked for them several times in a round
+def _shape(program: str) -> str:
     try:
         tree = parse(program)
         if isinstance(tree, Refusal):
             raise ValueError(tree.detail)
         drop_text(tree)
         ignored = _ignored(tree)
-        return tuple(flatten(tree, _VARIABLES, _renamable(tree, ignored), ignored))
+        shape: object = tuple(flatten(tree, _VARIABLES, _renamable(tree, ignored), ignored))
     except HOSTILE:
-        return "no program", program
+        shape = "no program", program
+    return hashlib.sha256(json.dumps(shape).encode("ascii")).hexdigest()
 
 
 def _ignored(tree: ast.Module) -> set[tuple[int, str]]:

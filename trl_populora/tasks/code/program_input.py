@@ -7,13 +7,14 @@ Not here: what makes a task of either type hard, how it is solved and judged (`c
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trl_populora.tasks.base import Message
 from trl_populora.tasks.code.arguments import arguments_text, read_arguments
 from trl_populora.tasks.code.base import CodeType
+from trl_populora.tasks.code.keys import output_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.prompts import INPUT_FORMAT, float_rule, program_rules, references_text
 from trl_populora.tasks.code.source import read_program
@@ -52,6 +53,10 @@ class ProgramInput(CodeType):
                 INPUT_FORMAT,
             )
         )
+
+    def shown_keys(self, payload: CodePayload) -> Collection[str]:
+        """Also that of the question for an input with which the program returns this output."""
+        return {*super().shown_keys(payload), output_key(payload.program, payload.output)}
 
     def parse_proposal(self, completion: str, references: Sequence[Task]) -> Draft | Refusal:
         blocks = completion_fences(completion)

@@ -19,6 +19,21 @@ _THINGS = ("apples", "books", "pens", "cards", "shells", "stamps", "marbles", "s
 _BOXES = ("boxes", "bags", "shelves", "baskets", "rows")
 
 
+def wording(problem: str) -> list[str]:
+    """The words of a problem without case, punctuation, and which names, things and boxes it is about.
+
+    `"Anna has 3 pens."` and `"Ben has 3 nuts."` are worded alike.
+    """
+    kinds = {word.casefold(): kind for kind in (_NAMES, _THINGS, _BOXES) for word in kind}
+    words, seen = [], dict[str, str]()
+    for word in (word.strip(".,;:!?()\"'").removesuffix("'s") for word in problem.casefold().split()):
+        if word in kinds:
+            word = seen.setdefault(word, f"{kinds[word][0]} {len(seen)}")
+        if word:
+            words.append(word)
+    return words
+
+
 def _define(*lines: str) -> str:
     return "\n".join(["def f():", *(f"    {line}" for line in lines)])
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from trl_populora.tasks.math.answers import (
     judge_pairs,
     last_box,
 )
-from trl_populora.tasks.math.families import FAMILIES
+from trl_populora.tasks.math.families import FAMILIES, wording
 from trl_populora.tasks.math.quantities import REASONS as QUANTITIES
 from trl_populora.tasks.math.quantities import check_numbers, gives_away, stated
 from trl_populora.tasks.parsing import (
@@ -278,8 +278,14 @@ class MathWord(TaskType):
 
     def key(self, payload: Any) -> str:
         """A hash of the problem without case and layout, because one problem has one answer."""
-        words = payload.problem.casefold().split()
-        return hashlib.sha256(json.dumps([self.id, words]).encode("ascii")).hexdigest()[:32]
+        return _hash([self.id, payload.problem.casefold().split()])
+
+    def question_keys(self, payload: WordProblem) -> Collection[str]:
+        """Its own, and one that it shares with problems about other names and things: their answer is the same."""
+        return (self.key(payload), _hash(["wording", wording(payload.problem)]))
+
+    def shown_keys(self, payload: WordProblem) -> Collection[str]:
+        return self.question_keys(payload)
 
     def features(self, task: Task) -> Features | None:
         """Measures of the program and of the problem. Word problems have a coverage space of their own."""
@@ -296,6 +302,10 @@ class MathWord(TaskType):
             _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
+
+
+def _hash(content: list) -> str:
+    return hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()[:32]
 
 
 def _between(value: float, low: float, high: float) -> float:
