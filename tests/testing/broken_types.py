@@ -261,6 +261,18 @@ class OtherKey(Countdown):
         return replace(draft, key="another") if isinstance(draft, Draft) else draft
 
 
+@broken("question_keys and shown_keys .* share none")
+class LeavesItselfOut(Countdown):
+    def shown_keys(self, payload):
+        return ("another",)
+
+
+@broken("keys must be str")
+class KeysOfNumbers(Countdown):
+    def question_keys(self, payload):
+        return (*super().question_keys(payload), 3)
+
+
 @broken("proposing .* gave")
 class OtherPayload(Countdown):
     def verify(self, drafts, run):

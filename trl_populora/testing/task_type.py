@@ -139,6 +139,9 @@ def check_task(task_type: TaskType, task: Task) -> None:
         marker = reserved_in(text)
         assert marker is None, f"{marker!r} in {task!r} would end a block or a turn of the prompt that shows it"
     assert isinstance(task_type.key(task.payload), str), "key must be a str"
+    asked, shown = (set(keys(task.payload)) for keys in (task_type.question_keys, task_type.shown_keys))
+    assert all(isinstance(key, str) for key in (*asked, *shown, *task_type.reference_keys(task))), "keys must be str"
+    assert asked & shown, f"question_keys and shown_keys of {task!r} share none: a run could learn from its own exam"
     _check_messages("solve_prompt", task_type.solve_prompt(task))
     assert task_type.size(task) > 0, "size must be above 0"
     parts = task_type.parts(task)
