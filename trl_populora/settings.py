@@ -7,13 +7,12 @@ that becomes a dataclass. The dataclass itself checks whether a value makes sens
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 
 if TYPE_CHECKING:
@@ -52,11 +51,8 @@ def documented(cls: Class) -> Class:
 
 
 @cache  # a run asks for them often, and each time they are compiled from text
-def _hints(cls: type) -> Mapping[str, Any]:
-    try:
-        return get_type_hints(cls)
-    except NameError:  # a class of a user's that names types it imports for type checkers only
-        return defaultdict(lambda: Any)
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def conform(settings: Any, *, own: Collection[str]) -> None:
@@ -103,6 +99,19 @@ def from_mapping(
         return record(**{key: _fitted(key, value, hints[key]) for key, value in values.items()})
     except ValueError as error:
         raise ValueError(f"{setting}: {error}") from error
+
+
+def conform_plain(name: str, value: Any, hint: Any) -> Any:
+    """A value in the type of its hint, if that is a number, text, true or false, or one of these or unset. Values with
+    other hints stay as they are: only the class that has them can tell.
+
+    Raises:
+        ValueError: Naming the setting, its value and what it must be.
+    """
+    kinds = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+    if not kinds <= {int, float, bool, str, NoneType}:
+        return value
+    return _fitted(name, value if str in kinds else _numbers(value), hint)
 
 
 def to_mapping(record: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -202,8 +211,6 @@ def _numbers(value: Any) -> Any:
 
 def _fits(value: Any, hint: Any) -> bool:
     kinds = _kinds(hint)
-    if not kinds.keys() <= {*WORDS, NoneType}:  # only its own class can tell
-        return True
     if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
         return False
     if isinstance(value, list) and list in kinds:

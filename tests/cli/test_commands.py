@@ -185,7 +185,7 @@ def test_doctor(capsys):
     assert ("Ready to train." in text) == (code == 0)
 
 
-def test_warmup_keeps_exams_out(tiny_model, tmp_path, monkeypatch):
+def test_warmup_keeps_exams_out(tiny_model, tmp_path, monkeypatch, capsys):
     types, seen = make_task_types(["countdown"], style="compact"), []
     tasks = types["countdown"].seeds(5)
     exam = tmp_path / "tasks.jsonl"
@@ -193,7 +193,12 @@ def test_warmup_keeps_exams_out(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setattr(lightning, "warm_start", lambda *_, reserved, **__: seen.append(reserved))
     options = ["--output", str(tmp_path / "warm"), "--types", "countdown", "--reserved-exams", f"tasks:{exam}"]
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 0
-    assert seen == [reserved_keys(types) | {types["countdown"].key(task.payload) for task in tasks}]
+    assert open_run(str(tmp_path / "warm")).setting("reserved_exams", None) == [f"tasks:{exam}"]
+    options[1] = str(tmp_path / "other")
+    assert cli.main(["warmup", "--model", tiny_model, *options, "gsm8k"]) == 0
+    assert "gsm8k has no tasks, so nothing is kept out of the examples" in capsys.readouterr().out
+    assert seen[0] == seen[1]
+    assert seen[1:] == [reserved_keys(types) | {types["countdown"].key(task.payload) for task in tasks}]
 
 
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):

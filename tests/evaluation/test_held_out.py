@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 
 from tests.code_tasks import code_types
-from trl_populora.evaluation import held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
+from trl_populora.evaluation import exam_keys, held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
+from trl_populora.evaluation.held_out import questions_shown, task_exam
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
 from trl_populora.tasks.base import TaskType
@@ -180,6 +181,32 @@ def test_an_exam_that_was_written_by_hand_is_recognised(tmp_path):
     buffer = TaskBuffer(types, reserved=task_keys(make_exam(f"tasks:{path}", types), types))
     assert buffer.reserves(Task.create("code_o", CodePayload(program, ("[1, 2, 3], 2",), ("[2, 4, 6]",))))
     assert not buffer.reserves(Task.create("code_o", CodePayload(program, ("[1, 2, 3], 1",), ("[1, 2, 3]",))))
+
+
+def test_a_file_of_tasks_keeps_those_of_types_that_are_not_in_play(tmp_path):
+    types = code_types("compact")
+    tasks = types["code_i"].seeds(3)
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
+    only = {"code_o": types["code_o"]}
+    buffer = TaskBuffer(only, reserved=exam_keys([f"tasks:{path}"], only))
+    assert all(buffer.reserves(Task.create("code_o", task.payload)) for task in tasks)
+
+
+@dataclass(frozen=True)
+class OwnCountdown(Countdown):
+    id: ClassVar[str] = "own"
+
+
+def test_questions_that_a_run_shows_are_counted(tmp_path):
+    kind, own = Countdown(), OwnCountdown()
+    tasks = kind.seeds(4)
+    exam = task_exam("mine", tasks, {"countdown": kind})
+    assert questions_shown(exam, str(tmp_path), {"countdown": kind}) == 0  # as after a warm start, without a buffer
+    for one in (kind, own):  # the same records as tasks of another type
+        buffer = TaskBuffer({one.id: one}, tasks=[Task.create(one.id, task.payload) for task in tasks[:3]])
+        (tmp_path / "self_play.json").write_text(json.dumps({"source": {"buffer": buffer.state_dict()}}))
+        assert questions_shown(exam, str(tmp_path), {one.id: one}) == 3
 
 
 def test_a_problem_about_other_things_is_the_same_question():

@@ -96,6 +96,9 @@ def standard_error(differences):
 
 
 def test_students_learn_and_not_from_shuffled_rewards(tmp_path):
+    """The standard errors are over tasks. Over seeds, the control drifts as well: with five, its gain was -0.026 to 0.104
+    (mean 0.054), and that of four runs with rewards 0.292 to 0.305. So the difference must be clear, and not the control 0.
+    """
     gains = {}
     for name in ("rewards", "shuffled"):
         trainer = make_trainer(tmp_path / name, task_types=["code_f"], teacher_learning_rate=0.0, max_steps=20)
@@ -106,7 +109,8 @@ def test_students_learn_and_not_from_shuffled_rewards(tmp_path):
         gains[name] = solved_held_out(trainer) - before
     gain, control = gains["rewards"].mean(), gains["shuffled"].mean()
     assert gain > 3 * standard_error(gains["rewards"]) and gain > 0.05, gains
-    assert control < 3 * standard_error(gains["shuffled"]) and control < gain / 2, gains
+    difference = gains["rewards"] - gains["shuffled"]
+    assert difference.mean() > 3 * standard_error(difference) and control < gain / 2, gains
 
 
 def test_teachers_learn_against_frozen_students_and_not_from_shuffled_rewards(tmp_path):

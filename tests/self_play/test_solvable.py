@@ -257,8 +257,16 @@ def test_waiting_tasks_of_an_exam_that_was_added_are_left_alone(executor):
     keys = {key for task in waiting.values() for key in game.buffer.types[task.type].question_keys(task.payload)}
     game.buffer.reserved |= keys
     game.buffer.load_state_dict(game.buffer.state_dict())
-    record = game.play(sampler, round=1, step=1).record
-    assert not waiting.keys() & {one.task.id for one in (*record.extra_attempts, *record.attempts)}
+    game.late.leave_out(game.buffer.reserves)
+    later = [game.play(sampler, round=step, step=step) for step in (1, 2)]
+    for played in later:
+        attempts = (*played.record.extra_attempts, *played.record.attempts)
+        assert not waiting.keys() & {one.task.id for one in attempts}
+    settled = [one for one in later[-1].record.late_proposals if one.task is not None]
+    assert {one.task.id for one in settled} == waiting.keys()
+    assert all(one.reward is None and not one.learned for one in settled)
+    due = [row for row in later[-1].rows if row.role == "teacher"]
+    assert {row.reward for row, one in zip(due, later[-1].record.late_proposals, strict=True) if one.task} == {None}
 
 
 def test_a_population_of_another_size_gets_its_own_rows_without_rewards(executor):

@@ -1,9 +1,10 @@
 """Names of task types, and that nothing else in the package knows one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from typing import Literal
 
 import pytest
 
@@ -94,8 +95,20 @@ def test_what_cannot_be_made_is_named_with_the_fix(names, kwargs, match):
 class Loose(CodeO):
     id = "loose"
 
-    names: Sequence[str] | None = None
+    names: Sequence[str] = ()
+    choice: Literal["a", "b"] | None = None
+    pairs: tuple[tuple[int, int], ...] = ()
+    judge: Callable[[int], str] | None = None
     share: float = 0.5
+    label: str = ""
+    limit: int = None  # as some write it
+
+
+@dataclass(frozen=True)
+class Wrong(CodeO):
+    id = "wrong"
+
+    names: "callable | None" = None  # which no program can read
 
 
 @dataclass(frozen=True)
@@ -107,11 +120,18 @@ class Unknown(CodeO):
 
 def test_a_setting_whose_type_only_its_class_knows_is_left_to_it():
     names = ("a", "b")
-    for kind in (Loose, Unknown):
+    for kind in (Loose, Unknown, Wrong):
         made = make_task_types([f"{__name__}:{kind.__name__}"], kwargs={kind.id: {"names": names}})[kind.id]
         assert made.names is names
-    share = make_task_types([f"{__name__}:Loose"], kwargs={"loose": {"share": 1}})["loose"].share
-    assert share == 1.0 and isinstance(share, float)
+        assert make_task_types([f"{__name__}:{kind.__name__}"])
+    given = {"choice": "a", "pairs": [[1, 2]], "judge": str, "share": 1, "label": "1e3", "limit": None}
+    made = make_task_types([f"{__name__}:Loose"], kwargs={"loose": given})["loose"]
+    assert {name: getattr(made, name) for name in given} == given
+    assert isinstance(made.share, float) and made.judge is str
+    recipe, settings = recorded([Loose(names=names, share=0.25)])
+    (again,) = make_task_types(recipe, kwargs=settings).values()
+    assert list(again.names) == list(names)  # as a run is opened again
+    assert make_task_types([f"{__name__}:Loose"], kwargs={"loose": {"share": "1e-3"}})["loose"].share == 0.001
 
 
 def test_settings_of_types_that_are_not_in_play_do_not_matter():

@@ -115,9 +115,9 @@ def run(options: argparse.Namespace) -> int:
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         for exam in exams:
-            with suppress(ValueError):  # of a type that is not here, or a family that is no more
-                for told in (unused_families(exam, runs), *(shown_in(exam, run) for run in runs)):
-                    if told:
+            for tell, whose in [(unused_families, runs), *((shown_in, run) for run in runs)]:
+                with suppress(ValueError):  # of a type that is not here, or a family that is no more
+                    if told := tell(exam, whose):
                         view.note(told)
         try:
             for label, (one, members) in teams.items():

@@ -71,7 +71,11 @@ def run(options: argparse.Namespace) -> int:
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
-    reserved = reserved_keys(types) | exam_keys(options.reserved_exams, types)
+    reserved = reserved_keys(types)
+    for name in options.reserved_exams:
+        if not (keys := exam_keys([name], types)):
+            print(f"--reserved-exams: {name} has no tasks, so nothing is kept out of the examples for it.")
+        reserved |= keys
     model, tokenizer = load_base(resolve_base(options.model, tell=print), dtype="float32")
 
     from peft import LoraConfig
@@ -110,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
         "task_types": names,
         "task_kwargs": kwargs,
         "max_completion_length": 128,
+        "reserved_exams": options.reserved_exams,
     }
     write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
     print(f"{options.output}: {', '.join(population)}")

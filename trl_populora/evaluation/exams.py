@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from ..tasks import TaskType
+from ..tasks import TaskType, make_task_types
+from ..tasks.registry import BUILT_IN as TYPES
 from .benchmarks import BUILT_IN, Benchmark, benchmark
 from .exam import Exam
 from .held_out import LEVELS, frozen_exam, held_out_exam, task_keys
@@ -51,7 +52,12 @@ def exam_keys(names: Sequence[str], types: Mapping[str, TaskType]) -> set[str]:
     Raises:
         ValueError: As [`make_exams`] does.
     """
-    exams = [make_exam(name, types) for name in names if not isinstance(_made_by(name), Benchmark)]
+    every = {**make_task_types([*TYPES]), **types}  # files of tasks may hold those of other types
+    exams = [
+        make_exam(name, every if name.startswith("tasks:") else types)
+        for name in names
+        if not isinstance(_made_by(name), Benchmark)
+    ]
     return {key for exam in exams for key in task_keys(exam, types)}
 
 

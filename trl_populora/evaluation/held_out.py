@@ -65,9 +65,7 @@ def task_keys(exam: Exam, types: Mapping[str, TaskType]) -> set[str]:
     are left out.
     """
     known, tasks = _tasks_of(exam, types)
-    alike = {name: [one for one in types.values() if one.payload is own.payload] for name, own in known.items()}
-    keys = {one.key(task.payload) for task in tasks for one in alike[task.type]}
-    return keys.union(*(known[task.type].question_keys(task.payload) for task in tasks))
+    return set().union(*(_asked(task, known, types) for task in tasks))
 
 
 def questions_shown(exam: Exam, folder: str, types: Mapping[str, TaskType]) -> int:
@@ -75,17 +73,23 @@ def questions_shown(exam: Exam, folder: str, types: Mapping[str, TaskType]) -> i
 
     Args:
         exam (`Exam`): An exam; 0 if its questions are no tasks.
-        folder (`str`): Folder of the run.
+        folder (`str`): Folder of the run; 0 if it has no buffer, as after a warm start only.
         types (`Mapping[str, TaskType]`): Task types of the run.
 
     Raises:
-        ValueError: If the run's state is missing or damaged.
+        ValueError: If the run's state is damaged.
     """
     known, tasks = _tasks_of(exam, types)
-    stored = _stored(folder) if tasks else []
+    stored = _stored(folder) if tasks and os.path.isfile(os.path.join(folder, STATE_FILE)) else []
     payloads = [(types[one["type"]], one["payload"]) for one in stored if one["type"] in types]
     shown = {key for kind, record in payloads for key in kind.shown_keys(kind.payload.from_json(record))}
-    return sum(not shown.isdisjoint(known[task.type].question_keys(task.payload)) for task in tasks)
+    return sum(not shown.isdisjoint(_asked(task, known, types)) for task in tasks)
+
+
+def _asked(task: Task, known: Mapping[str, TaskType], types: Mapping[str, TaskType]) -> set[str]:
+    """Keys of a task's question, and those that it has as a task of others of `types`."""
+    alike = [one for one in types.values() if one.payload is known[task.type].payload]
+    return {*known[task.type].question_keys(task.payload), *(one.key(task.payload) for one in alike)}
 
 
 def _tasks_of(exam: Exam, types: Mapping[str, TaskType]) -> tuple[dict[str, TaskType], list[Task]]:

@@ -4,7 +4,7 @@ tasks.
 This module stores the waiting rows of teachers and computes their rewards. `matching.py` decides who attempts what.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -141,6 +141,19 @@ class LateRewards:
             )
             for one in state
             if one["round"] > newest - self.rounds
+        ]
+
+    def leave_out(self, reserved: Callable[[Task], bool]) -> None:
+        """Takes the rewards from proposals of tasks that are reserved now: nobody learns from them any more."""
+        self._waiting = [
+            replace(
+                waiting,
+                proposals=tuple(
+                    replace(one, reward=None, learned=False) if one.task is not None and reserved(one.task) else one
+                    for one in waiting.proposals
+                ),
+            )
+            for waiting in self._waiting
         ]
 
 

@@ -56,8 +56,8 @@ class Matchmaker:
         self.pairings = pair_up(ratings, settings, round=round, crossing=crossing.probability(settings))
         self.crossed = [slot for pairing in self.pairings if pairing.crossed for slot in pairing.slots]
         playable = {task.id for name in {task.type for task in waiting} for task in buffer.in_play(name)}
-        # Without those that the buffer has given up, and those of exams that were added.
-        self.open = [one for one in waiting if one.id in playable or not (one in buffer or buffer.reserves(one))]
+        # Without those that the buffer has given up.
+        self.open = [task for task in waiting if task.id in playable or task not in buffer]
 
     def with_guests(self, requests: Sequence[Request]) -> list[Request]:
         """The requests of teachers, and those of a guest."""

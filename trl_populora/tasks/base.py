@@ -181,7 +181,8 @@ class TaskType(ABC):
         return (self.key(payload),)
 
     def reference_keys(self, task: Task) -> Collection[str]:
-        """Keys that every proposal from this reference would show. If one is reserved, no prompt shows the reference.
+        """Keys that every proposal from this reference would show. A reference with a reserved one is shown only if
+        there is no other.
 
         Default: none.
         """

@@ -187,7 +187,7 @@ class TaskBuffer:
         if gone := [name for name in reserved if not self._tasks.get(name)]:
             raise ValueError(
                 f"all {reserved[gone[0]]} {gone[0]} tasks of the checkpoint show questions of exams of this run. Name "
-                "fewer exams."
+                "fewer exams, or begin a new run."
             )
         return reserved.total()
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, get_type_hints
 
 from trl_populora.named import named
-from trl_populora.settings import from_mapping
+from trl_populora.settings import check_keys, conform_plain
 from trl_populora.tasks.base import TaskType
 
 
@@ -170,7 +170,15 @@ def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any
         )
     if not isinstance(own, Mapping):
         raise ValueError(f"settings of task type {kind.id!r} must be a mapping of names to values, got {own!r}.")
+    setting, defaults = f"settings of task type {kind.id!r}", {field.name: field.default for field in fields(kind)}
+    check_keys(own, [field.name for field in fields(kind) if field.init], setting=setting)
     try:
-        return from_mapping(kind, {**common, **own}, setting=f"settings of task type {kind.id!r}")
-    except TypeError as error:
-        raise ValueError(f"settings of task type {kind.id!r}: {error}") from None
+        hints = get_type_hints(kind)
+    except Exception:  # hints of a user's that only a type checker can read
+        hints = {}
+    unset = {name for name, value in own.items() if value is None and defaults[name] is None}
+    try:
+        checked = {name: conform_plain(name, own[name], hints.get(name, Any)) for name in own.keys() - unset}
+        return kind(**{**common, **own, **checked})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{setting}: {error}") from None

@@ -248,12 +248,13 @@ class SelfPlaySource(RowSource):
         self.ratings.load_state_dict(state["ratings"])
         if gone := self.buffer.load_state_dict(state["buffer"]):
             logger.warning(
-                "%d tasks of the checkpoint show questions of exams that were added. They are left out from now on. "
-                "What members learned from them stays.",
+                "%d tasks of the checkpoint show questions of exams, and are left out from now on. What members "
+                "learned from them stays.",
                 gone,
             )
         self.observer.load_state_dict(state["observer"])
         self.self_play.late.load_state_dict(state["late"], self.task_types)
+        self.self_play.late.leave_out(self.buffer.reserves)
 
     def save(self, folder: str) -> None:
         """Writes the champions, if the run keeps any."""

@@ -180,7 +180,8 @@ class EngineSampler(Sampler):
         self._outdated += outdated
         self._newest |= {version.member: version for version in changed}
         before = [] if again else outdated  # those that are surely loaded
-        self._together(lambda: self._serve([*changed, *lost], before), here=self._feeds)
+        self._together(lambda: self._serve(lambda: self._load([*changed, *lost])), here=self._feeds)
+        self._together(lambda: self._serve(lambda: self._check(self._newest, before)), here=self._feeds)
         self._together(lambda: self._unload(self._outdated), here=self._feeds)
         self.serving, self._outdated = dict(self._newest), []
 
@@ -253,14 +254,9 @@ class EngineSampler(Sampler):
         for version in versions:
             self.engine.unload(version)
 
-    def _serve(self, versions: Iterable[AdapterVersion], outdated: Sequence[AdapterVersion]) -> None:
-        """Loads versions and checks the newest ones of all members."""
-
-        def first() -> None:
-            self._load(versions)
-            self._check(self._newest, outdated)
-
-        self._despite_restarts(first, lambda: None, self._newest)
+    def _serve(self, work: Callable[[], None]) -> None:
+        """Loads or checks the newest versions. If a server is lost in it, the newest ones are loaded and checked."""
+        self._despite_restarts(work, lambda: None, self._newest)
 
     def _generate(self, rows: list[EngineRow]) -> list[Drawn]:
         """Samples all rows, and samples them again if a server was lost. A row's tokens depend only on its seed."""
