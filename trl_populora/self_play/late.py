@@ -73,16 +73,20 @@ class LateRewards:
     def note(self, solved: Collection[str]) -> None:
         """Updates the rewards of tasks that were solved since, given by id."""
         paid = teacher_reward(0.0, solved_elsewhere=True, settings=self.rewards)
-        self._waiting = [
-            replace(
-                waiting,
-                proposals=tuple(
-                    replace(one, reward=paid) if one.task and one.task.id in solved and self._is_open(one) else one
-                    for one in waiting.proposals
-                ),
+        self._change(
+            lambda one: replace(one, reward=paid) if one.task and one.task.id in solved and self._is_open(one) else one
+        )
+
+    def leave_out(self, reserved: Callable[[Task], bool]) -> None:
+        """Takes the rewards from proposals of tasks that are reserved now: nobody learns from them any more."""
+        self._change(
+            lambda one: (
+                replace(one, reward=None, learned=False) if one.task is not None and reserved(one.task) else one
             )
-            for waiting in self._waiting
-        ]
+        )
+
+    def _change(self, change: Callable[[Proposal], Proposal]) -> None:
+        self._waiting = [replace(one, proposals=tuple(map(change, one.proposals))) for one in self._waiting]
 
     def exchange(
         self, round: int, rows: Sequence[Row], proposals: Sequence[Proposal], versions: Mapping[str, int]
@@ -141,19 +145,6 @@ class LateRewards:
             )
             for one in state
             if one["round"] > newest - self.rounds
-        ]
-
-    def leave_out(self, reserved: Callable[[Task], bool]) -> None:
-        """Takes the rewards from proposals of tasks that are reserved now: nobody learns from them any more."""
-        self._waiting = [
-            replace(
-                waiting,
-                proposals=tuple(
-                    replace(one, reward=None, learned=False) if one.task is not None and reserved(one.task) else one
-                    for one in waiting.proposals
-                ),
-            )
-            for waiting in self._waiting
         ]
 
 

@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TESTED = {
-    "0.25.1": False,
-    "0.31.0": False,
-}  # versions on which tests/vllm_engine ran -> whether by the second model runner
+# Versions on which tests/vllm_engine ran -> whether by the second model runner.
+TESTED = {"0.25.1": False, "0.31.0": False}
 MAX_ROWS = 256  # of an engine at once, by default: those beyond wait, and each takes memory for its logits
 OWN = {"model", "tokenizer", "dtype", "enable_lora", "max_lora_rank", "generation_config", "logprobs_mode", "seed"}
 """Arguments of `vllm.LLM` that only this class sets, so that the engine serves the population correctly."""
