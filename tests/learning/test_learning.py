@@ -98,8 +98,8 @@ def standard_error(differences):
 def test_students_learn_and_not_from_shuffled_rewards(tmp_path):
     """Standard errors are over tasks. Over seeds, the control drifts, too.
 
-    With the seeds 42 and 1 to 4, the control gained -0.026 to 0.104 (mean 0.054). With 42 and 1 to 3, runs with rewards
-    gained 0.292 to 0.305. So the difference must be clear, and not the control 0.
+    With the seeds 42 and 1 to 4, the control gained -0.026 to 0.104 (mean 0.054). With 42 and 1 to 3, runs with
+    rewards gained 0.292 to 0.305. So the difference must be clear, and not the control 0.
     """
     gains = {}
     for name in ("rewards", "shuffled"):
