@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(table(args.table))
         return 0
     if args.stage:
-        from gpu_stages import STAGES, Report
+        from gpu_report import Report
+        from gpu_stages import STAGES
 
         return Report(args.out, args.stage, toy=args.toy, seconds=args.seconds).run(STAGES[args.stage])
     args.out.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import os
 import torch
 import torch.nn.functional as F
 from base_shapes import load
-from gpu_stages import ROOT, Report
+from gpu_report import ROOT, Report
 from peft import LoraConfig
 
 from trl_populora.evolution import OPERATORS, breed, delta_norm

