@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks import spread
 
@@ -19,21 +20,24 @@ def called(monkeypatch, *options):
     spread.main()
 
 
-def test_files_are_joined(tmp_path, monkeypatch, capsys):
-    first = results(tmp_path / "a.json", wide={"0": 0.1, "1": 0.5}, narrow={"0": 0.3, "1": 0.4})
-    second = results(tmp_path / "b.json", wide={"2": 0.9}, narrow={"2": 0.35}, alone={"2": 0.5})
+def test_what_differs_between_files_is_no_spread(tmp_path, monkeypatch, capsys):
+    first = results(tmp_path / "a.json", wide={"0": 0.1, "1": 0.5, "4": 0.9}, narrow={"0": 0.3, "1": 0.4})
+    second = results(tmp_path / "b.json", wide={"2": 2.9}, narrow={"2": 7.3, "3": 7.4}, alone={"2": 0.5})
     called(monkeypatch, first, second, "--json", str(tmp_path / "out.json"))
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["standard_deviation"]["wide"] == {"runs": 3, "value": 0.4}
+    assert found["standard_deviation"]["narrow"] == {"runs": 4, "value": round(0.005**0.5, 4)}
     assert "alone" not in found["standard_deviation"]  # one run has none
-    assert found["ratio"]["wide / narrow"]["value"] == 8.0
+    ratio = found["ratio"]["wide / narrow"]
+    assert ratio["value"] == pytest.approx(0.4 / 0.005**0.5, abs=1e-3)
+    assert ratio["low"] == pytest.approx(ratio["value"] / stats.f(2, 2).ppf(0.975) ** 0.5, abs=1e-3)
     assert json.loads(capsys.readouterr().out) == {key: found[key] for key in ("standard_deviation", "ratio")}
 
 
 def test_interval_holds_as_often_as_it_says():
     rng, held = np.random.default_rng(0), 0
     for _ in range(1000):
-        found = spread.spread({"one": list(rng.normal(0, 2, 5)), "other": list(rng.normal(0, 1, 5))})
+        found = spread.spread({"one": [list(rng.normal(0, 2, 5))], "other": [list(rng.normal(0, 1, 5))]})
         held += (one := found["ratio"]["one / other"])["low"] <= 2 <= one["high"]
     assert 930 <= held <= 970  # 950, three standard errors
 
