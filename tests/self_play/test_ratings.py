@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from trl_populora.self_play.evidence import Correlations, Outcome
-from trl_populora.self_play.ratings import BETA, MU, SIGMA, TAU, Rating, Ratings
+from trl_populora.self_play.ratings import BETA, MU, RECENT, SIGMA, TAU, Rating, Ratings
 
 
 PACKAGE = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=0, draw_probability=0)
@@ -109,12 +109,66 @@ def test_win_probability():
 def test_tally_and_residual():
     ratings = small()
     ratings.update(round_of_matches())
+    residual = ratings.residual
+    met = ratings.games > 0
+    np.testing.assert_allclose(residual[met], 0.5 - (ratings.wins[met] / ratings.games[met]))  # 0.5 was predicted
+    second = ratings.win_probability("t0", "s0", ratings._handicaps().get("", 0.0))
     ratings.update([Outcome("t0", "s0", 2, 0)])
     assert ratings.games.tolist() == [[10, 4, 0], [3, 0, 6]]
     assert ratings.wins.tolist() == [[5, 4, 0], [1, 0, 0]]
-    residual = ratings.residual
-    assert residual[0, 0] == pytest.approx(0.5 - ratings.win_probability("t0", "s0"))
-    assert np.isnan(residual[0, 2]) and np.isnan(residual[1, 1])
+    faded = 8 * math.exp(-1 / RECENT)
+    expected = (faded * residual[0, 0] + 2 * (1 - second)) / (faded + 2)
+    assert ratings.residual[0, 0] == pytest.approx(expected)
+    assert ratings.residual[0, 1] == residual[0, 1], "pairs that did not meet keep theirs"
+    assert np.isnan(ratings.residual[0, 2]) and np.isnan(ratings.residual[1, 1])
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.2])
+def test_residual_is_small_where_one_number_describes_a_member_also_if_it_learns(gain):
+    """In rating points, students gain `gain` a round, so teachers win much less at the end."""
+    rng, names = np.random.default_rng(0), [f"{role}{i}" for role in "ts" for i in range(4)]
+    ratings, skill = Ratings(names[:4], names[4:]), dict(zip(names, rng.normal(25, 3, 8)))
+    for round in range(60):
+        for name in names[4:]:
+            skill[name] += gain
+        rows = [(f"t{i}", f"s{(i + round) % 4}", p) for i in range(4) for p in range(8)]
+        solved = {(t, s): norm.cdf((skill[s] - skill[t]) / (math.sqrt(2) * BETA)) for t, s, _ in rows}
+        ratings.update([Outcome(t, s, 4, int(rng.binomial(4, solved[t, s])), "", p) for t, s, p in rows])
+    assert np.abs(ratings.residual).mean() < 0.07
+
+
+def test_residual_shows_what_one_number_cannot_describe():
+    """Each teacher is hard for its own student only."""
+    rng, ratings = np.random.default_rng(0), Ratings(["t0", "t1"], ["s0", "s1"])
+    for round in range(60):
+        ratings.update(
+            [
+                Outcome(f"t{i}", f"s{(i + round) % 2}", 4, int(rng.binomial(4, 0.8 if round % 2 else 0.2)), "", p)
+                for i in range(2)
+                for p in range(8)
+            ]
+        )
+    assert (ratings.residual * [[1, -1], [-1, 1]] > 0.2).all()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_sigma_knows_that_proposals_to_one_prompt_are_valid_together(correlation):
+    """Two equal teachers with 40 % invalid proposals: their difference in standard deviations has one of about 1."""
+
+    def difference(seed):
+        rng, ratings = np.random.default_rng(seed), Ratings(["t0", "t1"], ["s0", "s1"])
+        for round in range(20):
+            outcomes = []
+            for t in range(2):
+                share = rng.beta(*(np.array([0.4, 0.6]) * (1 / correlation - 1))) if correlation else 0.4
+                for forfeit in rng.random(8) < share:
+                    wins = 0 if forfeit else int(rng.binomial(8, 0.5))
+                    outcomes.append(Outcome(f"t{t}", f"s{(t + round) % 2}", 8, wins, "", t, bool(forfeit)))
+            ratings.update(outcomes)
+        one, other = ratings["t0"], ratings["t1"]
+        return (one.mu - other.mu) / math.hypot(one.sigma, other.sigma)
+
+    assert 0.6 < np.std([difference(seed) for seed in range(60)]) < 1.3
 
 
 def test_ratings_recover_a_known_gap():
@@ -316,7 +370,7 @@ def test_forfeits_lower_the_teacher_to_where_it_would_win_as_often():
     students = {name: ratings[name] for name in ratings.students}
     skill = ratings.skill("t0")
     assert ratings["t0"] == skill
-    ratings.update([Outcome("t0", "s0", 6, 0, "code_o", 9, forfeit=True)] * 8)
+    ratings.update([Outcome("t0", "s0", 6, 0, "code_o", p, forfeit=True) for p in range(8)])
     assert ratings.skill("t0").mu == pytest.approx(skill.mu) and ratings.skill("t0").sigma == skill.sigma
     assert all(ratings[name].mu == pytest.approx(old.mu) for name, old in students.items())
     level = np.mean([rating.mu for rating in students.values()])
@@ -372,7 +426,8 @@ def test_a_newcomer_without_a_new_interval_leaves_the_others_as_they_are():
     for name in ("t0", "s0", "s1", "s2"):
         assert after["ratings"][name] == before["ratings"][name]
     assert after["proposals"]["t0"] == before["proposals"]["t0"]
-    assert after["proposals"]["t1"] == pytest.approx((10, 10 * before["proposals"]["t0"][1] / 120))
+    proposals, invalid = before["proposals"]["t0"]
+    assert after["proposals"]["t1"] == pytest.approx((10, 10 * invalid / proposals))
 
 
 def test_state_of_a_mixed_round_survives_json_exactly():

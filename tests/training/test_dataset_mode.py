@@ -167,6 +167,30 @@ def test_members_that_nobody_scored_are_not_replaced(make):
             json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
 
 
+def test_a_member_without_a_reward_stays_as_it_is(make):
+    """Adam's moments of earlier rounds do not move it, and it is not said to have learned."""
+    rounds, weights = [], []
+
+    def reward(completions, player, **kwargs):
+        scores = hash_reward(completions)
+        return [None if len(rounds) == 1 and name == "student_0" else one for name, one in zip(player, scores)]
+
+    def look(summary):
+        rounds.append(summary)
+        weights.append({name: [p.clone() for p in trainer.population.parameters(name)] for name in trainer.population})
+
+    trainer = make(rewards=reward, max_steps=3)
+    trainer.on_round = look
+    trainer.train()
+    for name in trainer.population:
+        same = [all(map(torch.equal, weights[i][name], weights[i + 1][name])) for i in (0, 1)]
+        assert same == [name == "student_0", False]
+    first = [summary.members[0] for summary in rounds]
+    each = rounds[0].members[1].rows
+    assert [(one.rows, one.unlearned_rows, one.updates) for one in first] == [(each, 0, 1), (0, each, 0), (each, 0, 1)]
+    assert first[1].grad_norm is None and first[1].tokens == 0 < first[1].unlearned_tokens
+
+
 def test_a_finished_run_is_not_trained_on(make):
     settings = dict(max_steps=2, save_strategy="steps", save_steps=2)
     whole = make(**settings)

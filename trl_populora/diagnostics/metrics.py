@@ -166,7 +166,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("version/{member}",
             "Number of times that the member of this slot (place in the population) was replaced.", "count", "last"),
         Metric("grad_norm/{member}",
-            "Norm of its gradient before clipping. Not logged if it is not finite, or the member is frozen.",
+            "Norm of its gradient before clipping. Not logged if it is not finite, if the member is frozen, or if "
+            "none of its rows has a reward.",
             "0 or more"),
         Metric("weights/delta_norm/{member}",
             "Frobenius norm of its update dW over all adapted matrices, before replacement.",
@@ -183,7 +184,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "reward, or rows of a replaced member. Rows that wait (`solvable_rounds`) are counted in a later round.",
             "count"),
         Metric("compute/updates/{member}",
-            "Optimizer steps that it took. It is 0 without rows or a finite gradient, or if the member is frozen.",
+            "Optimizer steps that it took. It is 0 if no row of it has a reward, without a finite gradient, or if the "
+            "member is frozen.",
             "count"),
     ),
     "Roles": (
@@ -234,8 +236,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "used.",
             "0 to 1", "last", f"{SELF_PLAY}, for pairs that met in the round"),
         Metric("rating/residual",
-            "Error of the ratings: root mean square over pairs of the observed minus the predicted win rate. Chance "
-            "alone gives up to 0.5 / √games.", "0 to 1", "last", f"{SELF_PLAY}, after a pair has played 32 games"),
+            "Error of the ratings: root mean square over pairs of the observed minus the predicted win rate. Each "
+            "round is predicted by the ratings before it; earlier meetings of a pair fade (to 1 / e after five). "
+            "Chance alone gives up to 0.5 / √games.",
+            "0 to 1", "last", f"{SELF_PLAY}, after a pair has played 32 games"),
     ),
     "Tasks": (
         Metric("tasks/unsolved",

@@ -13,6 +13,8 @@ TASK, PROMPT = 0.35, 0.15
 
 Means over the types of the tiny run (`benchmarks/selection.py --rounds`), rounded.
 """
+VALIDITY = 0.1
+"""Correlation of the validity of two proposals to one prompt, before any are seen. Our choice."""
 PRIOR_TASKS = 15
 """Tasks that these first guesses are worth."""
 MEMORY = 400
@@ -63,9 +65,13 @@ class Correlations:
     towards a first guess. q is the prediction of the ratings before the round, plus the mean error of this prediction
     over the other prompts of the type in the round. It does not depend on the task itself. So its noise does not count
     as correlation, and a change of the general level cancels out. Prior, memory and estimator are our choice.
+
+    Args:
+        task, prompt (`float`, *optional*): First guesses of the two.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, task: float = TASK, prompt: float = PROMPT) -> None:
+        self._guesses = task, prompt
         # Per type: tasks, sum of r, sum of r (1 - q); and twice tasks with pairs, sum of x - r q.
         self._sums: dict[str, list[float]] = {}
 
@@ -75,7 +81,7 @@ class Correlations:
         p = self.solve_rate(type)
         variance = (PRIOR_TASKS * p * (1 - p) + max(spread, 0.0)) / (PRIOR_TASKS + tasks)
         estimates = []
-        for guess, number, excess in ((TASK, *pairs[:2]), (PROMPT, *pairs[2:])):
+        for guess, number, excess in zip(self._guesses, pairs[::2], pairs[1::2], strict=True):
             estimate = (PRIOR_TASKS * guess + excess / variance) / (PRIOR_TASKS + number)
             estimates.append(min(max(estimate, 0.0), 1.0))
         return estimates[0], estimates[1]

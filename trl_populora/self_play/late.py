@@ -20,8 +20,8 @@ class Row(NamedTuple):
     Attributes:
         player (`str`): Player that wrote it. role (`str`): `"teacher"` or `"student"`. type (`str`): Task type.
         prompt (`list[Message]`): Chat messages that it answers. completion ([`Completion`]): Text and tokens.
-        reward (`float` or `None`): `None` if the executor failed, or if it is not known yet. Nobody learns from such a
-            row.
+        reward (`float` or `None`): `None` if the executor failed, or if it is not known yet. Such a row has no
+            advantage. With `beta > 0` its KL penalty still acts, unless no row of its member has a reward.
     """
 
     player: str

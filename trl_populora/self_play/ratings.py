@@ -4,18 +4,21 @@
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from .evidence import Correlations, Outcome
+from .evidence import VALIDITY, Correlations, Outcome
 from .weighted_games import BETA, GAME, MU, SIGMA, TAU, play_step, schedule
 
 
 REMEMBERED = 10.0
-"""A new interval begins with the share of invalid proposals of the last one, weighted as at most so many proposals."""
+"""A new interval begins with the share of invalid proposals of the last one, weighted as at most so many independent
+proposals."""
+RECENT = 5.0
+"""Meetings of a pair after which its games have faded to 1 / e in the residual. Our choice."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Ratings:
         wins (`np.ndarray` of shape `(T, S)`): Games that the student won.
         forfeits (`np.ndarray` of shape `(T, S)`): Games that the teacher forfeited, not part of `games`.
         correlations ([`Correlations`]): Correlations of attempts, which determine the weights of games.
+        validity ([`Correlations`]): Correlation of the validity of proposals to one prompt, which determines how many
+            independent proposals they count as.
 
     A teacher's rating has two parts: its skill, from the games that were played, and its share of invalid proposals,
     which lose all their games. The rating is the skill at which it would win as often without forfeits.
@@ -111,9 +116,10 @@ class Ratings:
         self.games = np.zeros((len(self.teachers), len(self.students)), dtype=np.int64)
         self.wins = np.zeros_like(self.games)
         self.forfeits = np.zeros_like(self.games)
-        self.correlations = Correlations()
-        self._by_type: dict[str, np.ndarray] = {}  # games and wins, shape (2, T, S)
-        self._proposals = dict.fromkeys(self.teachers, (0.0, 0.0))  # in this interval, and invalid ones
+        self.correlations, self.validity = Correlations(), Correlations(prompt=VALIDITY)
+        self._types: set[str] = set()  # that were played
+        self._recent = np.zeros((3, *self.games.shape))  # faded: games, the teacher's wins, and its predicted wins
+        self._proposals = dict.fromkeys(self.teachers, (0.0, 0.0))  # independent ones of this interval, and invalid
 
     def __getitem__(self, name: str) -> Rating:
         """Rating of a member, including forfeits."""
@@ -150,22 +156,17 @@ class Ratings:
     def residual(self) -> np.ndarray:
         """Observed minus predicted win rate of the teachers, shape `(T, S)`; NaN if no game was played.
 
-        Both are computed from the games of the pair, type by type. A rating is a single number per member. What it
-        cannot describe, such as a teacher that is hard for only one student, shows here.
+        Every round is predicted by the ratings before it. Earlier meetings of a pair fade ([`RECENT`]), so members
+        may change. A rating is a single number per member. What it cannot describe, such as a teacher that is hard for
+        only one student, shows here.
         """
-        handicaps = self._handicaps()
-        predicted = sum(
-            (games * self.win_probabilities(handicaps[type]) for type, (games, _) in self._by_type.items()),
-            np.zeros(self.games.shape),
-        )
+        games, won, predicted = self._recent
         with np.errstate(invalid="ignore"):
-            return (self.games - self.wins - predicted) / self.games
+            return (won - predicted) / games
 
     def _handicaps(self) -> dict[str, float]:
         """Rating points that each type adds to every teacher, for its difficulty compared with the mean of types."""
-        gaps = {
-            type: -math.sqrt(2) * BETA * float(ndtri(self.correlations.solve_rate(type))) for type in self._by_type
-        }
+        gaps = {type: -math.sqrt(2) * BETA * float(ndtri(self.correlations.solve_rate(type))) for type in self._types}
         mean = math.fsum(gaps.values()) / max(len(gaps), 1)
         return {type: gap - mean for type, gap in sorted(gaps.items())}
 
@@ -180,9 +181,11 @@ class Ratings:
             ValueError: If an outcome names a member that does not exist or plays the other role.
 
         An attempt has a weight w from [`Correlations`]. Its update by the `trueskill` package is scaled by w in
-        natural parameters. This equals the update with its likelihood to the power of w. Some types are harder for
+        natural parameters. This is about the update with its likelihood to the power of w: as good as equal for narrow
+        estimates, and more cautious about surprising results where estimates are wide. Some types are harder for
         everybody. So a teacher plays each type with a handicap: the difference between the type's solve rate and the
         mean of types, in rating points. A forfeit is not a game of the student. It only lowers the teacher's rating.
+        Proposals to one prompt are often valid or invalid together, and count as fewer independent ones.
 
         TrueSkill depends on the order of games, so the order is fixed. The weights of the teacher's wins and of the
         student's wins are summed per pair and type. They are divided evenly over n equal steps of the round, with n so
@@ -195,6 +198,7 @@ class Ratings:
             row, column = self._pair(outcome)
             if outcome.games and not outcome.forfeit:
                 prompts.setdefault((row, column, outcome.type, outcome.prompt), []).append(outcome)
+        self._note_meetings(prompts)
         self.correlations.learn(prompts.values(), self._predicted(prompts))
         weights: dict[tuple[int, int, str], tuple[list[float], list[float]]] = {}
         for (row, column, type, _), tasks in prompts.items():
@@ -203,18 +207,39 @@ class Ratings:
             teacher_won, student_won = weights.setdefault((row, column, type), ([], []))
             teacher_won.append(weight * (games - wins))
             student_won.append(weight * wins)
-            counts = self._by_type.setdefault(type, np.zeros((2, *self.games.shape), dtype=np.int64))
-            counts[:, row, column] += games, wins
+        self._types.update(type for *_, type, _ in prompts)
         self._rate({place: (math.fsum(lost), math.fsum(won)) for place, (lost, won) in weights.items()})
-        for outcome in outcomes:
-            proposals, invalid = self._proposals[outcome.teacher]
-            counted = outcome.games > 0
-            self._proposals[outcome.teacher] = (proposals + counted, invalid + (counted and outcome.forfeit))
+        self._count_proposals(outcomes)
         for match in tally(outcomes):
             place = self._row[match.teacher], self._column[match.student]
             self.games[place] += match.games
             self.wins[place] += match.student_wins
             self.forfeits[place] += match.forfeits
+
+    def _note_meetings(self, prompts: Mapping[tuple[int, int, str, int], Sequence[Outcome]]) -> None:
+        """Adds the round's games, and what the ratings predict of them, to those of earlier meetings, which fade."""
+        handicaps, new = self._handicaps(), np.zeros_like(self._recent)
+        for (row, column, type, _), tasks in sorted(prompts.items(), key=lambda item: item[0]):
+            games, wins = sum(task.games for task in tasks), sum(task.student_wins for task in tasks)
+            chance = self.win_probability(self.teachers[row], self.students[column], handicaps.get(type, 0.0))
+            new[:, row, column] += games, games - wins, games * chance
+        self._recent = np.where(new[0] > 0, math.exp(-1 / RECENT), 1.0) * self._recent + new
+
+    def _count_proposals(self, outcomes: Iterable[Outcome]) -> None:
+        """Adds the round's proposals and invalid ones to those of each teacher, as independent ones."""
+        prompts: dict[tuple[str, str, int], list[Outcome]] = {}
+        for one in outcomes:
+            if one.games:
+                drawn = Outcome(one.teacher, one.student, 1, int(one.forfeit), one.type, one.prompt)
+                prompts.setdefault((one.teacher, one.type, one.prompt), []).append(drawn)
+        groups = [prompts[key] for key in sorted(prompts)]
+        shares = {name: (invalid + 0.5) / (count + 1) for name, (count, invalid) in self._proposals.items()}
+        self.validity.learn(groups, [shares[group[0].teacher] for group in groups])
+        for group in groups:
+            proposals, invalid = self._proposals[group[0].teacher]
+            weight = self.validity.weigh(group)
+            invalid += weight * sum(one.student_wins for one in group)
+            self._proposals[group[0].teacher] = (proposals + weight * len(group), invalid)
 
     def _predicted(self, prompts: Iterable[tuple[int, int, str, int]]) -> list[float]:
         """Solve rate that the skills predict for each `(row, column, type, prompt)`.
@@ -281,8 +306,7 @@ class Ratings:
         record = (self._row[child], slice(None)) if child in self._row else (slice(None), self._column[child])
         for counts in (self.games, self.wins, self.forfeits):
             counts[record] = 0
-        for counts in self._by_type.values():
-            counts[(slice(None), *record)] = 0
+        self._recent[(slice(None), *record)] = 0
         if child in self._proposals:
             known = [self._proposals[parent] for parent in parents]
             shares = [invalid / max(proposals, 1.0) for proposals, invalid in known]
@@ -304,9 +328,11 @@ class Ratings:
             "students": list(self.students),
             "ratings": {name: [rating.mu, rating.sigma] for name, rating in self._ratings.items()},
             **{name: getattr(self, name).tolist() for name in ("games", "wins", "forfeits")},
-            "by_type": {type: counts.tolist() for type, counts in self._by_type.items()},
+            "types": sorted(self._types),
+            "recent": self._recent.tolist(),
             "proposals": {name: list(counts) for name, counts in self._proposals.items()},
             "correlations": self.correlations.state_dict(),
+            "validity": self.validity.state_dict(),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -319,12 +345,10 @@ class Ratings:
         self._ratings = {name: Rating(*state["ratings"][name]) for name in self._ratings}
         for name in ("games", "wins", "forfeits"):
             setattr(self, name, np.array(state[name], dtype=np.int64).reshape(self.games.shape))
-        self._by_type = {
-            type: np.array(counts, dtype=np.int64).reshape(2, *self.games.shape)
-            for type, counts in state["by_type"].items()
-        }
+        self._types, self._recent = set(state["types"]), np.array(state["recent"]).reshape(self._recent.shape)
         self._proposals = {name: tuple(state["proposals"][name]) for name in self.teachers}
         self.correlations.load_state_dict(state["correlations"])
+        self.validity.load_state_dict(state["validity"])
 
 
 def _with_forfeits(skill: Rating, level: float, proposals: float, invalid: float) -> Rating:

@@ -29,7 +29,11 @@ def schedule(weights: dict[tuple[int, int, str], tuple[float, float]]) -> list[t
 def play_step(
     teacher: trueskill.Rating, student: trueskill.Rating, handicap: float, teacher_won: float, student_won: float
 ) -> tuple[trueskill.Rating, trueskill.Rating]:
-    """Both estimates after one win of each side. The likelihood of each win is raised to the power of its weight."""
+    """Both estimates after one win of each side.
+
+    For narrow estimates the likelihood of each win is raised to the power of its weight. For wide ones this is an
+    approximation: a surprising win of small weight moves them less.
+    """
     teacher, rated = GAME.create_rating(teacher.mu + handicap, teacher.sigma), []
     if teacher_won:
         rated.append((teacher_won, trueskill.rate_1vs1(teacher, student, env=GAME)))

@@ -11,7 +11,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.utils import logging
 
-from ..diagnostics import MemberSummary, RoundSummary, round_metrics
+from ..diagnostics import RoundSummary, round_metrics
 from ..diagnostics.metrics import combination
 from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
@@ -82,7 +82,7 @@ class RoundCallback(TrainerCallback):
         # before evolution: members as they played
         summary = self._weighed(trainer.source.summary(grad_norms=trainer.updates.grad_norms))
         updates = trainer.updates.end_round()
-        summary = replace(summary, members=tuple(_updated(one, updates[one.name]) for one in summary.members))
+        summary = replace(summary, members=tuple(replace(one, updates=updates[one.name]) for one in summary.members))
         start = time.perf_counter()
         recombined = self._recombine(state.global_step)
         if recombined:
@@ -192,8 +192,3 @@ class RoundCallback(TrainerCallback):
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)
-
-
-def _updated(member: MemberSummary, updates: int) -> MemberSummary:
-    """The summary with the member's optimizer steps; 0 if none of its rows has a reward."""
-    return replace(member, updates=updates if member.rows and member.reward is not None else 0)

@@ -1,6 +1,7 @@
 """`MemberUpdates`: one optimizer for the whole population, with separate scale, clipping and moments for each
 member."""
 
+import math
 from collections import Counter
 
 import torch
@@ -25,6 +26,8 @@ class MemberUpdates:
 
     Attributes:
         scales (`dict[str, float]`): Factor on each member's gradient in this round.
+        idle (`set[str]`): Members of which no row has a reward in this round. They take no step: there is nothing to
+            learn, and Adam's moments would move them, and age (our choice).
         grad_norms (`dict[str, float]`): Norms before clipping in the newest step, for members that took it.
         counts (`Counter[str]`): Optimizer steps that each member took in this round.
     """
@@ -33,6 +36,7 @@ class MemberUpdates:
         self.population, self.guard = population, guard
         self.max_grad_norm, self.by_token = max_grad_norm, by_token
         self.scales: dict[str, float] = {}
+        self.idle: set[str] = set()
         self.grad_norms: dict[str, float] = {}
         self.counts: Counter[str] = Counter()
 
@@ -49,7 +53,7 @@ class MemberUpdates:
         ]
 
     def rescale(self, rows: ScoredRows) -> None:
-        """Sets the scales for a round.
+        """Sets the scales for a round, and which members are idle.
 
         TRL divides the loss by all tokens of the round, or by all rows. A member's gradient comes only from its own
         rows. So the factor total / own gives exactly the loss of a trainer with only these rows.
@@ -59,9 +63,12 @@ class MemberUpdates:
             own[name] += tokens if self.by_token else 1
         total = own.total()
         self.scales = {name: total / n if n else 0.0 for name, n in own.items()}
+        scored = {name for name, reward in zip(rows.members, rows.rewards, strict=True) if math.isfinite(reward)}
+        self.idle = set(self.population) - scored
 
     def clip(self, optimizer: Optimizer) -> torch.Tensor:
-        """Scales and clips every member's gradient, and removes the gradients of members that the guard stops.
+        """Scales and clips every member's gradient, and removes the gradients of members that are idle or that
+        the guard stops.
 
         Returns:
             `torch.Tensor`: The norm of the gradients of all members that take the step, together, before clipping.
@@ -76,9 +83,11 @@ class MemberUpdates:
         factors = (scales * (self.max_grad_norm / (norms + 1e-6)).clamp(max=1.0)).tolist()
         torch._foreach_mul_(gradients, [factors[i] for i in owners])
         self.grad_norms = dict(zip(names, norms.tolist(), strict=True))
-        for name in self.guard.hold_back(self.grad_norms):
-            del self.grad_norms[name]
+        stopped = self.guard.hold_back(self.grad_norms)
+        for name in stopped:
             self.forget(name, optimizer)
+        for name in self.idle.union(stopped):
+            del self.grad_norms[name]
             for parameter in self.population.parameters(name):
                 parameter.grad = None
         self.counts.update(self.grad_norms.keys())

@@ -170,14 +170,13 @@ def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
             ratings["proposals"][name] = before["proposals"][name]
     for table in ("games", "wins", "forfeits"):
         ratings[table] = _kept(before[table], before, ratings)
-    ratings["by_type"] = {
-        type: [_kept(table, before, ratings) for table in counts] for type, counts in before["by_type"].items()
-    }
-    ratings["correlations"] = before["correlations"]
+    ratings["recent"] = [_kept(table, before, ratings) for table in before["recent"]]
+    for name in ("types", "correlations", "validity"):
+        ratings[name] = before[name]
     return {**saved, "ratings": ratings}
 
 
-def _kept(table: Sequence[Sequence[int]], before: dict, now: dict) -> list[list[int]]:
+def _kept(table: Sequence[Sequence[float]], before: dict, now: dict) -> list[list[float]]:
     """A table of teachers x students with the entries of pairs of which both existed before, and 0 for the others."""
     old = {(t, s): n for t, row in zip(before["teachers"], table) for s, n in zip(before["students"], row)}
     return [[old.get((teacher, student), 0) for student in now["students"]] for teacher in now["teachers"]]

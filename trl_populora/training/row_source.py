@@ -307,20 +307,24 @@ class RowSource(ABC):
     def _member_summaries(self, grad_norms: Mapping[str, float]) -> Iterator[MemberSummary]:
         shares = self._scored.by_member()
         for member in self.population.values():
-            rewards, tokens, prompt_tokens = shares[member.id]
+            own = shares[member.id]
+            scored = [row for row in zip(*own, strict=True) if math.isfinite(row[0])]
+            rewards, tokens, prompt_tokens = zip(*scored, strict=True) if scored else ((), (), ())
             rating = self.ratings[member.id]
             yield MemberSummary(
                 name=member.id,
                 role=member.role,
                 version=member.version,
-                reward=mean(reward for reward in rewards if math.isfinite(reward)),
+                reward=mean(rewards),
                 validity=None,
                 solve_rate=None,
                 mu=0.0 if math.isnan(rating.mu) else rating.mu,  # JSON has no NaN; `reward` is null then
                 sigma=rating.sigma,
-                length=sum(tokens) / max(len(tokens), 1),
+                length=sum(own.tokens) / max(len(own.tokens), 1),
                 rows=len(rewards),
                 tokens=sum(tokens),
                 prompt_tokens=sum(prompt_tokens),
+                unlearned_rows=len(own.rewards) - len(rewards),
+                unlearned_tokens=sum(own.tokens) - sum(tokens),
                 grad_norm=grad_norms.get(member.id),
             )

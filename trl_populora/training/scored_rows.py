@@ -1,6 +1,7 @@
 """`ScoredRows`: the record of a generation phase's rows. Learning, ratings and the compute counts read it."""
 
 import json
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ class ScoredRows:
                 "version": self.versions[name],
                 "group": i // group_size,
                 "reward": _number(self.rewards[i]),
-                "learned": True,
+                "learned": math.isfinite(self.rewards[i]),
                 "prompt": _text(self.prompts[i]),
                 "prompt_tokens": self.prompt_tokens[i],
                 "tokens": self.tokens[i],

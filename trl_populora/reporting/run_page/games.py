@@ -67,9 +67,9 @@ def _matrices(run: RunData) -> list[Plot]:
                     unit="teacher wins",
                 ),
                 "What ratings miss",
-                "The teacher's observed share of wins minus the share that the ratings predict. Blue: this teacher "
-                "is harder for this student than the ratings predict. Orange: easier. If strong colours stay, "
-                "members beat each other in cycles, which one number per member cannot describe.",
+                "The teacher's observed share of wins in the last meetings minus the share that the ratings "
+                "predicted. Blue: this teacher is harder for this student than predicted. Orange: easier. If strong "
+                "colours stay, members beat each other in cycles, which one number per member cannot describe.",
                 height=height,
             )
         )
@@ -134,7 +134,7 @@ def _rates(run: RunData) -> list[Plot]:
                 curves(run, residual, smoothed=False),
                 "Size of what ratings miss",
                 "Root mean square of the residuals of pairs with 32 games or more. Near 0, one number per member "
-                "describes all results.",
+                "describes the results of the last meetings.",
                 height=260,
             )
         )
