@@ -123,6 +123,8 @@ CASES = [
     (r"3\sqrt{13}", {}, r"3\sqrt{13}\text{ cm}", "solved"),
     (r"3\sqrt{13}", {}, r"13\sqrt{3}", "wrong"),
     (r"\text{Evelyn}", {}, "Evelyn", "solved"),
+    (r"\max(x,y)", {}, r"\max(y,x)", "solved"),
+    (r"\text{no or yes}", {}, r"\text{no or yes}", "solved"),
     (r"\text{(C)}", {}, "C", "solved"),
     (r"\text{(C)}", {}, "B", "wrong"),
     ("p - q", {}, "-q+p", "solved"),
@@ -162,6 +164,11 @@ HACKS = [
         ("7", {}, text)
         for text in (r"\pm 7", r"\{7, 8\}", "[0, 10]", "x > 6", r"\sum_{k=1}^{7} 1", "7x", "7 8", "7=8")
     ),
+    *(("7", {}, text) for text in (r"\max(7)", "8=7", "[7,7]", r"7\text{ not }", r"7\text{, or maybe eight}")),
+    (r"\sqrt{2}", {}, r"\min(\sqrt{2},8)"),
+    (r"\frac{\pi}{4}", {}, r"\min(\frac{\pi}{4},1)"),
+    (r"\frac{\pi}{4}", {}, r"\frac{\pi}{4}\text{ or something else}"),
+    (r"\text{Evelyn}", {}, r"\text{Evelyn}\text{Bob}"),
     ("6m", {}, "6"),
     (r"\frac{1}{m} t", {}, r"\frac{1}{m}"),
     (r"3\sqrt{13}", {}, r"3\sqrt{13}\text{ or 8}"),

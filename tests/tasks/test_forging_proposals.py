@@ -151,6 +151,15 @@ def f(x):
     "evaluates annotations": (
         "import typing\nclass A:\n    x: 'id(1) - id(1) + 5'\ndef f(x):\n    return typing.get_type_hints(A)['x']"
     ),
+    "evaluates text in a type": (
+        "import typing\nclass Q:\n    def _evaluate(self):\n        return 1\ndef f(x):\n"
+        "    text = typing.get_args(typing.Optional['id(1) - id(1) + 5'])[0]\n"
+        "    return text._evaluate({}, {}, frozenset())"
+    ),
+    "reaches a module by an enum": (
+        "import enum\nclass Q:\n    pass\nQ._convert_ = 1\ndef f(x):\n"
+        "    return enum.Enum._convert_('E', 'time', lambda name: name == 'time').time.value() * 0"
+    ),
     "makes a function of text": (
         "import dataclasses\ndef f(x):\n    return dataclasses._create_fn('g', [], ['return hash(1)'])()"
     ),

@@ -124,6 +124,8 @@ AGREED = [
     ("1200", r"1.2\times10^4", False),
     ("0.0012", r"1.2\times10^{-3}", True),
     ("7", r"\boxed{7}", True),
+    ("7", "x=7", True),
+    ("7", r"7\text{ north}", True),
     ("7", "I do not know", False),
     ("7", r"\frac{7}{", False),
     ("7", r"\sqrt{2}", False),
@@ -151,6 +153,11 @@ DIFFERENT = [
     ("1000", r"1\,000", True),
     ("1000000", r"1\,000\,000", True),
     ("12", "12.", True),
+    ("7", "8=7", False),  # not equal
+    ("7", "[7,7]", False),
+    ("7", r"\left[ 7, 7\right]", False),
+    ("7", r"7\text{, or maybe eight}", False),
+    ("7", r"7\text{ not }", False),
 ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...tasks.math.answers import last_box
+from ...tasks.math.answers import DOUBT, last_box
 
 
 MARK = "####"
@@ -151,14 +151,17 @@ def _filled(pattern: str, text: str, between: str = "") -> str:
 
 
 def without_unit(text: str) -> str:
-    """A tidy text without the `\\text{...}` behind it, unless that is all of it."""
-    return _TRAILING_UNIT.sub("", text)
+    """A tidy text without the `\\text{...}` behind it, unless the rest is text as well."""
+    short = _TRAILING_UNIT.sub("", text)
+    return short if _ANY_TEXT.sub("", short).strip() else text
 
 
 def hedges(text: str) -> bool:
-    """Whether a text has digits both within and outside `\\text{...}`: math-verify takes `7\\text{ or 8}` for 7."""
+    """Whether a text has digits both within and outside `\\text{...}`, or takes an answer back there. math-verify
+    takes `7\\text{ or 8}` for 7."""
     outside = _ANY_TEXT.sub("", text)
-    return any(map(str.isdigit, outside)) and sum(map(str.isdigit, text)) > sum(map(str.isdigit, outside))
+    digits = any(map(str.isdigit, outside)) and sum(map(str.isdigit, text)) > sum(map(str.isdigit, outside))
+    return digits or DOUBT.search(text) is not None and bool(outside.strip())
 
 
 def split(text: str) -> list[str]:

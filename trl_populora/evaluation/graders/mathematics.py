@@ -202,11 +202,11 @@ def _without_common(
 
 def _entry(gold: str, answer: str, atol: Fraction, rtol: Fraction) -> bool | Pair:
     """Whether two texts are equal, or what the sandbox is to compare."""
+    if hedges(answer):
+        return answer == gold
     right, given = read_number(gold), read_number(answer)
     if right is not None and given is not None:
         return _is_near(right, given, atol, rtol)
-    if hedges(answer):
-        return answer == gold
     if right is None or right.percent:
         return (without_unit(gold), without_unit(answer))
     if 0 < abs(right.value) < SMALL or compare_plain(str(right.value), answer) is False:

@@ -94,6 +94,9 @@ class CodeType(TaskType):
 
     def finish(self, proposed: Proposed, execution: Execution) -> CodePayload | Refusal:
         """The payload with the outputs from the executor, or the refusal."""
+        most = max(len(value.data or b"") for value in execution.values)
+        if most > 8 * self.output_bytes:  # the literal has at least an eighth of that, and takes long to write
+            return Refusal("too_large", f"an output has more than {self.output_bytes} bytes")
         try:
             inputs = tuple(arguments_text(arguments) for arguments in proposed.inputs)
             outputs = tuple(value.literal for value in execution.values)

@@ -64,11 +64,11 @@ LITERAL_NAMES = _words("getattr setattr delattr attrgetter methodcaller")
 BANNED_MEMBERS = _words(
     """
     dataclasses.make_dataclass functools.singledispatch functools.singledispatchmethod string.Formatter
-    typing.ForwardRef typing.evaluate_forward_ref typing.get_type_hints
+    typing.ForwardRef typing.evaluate_forward_ref typing.get_args typing.get_type_hints
     """
 )
-# From a value into the interpreter. Exceptions and functions lead there by dunder names only.
-BANNED_ATTRIBUTES = _words("gi_frame gi_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next")
+# From a value into the interpreter, or from an enum into modules. Exceptions and functions lead there by dunders only.
+BANNED_ATTRIBUTES = _words("gi_frame gi_code f_back f_globals f_locals f_builtins f_code tb_frame tb_next _convert_")
 ALLOWED_PRIVATE = _words("_replace _asdict _fields _field_defaults _make _value_ _name_")  # of named tuples and enums
 ALLOWED_METHODS = frozenset(
     f"__{name}__"

@@ -48,7 +48,8 @@ def leaks_program(message: str, program: str) -> bool:
     if isinstance(tree, Refusal):
         return False
     entries = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"]
-    bodies = [_squeeze("".join(ast.get_source_segment(program, line) or "" for line in f.body)) for f in entries]
+    lines = [line.encode() for line in re.split(r"\r\n|\r|\n", program)]
+    bodies = [_squeeze("".join(_source(lines, statement) for statement in f.body)) for f in entries]
     return any(len(body) >= MIN_LEAK and body in message for body in bodies)
 
 
@@ -64,6 +65,13 @@ def one_output(task: Task) -> bool:
     """Whether all outputs are equal, or all that the student would see. A single pair does not count as equal."""
     shown = {output for _, output in visible(task)}
     return len({*task.payload.outputs}) < 2 or (len(shown) < 2 <= len(visible(task)))
+
+
+def _source(lines: Sequence[bytes], node: ast.stmt) -> str:
+    """Text of a statement. `ast.get_source_segment` divides the program into lines again each time."""
+    last = node.end_lineno or node.lineno
+    text = b"\n".join(lines[node.lineno - 1 : last])
+    return text[node.col_offset : len(text) - len(lines[last - 1]) + (node.end_col_offset or 0)].decode()
 
 
 def _squeeze(text: str) -> str:

@@ -34,6 +34,12 @@ _FRACTION = re.compile(r"\\[dtc]?frac" + _ONE + _ONE)
 _OPERATOR = re.compile(
     r"[-+/_=:<>,.*]|\^(?!\s*\{?\s*\\circ)|\\(?:times|cdot|div|over|text|mathrm|mbox|approx|pm)(?![a-z])"
 )
+DOUBT = re.compile(
+    r"\\(?:text[a-z]*|mathrm|mbox|operatorname)\s*\{[^{}]*\b(?:or|not|nor|maybe|perhaps|either|except)\b",
+    re.IGNORECASE,
+)
+"""Words in `\\text{...}` that take an answer back. math-verify does not read them."""
+_RANGE = re.compile(r"\s*(?:\\left)?\s*\[.*,")  # math-verify takes [7,7] for 7
 _SPACE = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}| )(?=[0-9]{3}(?![0-9]))")  # between groups of three digits
 
 
@@ -87,10 +93,11 @@ def last_box(text: str) -> str | None:
 def compare_plain(right: str, answer: str) -> bool | None:
     """The verdict on an answer that needs no math-verify; `None` for any other answer.
 
-    A plain decimal number is compared exactly. An answer with too many brackets is wrong, and so is a sum that is not
-    worked out. A number whose distance from the right one is below 10^-6 goes to math-verify, which rounds.
+    A plain decimal number is compared exactly. An answer with too many brackets is wrong, and so are a range, a sum
+    that is not worked out, and an answer that is taken back (`7\\text{ or 8}`). A number whose distance from the right
+    one is below 10^-6 goes to math-verify, which rounds.
     """
-    if sum(map(answer.count, "([{")) > MAX_BRACKETS:
+    if sum(map(answer.count, "([{")) > MAX_BRACKETS or DOUBT.search(answer) or _RANGE.match(answer):
         return False
     if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
         return False if _hides_work(answer) else None

@@ -9,6 +9,7 @@ each call.
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 from latex2sympy2_extended.latex2sympy2 import NormalizationConfig
@@ -29,6 +30,8 @@ _CONFIG = (
         )
     ),
 )
+# What sympy works out when it reads the text, so that no trace is left in the value.
+_AT_ONCE = re.compile(r"\\(?:min|max|gcd|lcm|det)(?![A-Za-z])")
 # Comparing these pairs loads what sympy and math-verify load at first use: every form of right answer, and ways to
 # compare.
 _FORMS = r"""
@@ -106,6 +109,8 @@ def compare(gold: str | tuple[int, int], answer: str) -> str:
         `str`: `"solved"` if math-verify finds them equal and the answer is worked out; `"refused"` if it cannot be
         parsed and is not the same text; otherwise `"wrong"`.
     """
+    if set(_AT_ONCE.findall(answer)) - set(_AT_ONCE.findall(gold) if isinstance(gold, str) else ()):
+        return "wrong"
     if isinstance(gold, tuple):
         return "solved" if judge(*gold, answer) else "wrong"
     rights, readings = (

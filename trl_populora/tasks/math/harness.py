@@ -90,6 +90,8 @@ def _readings(value: Basic) -> list[Basic]:
     math-verify does not evaluate what it parses. So `2 + 3` is a sum here, which is not accepted as an answer.
     """
     while isinstance(value, (Equality, And, Set)):  # x = 5, 2 + 3 = 5, {5}: as `verify` reads them
+        if isinstance(value, Equality) and isinstance(value.lhs, Number) and value.lhs != value.rhs:  # 8 = 7
+            return []
         if isinstance(value, Set) and len(value.args) != 1:
             return []
         value = getattr(value, "_unsorted_args", value.args)[-1] if isinstance(value, And) else value.args[-1]
