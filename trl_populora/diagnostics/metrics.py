@@ -270,7 +270,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Cells of the task space that such programs have visited since the start of the run.",
             "cells", "last", _MEASURED),
         Metric("coverage/filled/{teacher}",
-            "Cells that this teacher has visited.", "cells", "last", _MEASURED),
+            "Cells that the teachers of this slot have visited.", "cells", "last", _MEASURED),
         Metric("coverage/new", "Cells that were visited for the first time in this round.", "cells", "sum", _MEASURED),
     ),
     "Probes": (
