@@ -140,11 +140,11 @@ class Worker:
             if self._closing:
                 raise RuntimeError("The executor was closed while this job ran.")
             try:
-                most = verdict.max_report_bytes(len(inputs), limits)
+                most = verdict.max_report_bytes(len(inputs), limits, job.total_bytes)
                 end = server.execute(payload, limits.wall_seconds, most)
             except ServerLost:
                 continue
-            execution = verdict.judge(end, len(inputs), limits)
+            execution = verdict.judge(end, len(inputs), limits, lazy=job.lazy)
             if execution.status is not Status.INFRA_ERROR:
                 break
             server.close()  # the next attempt starts a new one
