@@ -144,6 +144,16 @@ def test_addresses_are_others_in_other_servers(executor, program):
     assert executor.run(program, ((),), deterministic=True).status is Status.NONDETERMINISTIC
 
 
+def test_every_job_has_its_own_random_numbers(executor):
+    """Otherwise a program that shows a single random bit would pass or fail for as long as the servers run."""
+    programs = [f"import random\ndef f(): return random.random() # {index}" for index in range(3)]
+    jobs = [Job(program, ((),)) for program in programs]
+    assert len({execution.values[0].value for execution in executor.run_many(jobs)}) == 3
+    assert executor.run(programs[0], ((),), deterministic=True).status is Status.NONDETERMINISTIC
+    seeded = programs[0].replace("def", "random.seed(1)\ndef")
+    assert executor.run(seeded, ((),), deterministic=True).status is Status.OK
+
+
 def test_a_deterministic_job_may_use_half_its_time(executor):
     program = "import time\ndef f():\n    while time.process_time() < 0.12: pass\n    return 1"
     assert executor.run(program, ((),), Limits(cpu_seconds=0.2)).status is Status.OK

@@ -50,6 +50,7 @@ class Server:
         self.control = control
         self.memory_share = settings["memory_share"]
         preload(settings["modules"], settings["path"])
+        self.seed = getattr(sys.modules.get("random"), "seed", None)
         _, syscalls, _, confine, self.child, probes = load(
             "frames", "syscalls", "canonical", "confine", "child", "probes"
         )
@@ -86,7 +87,7 @@ class Server:
         # Every page of memory that this loop changes is copied once for each job. So it changes as few as possible.
         fork, close, wait4, number = os.fork, os.close, os.wait4, int.from_bytes
         receive, send, space = self.control.recvmsg, self.control.send, _socket.CMSG_SPACE(8)
-        run, seccomp, memory_share = self.child.run, self.seccomp, self.memory_share
+        run, seccomp, memory_share, seed = self.child.run, self.seccomp, self.memory_share, self.seed
         pack = struct.Struct("<idq").pack
         while True:
             status = usage = None  # a child can read this frame, and must not learn about the previous job
@@ -97,7 +98,7 @@ class Server:
             channel, job = number(descriptors[:4], "little"), number(descriptors[4:8], "little")
             pid = fork()
             if pid == 0:
-                run(channel, job, number(message, "little"), seccomp, memory_share)
+                run(channel, job, number(message, "little"), seccomp, memory_share, seed)
             close(channel)
             close(job)
             _, status, usage = wait4(pid, 0)
@@ -115,8 +116,8 @@ def preload(modules: list[str], path: list[str]) -> None:
         for library in ("OMP", "OPENBLAS", "MKL"):  # no thread survives a fork
             os.environ[f"{library}_NUM_THREADS"] = "1"
     sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # so that hashlib does not load OpenSSL, which is large
-    # Modules register code that would run in every child. The slow part is the new seed of `random`. It is not wanted
-    # either: two servers have different seeds, so a program that uses `random` without a seed gives different results.
+    # Modules register code that would run in every child. The slow part is the new seed of `random`, for which
+    # `child.run` has a faster one.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     for name in modules:
         try:
