@@ -8,7 +8,7 @@ from trl_populora.evaluation.benchmarks.mbpp_plus import ALSO_RIGHT, MBPP_PLUS
 from trl_populora.evaluation.graders.code import read_code
 from trl_populora.evaluation.graders.functions import FunctionTests, function_reference
 from trl_populora.evaluation.graders.plain_json import from_json, to_json
-from trl_populora.executor import Execution, Status
+from trl_populora.executor import Execution, Status, canonical
 
 
 DOUBLE = function_reference("double", [[1], [2.5], [[1, 2]]], solution="def double(x): return x * 2")
@@ -81,6 +81,43 @@ def test_a_grade_shows_the_call(grader):
 )
 def test_cheating_fails(grader, code):
     assert verdicts(grader, DOUBLE, fenced(code), fenced("def double(x): return x * 2")) == ["wrong", "solved"]
+
+
+@pytest.fixture
+def read_bytes(monkeypatch):
+    """Sizes of the values that this process reads. The long ones took a minute and more."""
+    sizes, decode = [], canonical.decode
+    monkeypatch.setattr(canonical, "decode", lambda data: sizes.append(len(data)) or decode(data))
+    return sizes
+
+
+FLOOD = """
+import os
+def {name}(n):
+    if n == 0: return 0
+    body = b"v[" + b"N" * 200_000 + b"]"
+    data = (b"R" + len(body).to_bytes(4, "little") + body) * {calls} + b"Z\\0\\0\\0\\0"
+    while data: data = data[os.write(3, data):]
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("large", [1, 20])
+def test_results_after_the_first_wrong_one_are_not_read(run, read_bytes, large):
+    """One large expected value is no leave to send large values for all calls."""
+    solution = f"def g(n): return [0.5] * 16000 if 0 < n <= {large} else n"
+    reference = function_reference("g", [[n] for n in range(21)], solution=solution)
+    grader = FunctionTests(run)
+    assert verdicts(grader, reference, fenced(solution)) == ["solved"]
+    read_bytes.clear()
+    assert verdicts(grader, reference, fenced(FLOOD.format(name="g", calls=20))) == ["wrong"]
+    assert sum(read_bytes) < 600_000
+
+
+def test_results_in_another_form_are_wrong(grader):
+    code = "import os\ndef double(x):\n    os.write(3, b'R\\x07\\0\\0\\0v(i02;)' + b'Z\\0\\0\\0\\0')\n    os._exit(0)"
+    (grade,) = grader.grade([fenced(code)], [DOUBLE])
+    assert (grade.verdict, grade.detail) == ("wrong", "double(1): protocol_violation")
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,15 @@ def test_outputs_are_compared_by_lines_and_numbers(printed, expected, verdict):
     assert ProgramTests(run).grade(["```python\nx\n```"], [reference])[0].verdict == verdict
 
 
+def test_what_is_no_text_is_not_read(run, monkeypatch):
+    read = []
+    monkeypatch.setattr("trl_populora.executor.canonical.decode", read.append)
+    code = "import os\nos.write(3, b'R\\x06\\0\\0\\0v<i1;>Z\\0\\0\\0\\0')\nos._exit(0)"
+    reference = program_reference(None, cases(("", "1")), "[]")
+    (grade,) = ProgramTests(run).grade([f"```python\n{code}\n```"], [reference])
+    assert (grade.verdict, grade.detail, read) == ("wrong", "test 1: no text", [])
+
+
 def test_the_first_lost_test_ends_a_trial(run):
     programs = []
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from itertools import count
 
 import pytest
 
@@ -127,6 +128,30 @@ def test_calls_that_depend_on_each_other_are_not_deterministic(executor):
     program = "seen = []\ndef f(x):\n    seen.append(x)\n    return len(seen)"
     assert executor.run(program, ((1,),), deterministic=True).status is Status.OK
     assert executor.run(program, ((1,), (2,)), deterministic=True).status is Status.NONDETERMINISTIC
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def a(): return 0\ndef b(): return 1\ndef f(): return [g() for g in {a, b}]",
+        "def f():\n    a, b = object(), object()\n    return [(a, b).index(o) for o in {a, b}]",
+        "def f():\n    a, b = [], []\n    return id(a) < id(b)",
+        "def f(): return str(object())[-3:]",
+    ],
+    ids=count(),
+)
+def test_addresses_are_others_in_other_servers(executor, program):
+    assert executor.run(program, ((),), deterministic=True).status is Status.NONDETERMINISTIC
+
+
+def test_every_job_has_its_own_random_numbers(executor):
+    """Otherwise a program that shows a single random bit would pass or fail for as long as the servers run."""
+    programs = [f"import random\ndef f(): return random.random() # {index}" for index in range(3)]
+    jobs = [Job(program, ((),)) for program in programs]
+    assert len({execution.values[0].value for execution in executor.run_many(jobs)}) == 3
+    assert executor.run(programs[0], ((),), deterministic=True).status is Status.NONDETERMINISTIC
+    seeded = programs[0].replace("def", "random.seed(1)\ndef")
+    assert executor.run(seeded, ((),), deterministic=True).status is Status.OK
 
 
 def test_a_deterministic_job_may_use_half_its_time(executor):

@@ -113,6 +113,15 @@ def test_violations(data):
     assert (execution.status, execution.values) == (Status.PROTOCOL_VIOLATION, ())
 
 
+def test_a_lazy_job_has_its_values_checked_when_they_are_read():
+    report = P + F + ONE + frames.pack(b"R", b"vi01;") + Z
+    execution = verdict.judge(End(report), 2, LIMITS, lazy=True)
+    assert (execution.status, execution.values[0].value) == (Status.OK, 1)
+    with pytest.raises(ValueError):
+        execution.values[1].value  # noqa: B018
+    assert judge(report, 2).status is Status.PROTOCOL_VIOLATION
+
+
 def test_names_from_the_child_are_cleaned():
     assert judge(P + frames.pack(b"X", b"e\x1b[31m\xff" + b"a" * 200)).error == "?[31m?" + "a" * 94
 

@@ -51,6 +51,55 @@ CASES = {
     ),
     "same identity": ("def f(x):\n a = [x]\n return id(a) == id(a), a is a, 'ab' is 'ab'", True),
     "size of an object": ("import sys\ndef f(x): return sys.getsizeof([x]), sys.getsizeof('abc')", True),
+    "last digits of an address": ("def f(x): return repr(object())[-4:]", False),
+    "order of two functions in a set": (
+        "def a(): return 0\ndef b(): return 1\ndef f(x): return [g() for g in {a, b}]",
+        False,
+    ),
+    "order of three functions in a set": (
+        "def inc(x): return x + 1\ndef dbl(x): return x * 2\ndef neg(x): return -x\n"
+        "def f(x):\n for g in {inc, dbl, neg}: x = g(x)\n return x",
+        False,
+    ),
+    "order of bare objects in a set": (
+        "def f(x):\n a, b = object(), object()\n return [(a, b).index(o) for o in {a, b}]",
+        False,
+    ),
+    "order of lambdas in a set": (
+        "def f(x):\n g = [lambda: 0 for _ in range(x)]\n return [g.index(o) for o in set(g)]",
+        False,
+    ),
+    "order of generators in a set": (
+        "def f(x):\n g = [(i for i in ()) for _ in range(4)]\n return [g.index(o) for o in set(g)]",
+        False,
+    ),
+    "order of objects in a set, after many": (
+        "class A:\n def __init__(s, n): s.n = n\n"
+        "def f(x):\n many = [A(i) for i in range(500)]\n return [a.n for a in {A(0), A(1), A(2)}]",
+        False,
+    ),
+    "graph whose nodes are objects": (
+        "class Node:\n def __init__(s, v): s.v, s.e = v, set()\n"
+        "def f(n):\n g = [Node(i) for i in range(n)]\n"
+        " for i in range(n): g[i].e |= {g[(i + 1) % n], g[i * 2 % n]}\n"
+        " seen, left = [], [g[0]]\n"
+        " while left:\n  k = left.pop()\n  if k.v not in seen: seen.append(k.v); left.extend(k.e)\n"
+        " return seen",
+        False,
+        ((16,),),
+    ),
+    "order of texts of objects": (
+        "def f(x):\n g = [object() for _ in range(3)]\n return [g.index(o) for o in sorted(g, key=str)]",
+        False,
+    ),
+    "which text of an object is less": (
+        "def f(x):\n a, b = map(int, ()), filter(int, ())\n return str(a)[-13:] < str(b)[-13:]",
+        False,
+    ),
+    "objects in a set, sorted": (
+        "class A:\n def __init__(s, n): s.n = n\ndef f(x): return sorted(a.n for a in {A(i) for i in range(9)})",
+        True,
+    ),
     "thread identity": ("import threading\ndef f(x): return threading.get_ident()", False),
     "allocated blocks": ("import sys\ndef f(x): return sys.getallocatedblocks()", False),
     "recursion limit": ("import sys\ndef f(x): return sys.getrecursionlimit()", False),

@@ -169,7 +169,12 @@ ALLOWED_CALLS = {
         HELPERS
         + PLACE
         + f"def f(): return call({MREMAP}, a, 4096, 4096, 3, ctypes.cast(libc.syscall, ctypes.c_void_p).value & -4096)",
-        {"killed"},
+        {"ok 'EPERM'"},
+    ),
+    "memory at a chosen address": (
+        HELPERS
+        + "def f():\n libc.mmap.restype = ctypes.c_void_p\n m = libc.mmap(ctypes.c_void_p(1 << 44), ctypes.c_size_t(4096), 3, 0x22, -1, ctypes.c_long(0))\n return m == 2**64 - 1 and errno.errorcode[ctypes.get_errno()]",
+        {"ok 'EPERM'"},
     ),
     "double by remapping": (
         HELPERS

@@ -112,8 +112,8 @@ def hostile(request, full, tmp_path_factory):
         around = Hostile(executor, canary, listener, datagrams)
         judge = verdict.judge
 
-        def remember(end, *arguments):
-            execution = judge(end, *arguments)
+        def remember(end, *arguments, **options):
+            execution = judge(end, *arguments, **options)
             around.ends.append((execution, end))
             return execution
 

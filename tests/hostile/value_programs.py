@@ -257,7 +257,7 @@ RESULTS |= {
     "one small value too many": ("def f(): return [None] * 65535", {"unplain value too large"}),
     "colliding keys": (
         "def f(): return {i * (2**61 - 1) for i in range(500)}",
-        {"unplain too many keys with the same hash"},
+        {"unplain too many keys that collide"},
     ),
     "colliding keys, one level down": (
         "def f(): return [{i * (2**61 - 1): i for i in range(100)} for _ in range(9)]",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MAX_DEPTH = 60
 MAX_INT_BITS = 14_000  # below CPython's limit of 4,300 digits for text, so that every plain int has a literal
 MAX_COLLISIONS = 100  # of hashes, between the keys of one dict or set
+FEW_KEYS = 2_000  # whose dict is built in milliseconds, whatever their hashes
+MAX_TRIES = 32  # to find a free place for a key, on average. Usual keys need two, multiples of 2 ** 40 seven
 
 _DOUBLE = Struct(">d")
 _NAN = _DOUBLE.pack(float("nan"))
@@ -98,14 +100,12 @@ def _encode_container(value: "Any", kind: type, room: list[int], depth: int) -> 
         return b"[" + body + b"]" if kind is list else b"(" + body + b")"
     if kind is dict:
         pairs = [(_encode_key(key, room, depth), _encode(item, room, depth - 1)) for key, item in value.items()]
-        _check_crowd(value)
         pairs.sort()
-        _check_increasing([key for key, _ in pairs])
+        _check_keys([key for key, _ in pairs])
         return b"{" + b"".join([key[2] + item for key, item in pairs]) + b"}"
     if kind is set or kind is frozenset:
         keys = sorted([_encode_key(item, room, depth) for item in value])
-        _check_crowd(value)
-        _check_increasing(keys)
+        _check_keys(keys)
         return (b"<" if kind is set else b"|") + b"".join([key[2] for key in keys]) + b">"
     # The name of a foreign type could be computed by its metaclass; this reads it from the type itself.
     raise Unplain(f"type {type.__dict__['__name__'].__get__(kind)} is not plain"[:100])
@@ -117,25 +117,57 @@ def _encode_key(key: object, room: list[int], depth: int) -> tuple:
 
 
 def _sortable(key: object, data: bytes) -> tuple:
-    # Integers by size and text by code point, so that a decoded dict reads in the natural order.
+    # Integers by size and text by code point, so that a decoded dict reads in the natural order. `encode` has found
+    # the key to be plain when it is hashed here.
     tag = data[:1]
-    return (tag, key if tag in (b"i", b"s") else data, data)
+    return (tag, key if tag in (b"i", b"s") else data, data, hash(key))
 
 
-def _check_increasing(keys: list) -> None:
+def _check_keys(keys: list) -> None:
     for first, second in zip(keys, keys[1:]):
-        if first == second:  # two NaN
+        if first[:3] == second[:3]:  # two NaN
             raise Unplain("two keys with the same canonical form")
+    if _crowded([key[3] for key in keys]):
+        raise Unplain("too many keys that collide")
 
 
-def _check_crowd(keys: dict | set | frozenset) -> None:
-    if _crowded(keys):  # asked once all keys are known to be plain: it hashes them
-        raise Unplain("too many keys with the same hash")
+def _crowded(hashes: list) -> bool:
+    """
+    Whether a dict of keys with these hashes, or a set made of it, would take quadratic time to build.
+
+    That is an attack on the decoding process. Hashes may be equal, or may all differ and still lead to the same
+    places. So this looks for free places as CPython does, in a dict of every size that the dict has while it grows.
+    """
+    if len(hashes) <= MAX_COLLISIONS:
+        return False
+    same = sorted(hashes)
+    if sum([a == b for a, b in zip(same, same[1:])]) > MAX_COLLISIONS:
+        return True
+    if len(hashes) <= FEW_KEYS:
+        return False
+    size, some = 2048, 1365
+    while some < len(hashes):
+        size, some = 2 * size, 4 * size // 3
+        if _tries(hashes[:some], size, 1) > MAX_TRIES:
+            return True
+    while size <= 2 * len(hashes):
+        size *= 2
+    return _tries(hashes, size, 10) > MAX_TRIES
 
 
-def _crowded(keys: list | dict | set | frozenset) -> bool:
-    """Whether a dict of these keys would take quadratic time to build, which is an attack on the decoding process."""
-    return len(keys) > MAX_COLLISIONS and len(keys) - len(set(map(hash, keys))) > MAX_COLLISIONS
+def _tries(hashes: list, size: int, run: int) -> float:
+    """Average number of tries until a key finds a free place in a table. A set tries `run` neighbours at a time."""
+    taken, tries, most = bytearray(size), 0, MAX_TRIES * len(hashes)
+    for number in hashes:
+        place, perturb = number % size, number % (1 << 64)
+        while (free := taken.find(0, place, place + (run if place + run <= size else 1))) < 0:
+            perturb >>= 5
+            place = (5 * place + perturb + 1) % size
+            tries += 1
+        taken[free] = 1
+        if tries > most:
+            break
+    return tries / len(hashes)
 
 
 def _double(number: float) -> bytes:
@@ -189,27 +221,28 @@ def _decode(data: bytes, start: int, depth: int) -> tuple:
 
 
 def _decode_sorted(data: bytes, start: int, tag: str, depth: int) -> tuple:
-    keys, items, last, end = [], [], None, start
+    keys, items, hashes, last, end = [], [], [], None, start
     while data[end : end + 1] != _CLOSERS[tag]:
         begin = end
         key, end = _decode(data, begin, depth - 1)
-        order = _sortable(key, data[begin:end])
+        try:
+            *order, number = _sortable(key, data[begin:end])
+        except TypeError:
+            raise ValueError("no canonical value: a key that cannot be hashed") from None
         if last is not None and not last < order:
             raise ValueError("no canonical value: keys out of order")
         last = order
         keys.append(key)
+        hashes.append(number)
         if tag == "{":
             item, end = _decode(data, end, depth - 1)
             items.append(item)
-    try:
-        if _crowded(keys):
-            raise ValueError("no canonical value: too many keys with the same hash")
-        value = dict(zip(keys, items)) if tag == "{" else set(keys) if tag == "<" else frozenset(keys)
-    except TypeError:
-        raise ValueError("no canonical value: a key that cannot be hashed") from None
+    if _crowded(hashes):
+        raise ValueError("no canonical value: too many keys that collide")
+    value = dict(zip(keys, items)) if tag == "{" else dict.fromkeys(keys)
     if len(value) != len(keys):  # such as 1 and True, which no Python dict holds together
         raise ValueError("no canonical value: equal keys")
-    return value, end + 1
+    return value if tag == "{" else set(value) if tag == "<" else frozenset(value), end + 1
 
 
 def _decode_int(data: bytes, start: int) -> tuple:

@@ -46,14 +46,22 @@ class Sink:
         return False
 
 
-def run(channel: int, job: int, size: int, seccomp: Filter | None, memory_share: float) -> None:
-    """Reads the job of `size` bytes from descriptor `job` and runs it. Never returns."""
+def run(channel: int, job: int, size: int, seccomp: Filter | None, memory_share: float, seed: Callable | None) -> None:
+    """
+    Reads the job of `size` bytes from descriptor `job` and runs it. Never returns.
+
+    `seed` is `random.seed` if that is imported. Its new state differs between jobs and between servers, which have
+    different hash seeds. So a program that uses `random` without a seed of its own gives different results. One that
+    shows a single bit has a chance of one in eight to pass, with the same outcome in every run.
+    """
     try:
         payload = pread(job, size, 0)
         dup2(channel, CHANNEL)
         closerange(0, CHANNEL)
         closerange(CHANNEL + 1, 64)
         source, inputs, cpu_seconds, wall_seconds, memory_bytes, result_bytes = loads(payload)
+        if seed is not None:
+            seed(hash(payload))
         lock(seccomp, cpu_seconds, wall_seconds, int(memory_bytes * memory_share))
     except BaseException:
         _exit(CONFINEMENT_FAILED)

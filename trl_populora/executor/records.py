@@ -104,6 +104,12 @@ class Job:
             server imports them without isolation when a job first names them, and keeps them for all jobs with the
             same modules. They cannot import anything later, for example when a function is called. To solve this,
             write your own module that calls such a function at import time. This also saves time in every job.
+        total_bytes (`int`, *optional*):
+            Size of all values together in canonical form. Default: `Limits.result_bytes` for each.
+        lazy (`bool`, *optional*, defaults to `False`):
+            Whether a value is checked only when `Value.value` reads it. Reading a large value takes much longer than
+            sending it. So a caller who reads value after value, and stops at the first wrong one, spends no time on
+            the others.
 
     Raises:
         `ValueError`: if the program is not text, the inputs are not tuples of plain values, or the modules are not
@@ -115,6 +121,8 @@ class Job:
     limits: Limits | None = None
     deterministic: bool = False
     modules: tuple[str, ...] = ()
+    total_bytes: int | None = None
+    lazy: bool = False
 
     def __post_init__(self) -> None:
         if type(self.program) is not str:
@@ -143,7 +151,8 @@ class Value:
         status (`Status`):
             How the call ended.
         data (`bytes`, *optional*):
-            Canonical bytes of the returned value if `status` is `OK`. Two values are equal exactly if these are.
+            Canonical bytes of the returned value if `status` is `OK`. Two values are equal exactly if these are. If
+            the job was `lazy`, nobody has checked yet that they are canonical.
         error (`str`, *optional*):
             Name of the exception's type, or the reason why a value is not plain.
     """
@@ -154,7 +163,8 @@ class Value:
 
     @property
     def value(self) -> object:
-        """The returned value as plain Python data. Raises `ValueError` if there is none."""
+        """The returned value as plain Python data. Raises `ValueError` if there is none, or if the job was `lazy` and
+        the program sent bytes that are no value."""
         if self.data is None:
             raise ValueError(f"There is no value: the call ended with status {self.status.value!r}.")
         return canonical.decode(self.data)

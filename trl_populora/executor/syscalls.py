@@ -17,7 +17,6 @@ _ALLOWED = {
     "exit_group": (231, 94),
     "brk": (12, 214),
     "munmap": (11, 215),
-    "mremap": (25, 216),
     "madvise": (28, 233),
     "futex": (202, 98),
     "sched_yield": (24, 124),
@@ -30,6 +29,7 @@ _ALLOWED = {
 _CHECKED = {
     "write": (1, 64),
     "mmap": (9, 222),
+    "mremap": (25, 216),
     "mprotect": (10, 226),
     "clock_gettime": (228, 113),
     "clock_getres": (229, 114),
@@ -80,7 +80,7 @@ _FATAL = {
 }
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH constant
 _X32 = 0x40000000
-_MAP_ANONYMOUS, _PROT_EXEC = 0x20, 0x4
+_MAP_ANONYMOUS, _PROT_EXEC, _MREMAP_MAYMOVE = 0x20, 0x4, 0x1
 
 # struct sock_filter: code, jump if true, jump if false, operand
 _LOAD, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -115,8 +115,19 @@ def seccomp_filter(machine: str) -> bytes:
     # Clocks of the machine and of this process, not those that name another process by a negative number.
     for clock in ("clock_gettime", "clock_getres"):
         actions[_CHECKED[clock][column]] = [*_argument(0), (_JGE, 1, 0, 16), *_ALLOW, *_DENY]
-    # Anonymous memory only, and never executable.
+    # Anonymous memory only, never executable, and where the kernel wants it. Pages far apart need page tables, which
+    # no limit counts.
+    actions[_CHECKED["mremap"][column]] = [
+        *_argument(3),
+        (_JSET, 1, 0, ~_MREMAP_MAYMOVE & 0xFFFFFFFF),
+        *_ALLOW,
+        *_DENY,
+    ]
     actions[_CHECKED["mmap"][column]] = [
+        *_argument(0),
+        (_JEQ, 0, 7, 0),
+        *_argument(0, high=1),
+        (_JEQ, 0, 5, 0),
         *_argument(3),
         (_JSET, 0, 3, _MAP_ANONYMOUS),
         *_argument(2),
@@ -135,8 +146,9 @@ def seccomp_filter(machine: str) -> bytes:
     return b"".join([struct.pack("<HBBI", *instruction) for instruction in program])
 
 
-def _argument(index: int) -> list:
-    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
+def _argument(index: int, high: int = 0) -> list:
+    """Loads the low word of an argument, or the high one."""
+    return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index + 4 * high)]
 
 
 def _merge(intervals: list) -> list:

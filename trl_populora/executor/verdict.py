@@ -22,12 +22,13 @@ class Violation(Exception):
     """The report deviates from the format."""
 
 
-def max_report_bytes(count: int, limits: Limits) -> int:
+def max_report_bytes(count: int, limits: Limits, total_bytes: int | None = None) -> int:
     """Maximum bytes of a report that keeps the format, for `count` inputs."""
-    return 1024 + count * (limits.result_bytes + frames.HEADER + 128)
+    values = count * limits.result_bytes if total_bytes is None else total_bytes
+    return 1024 + count * (frames.HEADER + 128) + values
 
 
-def judge(end: End, count: int, limits: Limits) -> Execution:
+def judge(end: End, count: int, limits: Limits, *, lazy: bool = False) -> Execution:
     """
     Judges one run of a program.
 
@@ -38,6 +39,8 @@ def judge(end: End, count: int, limits: Limits) -> Execution:
             Number of inputs of the run.
         limits (`Limits`):
             Limits of the run.
+        lazy (`bool`, *optional*, defaults to `False`):
+            Whether values are not checked here, see `Job`.
 
     Returns:
         `Execution`: With one value for each input, or without values if the program failed before `f` was called.
@@ -49,7 +52,7 @@ def judge(end: End, count: int, limits: Limits) -> Execution:
     if end.flooded:
         return execution(Status.OUTPUT_LIMIT)
     try:
-        reached, status, values, error = _read(end.data, count, limits)
+        reached, status, values, error = _read(end.data, count, limits, lazy)
     except Violation as violation:
         return execution(Status.PROTOCOL_VIOLATION, error=str(violation))
     if status is not None:
@@ -69,7 +72,7 @@ def overall(values: list[Value] | tuple[Value, ...]) -> Status:
     return next((value.status for value in values if value.status is not Status.OK), Status.OK)
 
 
-def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None, list[Value], str | None]:
+def _read(data: bytes, count: int, limits: Limits, lazy: bool) -> tuple[bytes, Status | None, list[Value], str | None]:
     """The tag of the last stage (`F` during the calls), the failure of the program, the values, and the error."""
     parts, rest = frames.unpack(data)
     if len(rest) >= frames.HEADER and int.from_bytes(rest[1:5], "little") > limits.result_bytes + 128:
@@ -88,7 +91,7 @@ def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None
             failure = _failure(payload)
             status, error = failure.status, failure.error
         elif reached == b"F" and tag == b"R" and len(values) < count:
-            values.append(_value(payload, limits))
+            values.append(_value(payload, limits, lazy))
         elif reached == b"F" and tag == b"Z" and len(values) == count:
             reached = b"Z"
         else:
@@ -98,15 +101,16 @@ def _read(data: bytes, count: int, limits: Limits) -> tuple[bytes, Status | None
     return reached, status, values, error
 
 
-def _value(payload: bytes, limits: Limits) -> Value:
+def _value(payload: bytes, limits: Limits, lazy: bool) -> Value:
     tag, body = payload[:1], payload[1:]
     if tag == b"v":
-        try:
-            canonical.decode(body)
-        except (ValueError, RecursionError, MemoryError):
-            raise Violation("a value that is not canonical") from None
         if len(body) > limits.result_bytes:
             raise Violation("a value above its limit")
+        try:
+            if not lazy:
+                canonical.decode(body)
+        except (ValueError, RecursionError, MemoryError):
+            raise Violation("a value that is not canonical") from None
         return Value(Status.OK, body, None)
     if tag == b"u":
         return Value(Status.UNPLAIN, None, _identifier(body))

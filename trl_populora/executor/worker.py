@@ -26,10 +26,10 @@ MAX_INPUT_BYTES = 1 << 20
 # server runs every job, and the others repeat deterministic jobs. Two hash seeds give two strings in a set the same
 # order half of the time, four seeds one time in eight. The seeds are fixed: a job has the same verdict in every run.
 KINDS = (
-    {"hash_seed": 1, "recursion_limit": 1200, "memory_share": 1.0, "gc_threshold": 700, "ballast": 0},
-    {"hash_seed": 2, "recursion_limit": 1000, "memory_share": 0.875, "gc_threshold": 451, "ballast": 509},
-    {"hash_seed": 3, "recursion_limit": 1100, "memory_share": 0.9375, "gc_threshold": 613, "ballast": 251},
-    {"hash_seed": 4, "recursion_limit": 1050, "memory_share": 0.9, "gc_threshold": 521, "ballast": 127},
+    {"hash_seed": 1, "recursion_limit": 1200, "memory_share": 1.0, "gc_threshold": 700, "ballast": 0, "heap": 0},
+    {"hash_seed": 2, "recursion_limit": 1000, "memory_share": 0.875, "gc_threshold": 451, "ballast": 509, "heap": 1},
+    {"hash_seed": 3, "recursion_limit": 1100, "memory_share": 0.9375, "gc_threshold": 613, "ballast": 251, "heap": 2},
+    {"hash_seed": 4, "recursion_limit": 1050, "memory_share": 0.9, "gc_threshold": 521, "ballast": 127, "heap": 3},
 )
 NO_VALUES = Execution(Status.INFRA_ERROR, (), 0.0, 0)
 
@@ -140,11 +140,11 @@ class Worker:
             if self._closing:
                 raise RuntimeError("The executor was closed while this job ran.")
             try:
-                most = verdict.max_report_bytes(len(inputs), limits)
+                most = verdict.max_report_bytes(len(inputs), limits, job.total_bytes)
                 end = server.execute(payload, limits.wall_seconds, most)
             except ServerLost:
                 continue
-            execution = verdict.judge(end, len(inputs), limits)
+            execution = verdict.judge(end, len(inputs), limits, lazy=job.lazy)
             if execution.status is not Status.INFRA_ERROR:
                 break
             server.close()  # the next attempt starts a new one

@@ -14,11 +14,17 @@ import struct
 import sys
 from _signal import SIG_DFL, SIG_SETMASK, SIGALRM, SIGPIPE, SIGPROF, pthread_sigmask, signal  # pyright: ignore[reportMissingImports]
 from importlib.machinery import SourceFileLoader
+from itertools import repeat
 from types import ModuleType
 
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
+POOL, POOL_HEADER = (
+    16384,
+    48,
+)  # bytes of a pool of small objects of one size, and of what stands before its first block
+POOLS = 2  # of each size, whose addresses differ between the kinds of servers
 
 
 def main() -> None:
@@ -44,6 +50,7 @@ class Server:
         self.control = control
         self.memory_share = settings["memory_share"]
         preload(settings["modules"], settings["path"])
+        self.seed = getattr(sys.modules.get("random"), "seed", None)
         _, syscalls, _, confine, self.child, probes = load(
             "frames", "syscalls", "canonical", "confine", "child", "probes"
         )
@@ -73,12 +80,14 @@ class Server:
                 f"{os.uname().release}). Use x86_64 or aarch64 with a kernel and a container profile that allow "
                 "seccomp filters; or pass accept_unsafe=True if you trust every program that will run"
             )
+        order_pools(settings["heap"])  # the last step: it gives every child of this kind the same addresses
+        gc.freeze()
 
     def serve(self) -> None:
         # Every page of memory that this loop changes is copied once for each job. So it changes as few as possible.
         fork, close, wait4, number = os.fork, os.close, os.wait4, int.from_bytes
         receive, send, space = self.control.recvmsg, self.control.send, _socket.CMSG_SPACE(8)
-        run, seccomp, memory_share = self.child.run, self.seccomp, self.memory_share
+        run, seccomp, memory_share, seed = self.child.run, self.seccomp, self.memory_share, self.seed
         pack = struct.Struct("<idq").pack
         while True:
             status = usage = None  # a child can read this frame, and must not learn about the previous job
@@ -89,7 +98,7 @@ class Server:
             channel, job = number(descriptors[:4], "little"), number(descriptors[4:8], "little")
             pid = fork()
             if pid == 0:
-                run(channel, job, number(message, "little"), seccomp, memory_share)
+                run(channel, job, number(message, "little"), seccomp, memory_share, seed)
             close(channel)
             close(job)
             _, status, usage = wait4(pid, 0)
@@ -107,8 +116,8 @@ def preload(modules: list[str], path: list[str]) -> None:
         for library in ("OMP", "OPENBLAS", "MKL"):  # no thread survives a fork
             os.environ[f"{library}_NUM_THREADS"] = "1"
     sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]  # so that hashlib does not load OpenSSL, which is large
-    # Modules register code that would run in every child. The slow part is the new seed of `random`. It is not wanted
-    # either: two servers have different seeds, so a program that uses `random` without a seed gives different results.
+    # Modules register code that would run in every child. The slow part is the new seed of `random`, for which
+    # `child.run` has a faster one.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     for name in modules:
         try:
@@ -148,7 +157,7 @@ def reset_signals() -> None:
 
 
 def prepare_interpreter(settings: dict, child: ModuleType) -> None:
-    """Prepares the memory that all children share, and freezes it."""
+    """Prepares the memory that all children share."""
     os.dup2(1, child.CHANNEL)  # /dev/null
     child.rehearse()
     os.close(child.CHANNEL)
@@ -165,7 +174,6 @@ def prepare_interpreter(settings: dict, child: ModuleType) -> None:
     globals()["ballast"] = [[None, True, False, 0, 1, "", ()] for _ in range(settings["ballast"])]
     gc.collect()
     fill_pools()
-    gc.freeze()
 
 
 def fill_pools() -> None:
@@ -173,16 +181,67 @@ def fill_pools() -> None:
     Fills all gaps in the memory pools of small objects.
 
     Then the objects of a child lie together in new pools. Otherwise they would fill gaps in about thirty pools, and
-    the kernel would copy each of these. A pool has 16 KiB and starts with a header of 48 bytes.
+    the kernel would copy each of these.
     """
     fillers = globals()["fillers"] = []
     for size in range(48, 513, 16):
         for _ in range(2000):
             filler = bytes(size - b"".__sizeof__())
-            if id(filler) % 16384 == 48:  # the first of a new pool
+            if id(filler) % POOL == POOL_HEADER:  # the first of a new pool
                 break
             fillers.append(filler)
     bytearray(1 << 16)  # makes malloc sort its free chunks, which the first call in every child would do otherwise
+
+
+def order_pools(kind: int) -> None:
+    """
+    Gives the small objects of a child other addresses in each kind of server: ascending, descending or mixed.
+
+    Addresses determine the order of objects in a set, and of texts such as `<object at 0x...>`. A pool gives the block
+    first that was freed last. So this fills pools, and frees their blocks in the opposite of the wanted order.
+    """
+    kept, plans = globals()["pools"] = [], []
+    for index in order(32, kind):
+        size = 16 * (index + 1)
+        make = {16: object, 32: complex}.get(size, lambda size=size: bytes(size - 33))
+        count = (POOL - POOL_HEADER) // size
+        found, pools = {}, []
+        while len(pools) < POOLS and len(found) < 500:  # the first blocks fill gaps; not every Python has pools
+            for block in [make() for _ in repeat(None, (POOLS + 2) * count)]:
+                found.setdefault(id(block) // POOL, []).append(block)
+            pools = [sorted(blocks, key=id) for _, blocks in sorted(found.items()) if len(blocks) == count]
+        used = mirrored(count, size // 16)
+        plans.append([])
+        for number in order(min(POOLS, len(pools)), kind):
+            kept += pools[number][used:]  # an empty pool could get objects of another size
+            plans[-1] += [pools[number][place] for place in order(used, kind, 4096 // size)]
+    block = found = pools = None
+    gc.collect()  # also frees the lists, dicts, tuples and floats that the interpreter keeps for the next use
+    for plan in plans:
+        plan.clear()  # from the last to the first
+
+
+def order(count: int, kind: int, near: int = 512) -> list[int]:
+    """Numbers in the order of this kind of server. Mixed are only numbers that are near each other: a child should
+    change few pages of memory."""
+    if kind < 2:
+        return list(range(count))[:: 1 - 2 * kind]
+    return sorted(range(count), key=lambda number: (number // near, hash((kind, number))))
+
+
+def mirrored(count: int, step: int) -> int:
+    """
+    How many blocks of a pool to use, so that a small set has the opposite order if they are used from the last one.
+
+    The place of an object in a set of up to 4 or 19 objects is its address / 16, modulo 8 or 32. The places of the
+    blocks are 3, 3 + step and so on. So the first and the last one that are used need opposite places.
+    """
+    same = step & -step  # places of the blocks differ by multiples of this
+    for table in (32, 8):
+        for last in range(count - 2, count // 2, -1):
+            if (step * last + 6 - 2 * (3 % same) + same) % table == 0:
+                return last + 1
+    return count - 1
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ def _outcome(one: Round, execution: Execution) -> tuple[str, str]:
         return "failed", "code and input are too large for the sandbox"
     if harness.NoPython.__name__ in (execution.error, *(value.error for value in execution.values[:1])):
         return "refused", "the code is not Python"
+    if execution.status is Status.OUTPUT_LIMIT:
+        return "wrong", "far more output than a right answer has"
     if not execution.values:
         return "wrong", f"before the first call: {execution.error or execution.status.value}"
     fault = one.fault(execution)
