@@ -140,6 +140,10 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
         "chat template",
     )
     yield (
+        getattr(args.accelerator_config, "dispatch_batches", None),
+        "accelerator_config with dispatch_batches=true: rows are text, and accelerate sends only tensors",
+    )
+    yield (
         T and args.eval_strategy == "epoch",
         "eval_strategy='epoch' without a dataset (use 'steps')",
     )
