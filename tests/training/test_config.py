@@ -60,12 +60,40 @@ def test_the_dial_sets_the_batch(config):
         ({"evolution_kwargs": {"operators": ["svd_structred"]}}, "evolution_kwargs: .*svd_structred.*svd_structured"),
         ({"evolution_kwargs": {"fraction": 2.0}}, "evolution_kwargs: fraction .*2.0"),
         ({"executor_kwargs": {"cpu_seconds": 0}}, "executor_kwargs: .*cpu_seconds is 0"),
-        ({"reward_kwargs": {"wrong": float("nan")}}, "reward_kwargs: .*'wrong' must be a finite number, got nan"),
+        ({"reward_kwargs": {"wrong": float("nan")}}, "reward_kwargs: wrong=nan must be a finite number"),
+        ({"reward_kwargs": {"solved": 1e39}}, "reward_kwargs: solved=1e\\+39 must be .* from -1e\\+06 to 1e\\+06"),
         ({"loss_type": "bnpo"}, "loss_type='bnpo'"),
         ({"scale_rewards": "batch"}, "scale_rewards='batch'"),
         ({"entropy_coef": 0.1}, "entropy"),
         ({"top_entropy_quantile": 0.5}, "top_entropy_quantile=0.5"),
         ({"max_grad_norm": 0.0}, "max_grad_norm=0.0.*1e9"),
+        ({"max_grad_norm": float("nan")}, "max_grad_norm=nan must be finite"),
+        ({"beta": float("nan")}, "beta=nan must be finite"),
+        ({"beta": float("inf")}, "beta=inf must be finite"),
+        ({"beta": -1.0}, "beta=-1.0 must not be negative"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must be finite"),
+        ({"epsilon": float("nan")}, "epsilon=nan must be finite"),
+        ({"epsilon_high": float("-inf")}, "epsilon_high=-inf must be finite"),
+        ({"adam_beta1": float("nan")}, "adam_beta1=nan must be finite"),
+        ({"warmup_steps": float("inf")}, "warmup_steps=inf must be finite"),
+        ({"reward_weights": [1.0, float("nan")]}, "reward_weights=.1.0, nan. must be finite"),
+        ({"reward_weights": [0.0, 0]}, "reward_weights=.0.0, 0.0.: with these, nothing is learned"),
+        ({"reward_weights": ["one"]}, "reward_weights=.'one'. must be a list"),
+        ({"logging_steps": float("nan")}, "logging_steps=nan must be finite"),
+        ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
+        ({"save_steps": 0}, "save_steps=0.0 must be a whole number of at least 1, or a share"),
+        ({"save_steps": -1}, "save_steps=-1.0 must be a whole number"),
+        ({"logging_steps": 1.5}, "logging_steps=1.5 must be a whole number"),
+        ({"eval_steps": 0}, "eval_steps=0.0 must be a whole number"),
+        ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of .*'info'"),
+        ({"per_device_train_batch_size": "5"}, "per_device_train_batch_size='5' must be a whole number"),
+        ({"per_device_train_batch_size": 1.5}, "per_device_train_batch_size=1.5 must be a whole number"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' must be a number"),
+        ({"use_vllm": "no"}, "use_vllm='no' must be true or false"),
+        ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs=.1. must be a mapping"),
+        ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=.1. must be a mapping"),
+        ({"gradient_checkpointing_kwargs": "abc"}, "gradient_checkpointing_kwargs='abc' must be a mapping"),
         ({"use_vllm": True, "vllm_structured_outputs_regex": "a+"}, "vllm_structured_outputs_regex"),
         (
             {"use_vllm": True, "loss_type": "vespo", "vllm_importance_sampling_mode": "sequence_mask"},
@@ -105,6 +133,14 @@ def test_inconsistencies_are_refused_with_value_and_fix(config, setting, text):
     with pytest.raises(ValueError) as error:
         config(**setting)
     assert re.search(text, str(error.value), re.DOTALL), str(error.value)
+
+
+def test_what_may_be_infinite_or_unset_stays_so(config, tmp_path):
+    infinite = {"max_grad_norm": float("inf"), "epsilon_high": float("inf"), "delta": None}
+    path = tmp_path / "accelerator.json"
+    path.write_text("{}")
+    args = config(**infinite, min_p=None, accelerator_config=str(path), resume_from_checkpoint=True)
+    assert {name: getattr(args, name) for name in infinite} == infinite
 
 
 def test_a_penalty_towards_the_base_needs_members_that_start_there(config):

@@ -89,7 +89,7 @@ def _values(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _objective(args: PopulationSelfPlayConfig) -> Rules:
-    yield args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
+    yield not args.max_grad_norm > 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
         f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have their own schedules, by step",
