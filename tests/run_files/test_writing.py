@@ -177,7 +177,16 @@ def test_damage_is_named_with_the_fix(tmp_path):
     (tmp_path / "table.json").write_text('{"a": ')
     with pytest.raises(ValueError, match=r"table\.json is damaged .* Restore the file"):
         read_json(tmp_path / "table.json", missing="")
+    (tmp_path / "table.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"table\.json is damaged \(it holds a list, not a mapping\)"):
+        read_json(tmp_path / "table.json", missing="")
     path = tmp_path / "lines"
+    for junk in (b"\0" * 50, b"\xff\xfegarbage"):
+        path.write_bytes(junk)
+        with pytest.raises(ValueError, match=r"lines is damaged \(it holds no JSON lines\)"):
+            read_lines(path, dict)
+    path.write_bytes(b'{"a"')  # the first line of a run that was killed
+    assert read_lines(path, dict) == []
     path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
     assert read_lines(path, lambda record: record["a"]) == [1, 2]
     path.write_text('{"a": 1}\n{"b": 2}\n')

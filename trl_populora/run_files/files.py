@@ -209,8 +209,8 @@ def files_below(folder: str) -> list[str]:
     return [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
-def read_json(path: str | os.PathLike, *, missing: str) -> Any:
-    """Reads a file of JSON.
+def read_json(path: str | os.PathLike, *, missing: str) -> dict[str, Any]:
+    """Reads a JSON file with a mapping, which all files of a run hold.
 
     Args:
         path (`str`): The file.
@@ -224,19 +224,24 @@ def read_json(path: str | os.PathLike, *, missing: str) -> Any:
         raise ValueError(f"{folder} holds no {name}: {missing}")
     with open(path, encoding="utf-8") as file:
         try:
-            return json.load(file)
+            found = json.load(file)
         except ValueError as error:
             raise ValueError(f"{path} is damaged ({error}). Restore the file.") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged (it holds a {type(found).__name__}, not a mapping). Restore the file.")
+    return found
 
 
 def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[Record]:
     """The records in a file of JSON lines, without an incomplete last line, which a killed process may leave.
 
     Raises:
-        ValueError: If another line cannot be read, or `parse` refuses it.
+        ValueError: If another line cannot be read, or `parse` refuses it, or the file holds something else than lines.
     """
     with open(path, "rb") as file:
-        *lines, _torn = file.read().split(b"\n")
+        *lines, torn = file.read().split(b"\n")
+    if torn and not lines and not torn.startswith(b"{"):
+        raise ValueError(f"{path} is damaged (it holds no JSON lines). Restore the file.")
     records = []
     for number, line in enumerate(lines, start=1):
         try:
