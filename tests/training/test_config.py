@@ -100,6 +100,8 @@ def test_the_dial_sets_the_batch(config):
             "vllm_importance_sampling_mode='sequence_mask'",
         ),
         ({"vllm_max_loras": 0}, "vllm_max_loras=0"),
+        ({"dataloader_persistent_workers": True, "dataloader_num_workers": 1}, "dataloader_persistent_workers=True"),
+        ({"evolution_interval": 1, "evolution_kwargs": {"elites": 2}}, "elites=2 are never replaced"),
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint"),
         ({"save_strategy": "epoch"}, "save_strategy"),
         ({"save_strategy": "steps", "logging_strategy": "epoch"}, "logging_strategy"),
@@ -158,6 +160,25 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
     trainer = make_trainer(max_steps=2, evolution_interval=0)
     trainer.train()
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-2}
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"warmup_steps": 2}, "warmup_steps=2: set lr_scheduler_type to 'constant_with_warmup'"),
+        (
+            {"lr_scheduler_kwargs": {"power": 2}},
+            "lr_scheduler_kwargs={'power': 2}: lr_scheduler_type='constant' takes",
+        ),
+        ({"evolution_interval": 1, "evolution_kwargs": {"min_age": 2}}, "min_age=2 in 2 rounds replaces nobody"),
+        ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_settings_without_effect_are_told(make_trainer, caplog, settings, words):
+    make_trainer(**settings)
+    told = [text for text in caplog.messages if text.startswith("Without effect: ")]
+    assert len(told) == (words is not None) and (words or "") in "".join(told)
 
 
 def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):

@@ -42,7 +42,7 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
     Raises:
         ValueError: If this fails, with the settings and the reason.
     """
-    args = trainer.args
+    args: Any = trainer.args  # whose hints still allow text where construction leaves enumerations
     with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
         weight = torch.nn.Parameter(torch.zeros(1, device=args.device))
         optimizer = make_optimizer(trainer, [{"params": [weight]}])
@@ -51,21 +51,24 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
             _try_schedule(trainer, optimizer)
     if args.gradient_checkpointing:
         with _naming(args, "gradient_checkpointing_kwargs"):
-            given = dict(args.gradient_checkpointing_kwargs or {})
-            kwargs = {name: value for name, value in given.items() if name not in ALL_LAYERS}
-            checkpoint(_layer, torch.zeros(1, requires_grad=True), **{"use_reentrant": False} | kwargs)
+            given = args.gradient_checkpointing_kwargs or {}
+            kwargs: dict[str, Any] = {"use_reentrant": False} | given
+            for name in ALL_LAYERS:
+                kwargs.pop(name, None)
+            checkpoint(_layer, torch.zeros(1, requires_grad=True), **kwargs)
 
 
 def _try_schedule(trainer: "PopulationSelfPlayTrainer", optimizer: Optimizer) -> None:
-    args, steps = trainer.args, trainer.args.max_steps
+    args: Any = trainer.args
+    steps = args.max_steps
     if steps <= 0:  # counted in epochs
         steps = trainer.set_initial_training_values(args, trainer.get_train_dataloader())[-1]
-    schedule = get_scheduler(
+    schedule: Any = get_scheduler(
         args.lr_scheduler_type,
         optimizer,
         num_warmup_steps=args.get_warmup_steps(steps),
         num_training_steps=steps,
-        scheduler_specific_kwargs=args.lr_scheduler_kwargs,  # pyright: ignore[reportArgumentType]  # no text any more
+        scheduler_specific_kwargs=args.lr_scheduler_kwargs,
     )
     factor = schedule.lr_lambdas[0]
     for step in range(0, steps + 1, max(1, steps // 1000)):

@@ -36,6 +36,7 @@ ALLOWED = {
     "auto_find_batch_size": ((False,), "is not possible: a round has a fixed number of rows"),
     "load_best_model_at_end": ((False,), "is not possible: a population has no single best member"),
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
+    "dataloader_persistent_workers": ((False,), "changes the last bits of a resumed run; rows need no such workers"),
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
 }
@@ -64,6 +65,22 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
         raise ValueError(
             "Not supported with a population: " + "; ".join(problems) + ". Change or remove these settings."
         )
+
+
+def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
+    """Settings that do nothing because of another one, each with the fix. They are told once, and not refused."""
+    schedule, told = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type), []
+    if schedule == "constant" and args.warmup_steps:
+        told.append(f"warmup_steps={args.warmup_steps:g}: set lr_scheduler_type to 'constant_with_warmup'")
+    if schedule in ("constant", "constant_with_warmup") and args.lr_scheduler_kwargs:
+        told.append(f"lr_scheduler_kwargs={args.lr_scheduler_kwargs}: lr_scheduler_type={schedule!r} takes none")
+    evolution = args.evolution
+    if evolution is not None and 0 < args.rounds <= evolution.min_age:
+        told.append(
+            f"evolution_kwargs: min_age={evolution.min_age} in {args.rounds} rounds replaces nobody: lower it, or set "
+            "evolution_interval to 0"
+        )
+    return told
 
 
 def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
@@ -61,8 +62,11 @@ from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .stopping import StopCallback
-from .supported import TOKEN_LOSSES
+from .supported import TOKEN_LOSSES, without_effect
 from .uploading import card_facts, open_hub, push, push_checkpoint
+
+
+logger = logging.get_logger(__name__)
 
 
 @plain_without_population
@@ -179,6 +183,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.add_callback(RoundCallback(self))
         self.add_callback(self.stopping)
         try_out(self)
+        if self.ranks.is_main and (useless := without_effect(args)):
+            logger.warning(f"Without effect: {'; '.join(useless)}.")
         if args.push_to_hub:
             self.init_hf_repo()
 
