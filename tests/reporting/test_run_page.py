@@ -349,7 +349,7 @@ def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
         (["{run}", "--output", "{empty}"], "is a folder; name a file in it"),
         (
             ["{run}", "--no-plots", "--output", "/proc/nowhere/report.html"],
-            "cannot be written to /proc/nowhere/report.html",
+            "--output='/proc/nowhere' cannot be written",
         ),
         (["{run}", "--watch", "--no-page"], "--watch and --no-page cannot be used together"),
         (["{run}", "--plots", "x", "--no-plots"], "--plots and --no-plots cannot be used together"),

@@ -85,6 +85,8 @@ def test_the_dial_sets_the_batch(config):
         ({"save_steps": -1}, "save_steps=-1.0 must be a whole number"),
         ({"logging_steps": 1.5}, "logging_steps=1.5 must be a whole number"),
         ({"eval_steps": 0}, "eval_steps=0.0 must be a whole number"),
+        ({"seed": -1}, "seed=-1 must be from 0 to 4294967295"),
+        ({"seed_tasks": 10**7}, "seed_tasks=10000000 is more than buffer_capacity=16384"),
         ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of .*'info'"),
         ({"per_device_train_batch_size": "5"}, "per_device_train_batch_size='5' must be a whole number"),
         ({"per_device_train_batch_size": 1.5}, "per_device_train_batch_size=1.5 must be a whole number"),

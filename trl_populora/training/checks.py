@@ -159,6 +159,15 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
             raise ValueError(
                 f"{name}={every} must be a whole number of at least 1, or a share of max_steps between 0 and 1."
             )
+    for name in ("seed", "data_seed"):
+        value = getattr(args, name)
+        if value is not None and not 0 <= value < 2**32:
+            raise ValueError(f"{name}={value} must be from 0 to {2**32 - 1}.")
+    if args.seed_tasks > args.buffer_capacity:
+        raise ValueError(
+            f"seed_tasks={args.seed_tasks} is more than buffer_capacity={args.buffer_capacity}, which is what the "
+            f"buffer keeps of a type. Lower seed_tasks, or raise buffer_capacity."
+        )
     if args.reward_weights is not None and not any(args.reward_weights):
         raise ValueError(f"reward_weights={args.reward_weights}: with these, nothing is learned. Give one above 0.")
     whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
