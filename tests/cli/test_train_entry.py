@@ -243,12 +243,20 @@ def test_a_folder_of_other_work_is_not_written_over(recipe, capfd, tmp_path, ove
     assert plot.read_text() == "mine"
 
 
-def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path):
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward': the module 'nowhere' cannot be imported"),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, "lr_scheduler_type='warmup_stable_decay', "),
+        ({"optim": "lomo"}, "optim='lomo' cannot be used: "),
+    ],
+)
+def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path, changes, words):
     folder = tmp_path / "run"
     (folder / "checkpoint-2").mkdir(parents=True)
     (folder / "history.jsonl").write_text("")
-    assert train.main(recipe(overwrite_output_dir=True, reward_funcs=["nowhere.reward"])) == 2
-    assert "'nowhere.reward': the module 'nowhere' cannot be imported" in capfd.readouterr().err
+    assert train.main(recipe(overwrite_output_dir=True, **changes)) == 2
+    assert words in capfd.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "history.jsonl"]
 
 

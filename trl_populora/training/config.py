@@ -312,6 +312,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             "num_iterations": self.num_iterations,
             "task_types": list(self.task_types) if self.num_teachers else [],
             "beta": self.beta,
+            "optim": getattr(self.optim, "value", self.optim).removesuffix("_fused"),  # the same moments
         }
 
     @property
