@@ -55,15 +55,19 @@ def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def conform(settings: Any, *, own: Collection[str]) -> None:
+def conform(settings: Any, *, own: Collection[str], free: Collection[str] = ()) -> None:
     """Give every field of a dataclass the type of its hint, in place.
+
+    A value that does not fit is refused in fields of its own, and in inherited ones that are numbers, true or false,
+    or mappings. (Inherited texts and lists may also be paths, choices and objects.)
 
     A whole number becomes a float if the hint asks for a float. A single text becomes a list if the hint allows only
     lists. A tuple becomes a list, and JSON text becomes a mapping.
 
     Args:
         settings (dataclass): Settings as they were given.
-        own (`Collection[str]`): Fields that are refused if they do not fit.
+        own (`Collection[str]`): Fields that are not inherited.
+        free (`Collection[str]`, *optional*): Inherited mappings that may also be the path of a file, or an object.
 
     Raises:
         ValueError: Naming the field, its value and what it must be.
@@ -71,7 +75,7 @@ def conform(settings: Any, *, own: Collection[str]) -> None:
     hints = _hints(type(settings))
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
-        strict = field.name in own
+        strict = field.name in own or (field.name not in free and _is_plain(hint))
         setattr(settings, field.name, _fitted(field.name, value, hint) if strict else _fit(value, hint, strict=False))
 
 
@@ -147,6 +151,12 @@ def describe(hint: Any) -> str:
 def alternatives(hint: Any) -> tuple:
     """The types that a hint allows: those of a union, or the one that it names."""
     return (hint,) if get_origin(hint) in (list, dict, *SAME) or not get_args(hint) else get_args(hint)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether a hint is that of a number, true or false, or a mapping; and not only of text."""
+    kinds = _kinds(hint).keys() - {NoneType}
+    return kinds <= {int, float, bool, str, dict} and not kinds <= {str}
 
 
 def _kinds(hint: Any) -> dict[type, Any]:

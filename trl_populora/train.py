@@ -18,7 +18,7 @@ from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
 from .extras import require
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
-from .run_files.checkpoint import find_checkpoint, newest_checkpoint
+from .run_files.checkpoint import WRITE_ERRORS, find_checkpoint, newest_checkpoint
 from .run_files.files import check_writable, gone_if_unused
 from .run_files.layout import (
     EVALUATION_FOLDER,
@@ -89,19 +89,17 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
             trainer.close()
             trainer.accelerator.end_training()
             return 0 if trainer.stopping.saved else FAILURE
+        try:
+            trainer.save_model(_internal_call=True)  # pushed once, by `finish`
+        except WRITE_ERRORS as error:
+            return print_error(told_if_not_saved(args, error), FAILURE)
         return finish(run, args, trainer, view, exams)
     except KeyboardInterrupt:
         saved = os.path.isfile(os.path.join(args.output_dir, POPULATION_FILE))  # removed when training began
-        view.note(told_after_training(run, args, trainer) if saved else told_when_stopped(args, checkpoint))
+        view.note(
+            f"Stopped. {told_after_training(run, args, trainer)}" if saved else told_when_stopped(args, checkpoint)
+        )
         return STOPPED
-    except OSError as error:
-        kept = newest_checkpoint(args.output_dir)
-        where = (
-            f"The newest checkpoint, {kept}, holds the adapters of that step." if kept else "There is no checkpoint."
-        )
-        return print_error(
-            f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}", FAILURE
-        )
 
 
 # Before training ---------------------------------------------------------------------------------------------------
@@ -324,17 +322,36 @@ def finish(
     view: LiveView,
     exams: Sequence[Exam] = (),
 ) -> int:
-    """Saves adapters, takes final exams, writes plots, summary and card, and pushes. Returns 1 if the push failed."""
+    """After the adapters are saved: takes final exams, writes plots, summary and card, and pushes. Returns 1 if
+    something could not be written or pushed."""
     from .hub import HubError
-    from .reporting import read_history, read_probes, run_summary, save_plots
 
-    trainer.save_model(_internal_call=True)  # pushed once, below
+    problem = None
     if exams:
         try:
             take_final_exams(exams, args, trainer)
         except Exception as error:  # the run itself is over and saved
             told = " ".join(f"{type(error).__name__}: {error}".split())
             view.note(f"The final exams ended early ({told}). To continue them: {exams_command(run, args)}.")
+    try:
+        write_results(run, args, trainer, view)
+        if args.push_to_hub and (address := trainer.push_to_hub()):
+            view.note(f"Pushed: {address}")
+    except HubError as error:
+        problem = f"training has ended and is saved, but the push failed: {error}"
+    except OSError as error:
+        problem = f"not all results could be written: {error}. {told_after_training(run, args, trainer)}"
+    trainer.close()
+    trainer.accelerator.end_training()
+    return 0 if problem is None else print_error(problem, FAILURE)
+
+
+def write_results(
+    run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
+) -> None:
+    """Plots, summary and card of a run."""
+    from .reporting import read_history, read_probes, run_summary, save_plots
+
     if trainer.accelerator.is_main_process:
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
@@ -344,21 +361,17 @@ def finish(
                 view.note(f"No plots: {error}")
         view.note(run_summary(args.output_dir, history, base=run.model_name_or_path, probes=probes))
     trainer.create_model_card()
-    problem = None
-    if args.push_to_hub:
-        try:
-            address = trainer.push_to_hub()
-            if address:
-                view.note(f"Pushed: {address}")
-        except HubError as error:
-            problem = f"training has ended and is saved, but the push failed: {error}"
-    trainer.close()
-    trainer.accelerator.end_training()
-    return 0 if problem is None else print_error(problem, FAILURE)
+
+
+def told_if_not_saved(args: PopulationSelfPlayConfig, error: Exception) -> str:
+    """What to say if the last adapters cannot be written."""
+    kept = newest_checkpoint(args.output_dir)
+    where = f"The newest checkpoint, {kept}, holds the adapters of that step." if kept else "There is no checkpoint."
+    return f"training ended, but the adapters could not be saved to {args.output_dir}: {error}. {where}"
 
 
 def told_after_training(run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer) -> str:
-    """What is saved and how to do the rest, for a user who has stopped a run after its last round."""
+    """What is saved and how to do the rest, if a run ends after its last round and before its results."""
     folder, commands = args.output_dir, []
     if run.final_exams:
         commands.append(exams_command(run, args))
@@ -370,7 +383,7 @@ def told_after_training(run: RunArguments, args: PopulationSelfPlayConfig, train
         words += ["--private"] * bool(args.hub_private_repo)
         commands.append(f"`{populora()} {shlex.join(words)}`")
     rest = f" To do what is missing: {', '.join(commands)}." if commands else ""
-    return f"Stopped. Training is over, and the adapters are saved in {folder}.{rest}"
+    return f"Training is over, and the adapters are saved in {folder}.{rest}"
 
 
 def exams_command(run: RunArguments, args: PopulationSelfPlayConfig) -> str:

@@ -213,7 +213,11 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert "--rank 0 must be at least 1" in capsys.readouterr().err
     before = Path(folder, "student_0/adapter_model.safetensors").read_bytes()
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
-    assert f"--output {folder} is not empty" in capsys.readouterr().err
+    assert f"--output {folder} is not empty. To keep it, name a new folder." in capsys.readouterr().err
+    table = Path(folder, "population.json").rename(tmp_path / "population.json")  # as if killed while it saved
+    assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
+    assert "If a warm start was stopped while it was saved there, remove it." in capsys.readouterr().err
+    table.rename(Path(folder, "population.json"))
     assert Path(folder, "student_0/adapter_model.safetensors").read_bytes() == before
     options[1] = str(tmp_path / "other")
     with pytest.raises(SystemExit):

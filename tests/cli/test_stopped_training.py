@@ -170,6 +170,31 @@ def test_after_the_adapters_are_saved(recipe, stop, said, tmp_path, monkeypatch,
         assert cli.main([*command, *(["--no-plots", "--no-page"] if rest[0] == "report" else [])]) == 0
 
 
+@pytest.mark.parametrize(
+    "place, told",
+    [
+        (
+            (reporting, "save_plots"),
+            "not all results could be written: {error}. Training is over, and the adapters are ",
+        ),
+        ((PopulationSelfPlayTrainer, "save_model"), "training ended, but the adapters could not be saved to "),
+    ],
+)
+def test_a_full_disk_after_the_last_round(recipe, said, tmp_path, monkeypatch, place, told):
+    error = OSError(28, "No space left on device")
+
+    def full(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(*place, full)
+    assert train.main(recipe(max_steps=1, plots=True)) == 1
+    folder = tmp_path / "run"
+    rest = f"saved in {folder}. To do what is missing: `{populora()} report {folder}`."
+    end = rest if place[1] == "save_plots" else f"{folder}: {error}. There is no checkpoint."
+    assert said() == [f"populora: error: {told.format(error=error)}{end}"]
+    assert (folder / "student_0" / "adapter_model.safetensors").is_file() == (place[1] == "save_plots")
+
+
 @pytest.mark.slow
 def test_a_real_signal(tmp_path, tiny_model):
     command = write_recipe(tmp_path, tiny_model, max_steps=1000, save_strategy="steps", save_steps=1)

@@ -168,6 +168,12 @@ def test_accelerate_configs_are_those_of_accelerate():
             "lora_target_modules=['q_porj']: the base has no module 'q_porj'. Did you",
         ),
         ({"lora_r": 0}, "lora_r=0"),
+        ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
+        ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs=[1] must be a mapping, or unset"),
+        ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=[1] must be a mapping, or unset"),
+        ({"logging_steps": float("nan")}, "logging_steps=nan must be finite"),
         ({"model_name_or_path": "/no/such/folder"}, "no such folder"),
         ({"model_name_or_path": "leave out"}, "model_name_or_path is not set"),
         ({"learning_rate": "fast"}, "learning_rate"),
@@ -237,12 +243,20 @@ def test_a_folder_of_other_work_is_not_written_over(recipe, capfd, tmp_path, ove
     assert plot.read_text() == "mine"
 
 
-def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path):
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward': the module 'nowhere' cannot be imported"),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, "lr_scheduler_type='warmup_stable_decay', "),
+        ({"optim": "lomo"}, "optim='lomo' cannot be used: "),
+    ],
+)
+def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path, changes, words):
     folder = tmp_path / "run"
     (folder / "checkpoint-2").mkdir(parents=True)
     (folder / "history.jsonl").write_text("")
-    assert train.main(recipe(overwrite_output_dir=True, reward_funcs=["nowhere.reward"])) == 2
-    assert "'nowhere.reward': the module 'nowhere' cannot be imported" in capfd.readouterr().err
+    assert train.main(recipe(overwrite_output_dir=True, **changes)) == 2
+    assert words in capfd.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint-2", "history.jsonl"]
 
 

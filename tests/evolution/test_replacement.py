@@ -265,6 +265,14 @@ def test_a_role_with_too_few_parents_is_refused(monkeypatch):
         EvolutionSettings(**settings, islands=2).check_sizes(4)
 
 
+@pytest.mark.parametrize("sizes, islands", [((4, 4), 1), ((4, 2), 1), ((8, 8), 2)])
+def test_elites_that_leave_nobody_to_replace_are_refused(sizes, islands):
+    EvolutionSettings(elites=3, islands=islands).check_sizes(*sizes)
+    with pytest.raises(ValueError, match="elites=4 are never replaced.*Set elites to 3 or less"):
+        EvolutionSettings(elites=4, islands=islands).check_sizes(*sizes)
+    EvolutionSettings(elites=4).check_sizes(1, 1)  # a role of one member never changes
+
+
 def test_a_child_that_is_not_finite_is_refused_before_anything_is_written():
     table, ratings = played(4, 4)
     settings = EvolutionSettings(operators=("gaussian",))

@@ -145,6 +145,8 @@ def test_a_member_is_exported(client, hub, run, tmp_path):
     argv = ["export", str(run), "--member", "student_0", "--output"]
     code, _, err = client(scripts.populora, *argv, str(tmp_path / "whole"))
     assert code == 2 and "is not empty" in err
+    code, _, err = client(scripts.populora, *argv, "/proc/no")
+    assert code == 2 and "--output='/proc/no' cannot be written" in err
     argv[3] = "student_7"
     code, _, err = client(scripts.populora, *argv, str(tmp_path / "no"))
     assert code == 2 and "has no member 'student_7'; choose from" in err and not (tmp_path / "no").exists()

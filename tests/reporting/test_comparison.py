@@ -170,7 +170,8 @@ def test_runs_on_other_data_or_adapters_are_other_arms(key):
 def test_a_run_is_read_from_its_folder(tmp_path):
     write_lines(tmp_path / "history.jsonl", [make_round(n).to_json() for n in range(3)])
     write_json(tmp_path / "run.json", {"model": "tiny", "settings": {"seed": 7}})
-    write_lines(tmp_path / "probes.jsonl", [{"step": 0, "round": 0, "exams": {"e": {"mean": 0.5, "players": {}}}}])
+    probe = {"step": 0, "round": 0, "exams": {"e": {"mean": 0.5, "players": {}}}, "founders": None, "seconds": 1.0}
+    write_lines(tmp_path / "probes.jsonl", [probe])
     write_json(tmp_path / "evaluation" / "evaluation.json", {"exams": [exam(0.5, student_0=0.5)]})
     run = read_run(str(tmp_path))
     assert (run.seed, run.rounds, run.exams["e"]["mean"]) == (7, 3, 0.5)

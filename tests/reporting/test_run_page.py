@@ -328,10 +328,17 @@ def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
     folder = MadeRun(tmp_path / "run").make(4).folder
     for name in ("probes.jsonl", "lineage.jsonl"):
         (folder / name).write_text("{\n{}\n")
+    for name in ("run.json", "population.json"):
+        (folder / name).write_text("[]")
     assert cli.main(["report", str(folder), "--no-plots"]) == 0
     text = capsys.readouterr().out
     assert f"Left out: {folder}/probes.jsonl, line 1" in text and f"Left out: {folder}/lineage.jsonl, line 1" in text
-    assert "round 3: replaced" in text and (folder / "report.html").is_file()
+    assert "round 3: replaced" in text
+    html = (folder / "report.html").read_text()
+    assert all(f"{name} is damaged (it holds a list" in html for name in ("run.json", "population.json"))
+    (folder / "probes.jsonl").write_text("{}\n")
+    assert cli.main(["report", str(folder), "--no-plots"]) == 0
+    assert "probes.jsonl, line 1, cannot be read (KeyError('step'))" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -342,7 +349,7 @@ def test_the_command_leaves_out_damaged_files_and_says_so(tmp_path, capsys):
         (["{run}", "--output", "{empty}"], "is a folder; name a file in it"),
         (
             ["{run}", "--no-plots", "--output", "/proc/nowhere/report.html"],
-            "cannot be written to /proc/nowhere/report.html",
+            "--output='/proc/nowhere' cannot be written",
         ),
         (["{run}", "--watch", "--no-page"], "--watch and --no-page cannot be used together"),
         (["{run}", "--plots", "x", "--no-plots"], "--plots and --no-plots cannot be used together"),

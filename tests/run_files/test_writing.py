@@ -13,6 +13,7 @@ from trl_populora import __version__
 from trl_populora.run_files.checkpoint import find_defect, write_checkpoint
 from trl_populora.run_files.files import (
     append_lines,
+    check_writable,
     read_json,
     read_lines,
     write_file,
@@ -177,7 +178,16 @@ def test_damage_is_named_with_the_fix(tmp_path):
     (tmp_path / "table.json").write_text('{"a": ')
     with pytest.raises(ValueError, match=r"table\.json is damaged .* Restore the file"):
         read_json(tmp_path / "table.json", missing="")
+    (tmp_path / "table.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"table\.json is damaged \(it holds a list, not a mapping\)"):
+        read_json(tmp_path / "table.json", missing="")
     path = tmp_path / "lines"
+    for junk in (b"\0" * 50, b"\xff\xfegarbage"):
+        path.write_bytes(junk)
+        with pytest.raises(ValueError, match=r"lines is damaged \(it holds no JSON lines\)"):
+            read_lines(path, dict)
+    path.write_bytes(b'{"a"')  # the first line of a run that was killed
+    assert read_lines(path, dict) == []
     path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
     assert read_lines(path, lambda record: record["a"]) == [1, 2]
     path.write_text('{"a": 1}\n{"b": 2}\n')
@@ -211,3 +221,12 @@ def test_a_checkout_that_is_not_installed_writes_checkpoints(tmp_path, monkeypat
 
     write_checkpoint(write, output_dir=str(tmp_path), step=1, is_main=True, problems=problems, about={})
     assert read_json(tmp_path / "checkpoint-1" / MANIFEST_FILE, missing="")["trl_populora"] == __version__
+
+
+def test_a_probe_of_a_killed_process_is_removed(tmp_path):
+    old, young = tmp_path / ".writable-1.ab.saving", tmp_path / ".writable-2"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (0, 0))
+    check_writable(str(tmp_path), option="output_dir")
+    assert [path.name for path in tmp_path.iterdir()] == [young.name]  # which may be of a process that lives

@@ -118,6 +118,7 @@ def test_what_a_run_cannot_change_on_its_way_is_refused(saved, make_trainer):
         (dict(num_students=1), "num_teachers"),
         (dict(num_iterations=2), "num_iterations=1, not 2"),
         (dict(beta=0.1), "beta=0.0, not 0.1"),
+        (dict(optim="sgd"), "optim='adamw_torch', not 'sgd'"),
         (dict(task_types=["code_o"]), "task_types"),
     ):
         assert words in refusal(saved, make_trainer(**SAVING | change), "checkpoint-2")

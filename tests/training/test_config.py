@@ -60,18 +60,50 @@ def test_the_dial_sets_the_batch(config):
         ({"evolution_kwargs": {"operators": ["svd_structred"]}}, "evolution_kwargs: .*svd_structred.*svd_structured"),
         ({"evolution_kwargs": {"fraction": 2.0}}, "evolution_kwargs: fraction .*2.0"),
         ({"executor_kwargs": {"cpu_seconds": 0}}, "executor_kwargs: .*cpu_seconds is 0"),
-        ({"reward_kwargs": {"wrong": float("nan")}}, "reward_kwargs: .*'wrong' must be a finite number, got nan"),
+        ({"reward_kwargs": {"wrong": float("nan")}}, "reward_kwargs: wrong=nan must be a finite number"),
+        ({"reward_kwargs": {"solved": 1e39}}, "reward_kwargs: solved=1e\\+39 must be .* from -1e\\+06 to 1e\\+06"),
         ({"loss_type": "bnpo"}, "loss_type='bnpo'"),
         ({"scale_rewards": "batch"}, "scale_rewards='batch'"),
         ({"entropy_coef": 0.1}, "entropy"),
         ({"top_entropy_quantile": 0.5}, "top_entropy_quantile=0.5"),
         ({"max_grad_norm": 0.0}, "max_grad_norm=0.0.*1e9"),
+        ({"max_grad_norm": float("nan")}, "max_grad_norm=nan must be finite"),
+        ({"beta": float("nan")}, "beta=nan must be finite"),
+        ({"beta": float("inf")}, "beta=inf must be finite"),
+        ({"beta": -1.0}, "beta=-1.0 must not be negative"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan must be finite"),
+        ({"epsilon": float("nan")}, "epsilon=nan must be finite"),
+        ({"epsilon_high": float("-inf")}, "epsilon_high=-inf must be finite"),
+        ({"adam_beta1": float("nan")}, "adam_beta1=nan must be finite"),
+        ({"warmup_steps": float("inf")}, "warmup_steps=inf must be finite"),
+        ({"reward_weights": [1.0, float("nan")]}, "reward_weights=.1.0, nan. must be finite"),
+        ({"reward_weights": [0.0, 0]}, "reward_weights=.0.0, 0.0.: with these, nothing is learned"),
+        ({"reward_weights": ["one"]}, "reward_weights=.'one'. must be a list"),
+        ({"logging_steps": float("nan")}, "logging_steps=nan must be finite"),
+        ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
+        ({"save_steps": 0}, "save_steps=0.0 must be a whole number of at least 1, or a share"),
+        ({"save_steps": -1}, "save_steps=-1.0 must be a whole number"),
+        ({"logging_steps": 1.5}, "logging_steps=1.5 must be a whole number"),
+        ({"eval_steps": 0}, "eval_steps=0.0 must be a whole number"),
+        ({"seed": -1}, "seed=-1 must be from 0 to 4294967295"),
+        ({"seed_tasks": 10**7}, "seed_tasks=10000000 is more than buffer_capacity=16384"),
+        ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of .*'info'"),
+        ({"per_device_train_batch_size": "5"}, "per_device_train_batch_size='5' must be a whole number"),
+        ({"per_device_train_batch_size": 1.5}, "per_device_train_batch_size=1.5 must be a whole number"),
+        ({"learning_rate": "fast"}, "learning_rate='fast' must be a number"),
+        ({"use_vllm": "no"}, "use_vllm='no' must be true or false"),
+        ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"chat_template_kwargs": [1]}, "chat_template_kwargs=.1. must be a mapping"),
+        ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=.1. must be a mapping"),
+        ({"gradient_checkpointing_kwargs": "abc"}, "gradient_checkpointing_kwargs='abc' must be a mapping"),
         ({"use_vllm": True, "vllm_structured_outputs_regex": "a+"}, "vllm_structured_outputs_regex"),
         (
             {"use_vllm": True, "loss_type": "vespo", "vllm_importance_sampling_mode": "sequence_mask"},
             "vllm_importance_sampling_mode='sequence_mask'",
         ),
         ({"vllm_max_loras": 0}, "vllm_max_loras=0"),
+        ({"dataloader_persistent_workers": True, "dataloader_num_workers": 1}, "dataloader_persistent_workers=True"),
+        ({"evolution_interval": 1, "evolution_kwargs": {"elites": 2}}, "elites=2 are never replaced"),
         ({"enable_jit_checkpoint": True}, "enable_jit_checkpoint"),
         ({"save_strategy": "epoch"}, "save_strategy"),
         ({"save_strategy": "steps", "logging_strategy": "epoch"}, "logging_strategy"),
@@ -107,6 +139,14 @@ def test_inconsistencies_are_refused_with_value_and_fix(config, setting, text):
     assert re.search(text, str(error.value), re.DOTALL), str(error.value)
 
 
+def test_what_may_be_infinite_or_unset_stays_so(config, tmp_path):
+    infinite = {"max_grad_norm": float("inf"), "epsilon_high": float("inf"), "delta": None}
+    path = tmp_path / "accelerator.json"
+    path.write_text("{}")
+    args = config(**infinite, min_p=None, accelerator_config=str(path), resume_from_checkpoint=True)
+    assert {name: getattr(args, name) for name in infinite} == infinite
+
+
 def test_a_penalty_towards_the_base_needs_members_that_start_there(config):
     with pytest.raises(ValueError, match="beta=0.1 with init_lora_weights=False"):
         PopulationSelfPlayTrainer(
@@ -122,6 +162,25 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
     trainer = make_trainer(max_steps=2, evolution_interval=0)
     trainer.train()
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-2}
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"warmup_steps": 2}, "warmup_steps=2: set lr_scheduler_type to 'constant_with_warmup'"),
+        (
+            {"lr_scheduler_kwargs": {"power": 2}},
+            "lr_scheduler_kwargs={'power': 2}: lr_scheduler_type='constant' takes",
+        ),
+        ({"evolution_interval": 1, "evolution_kwargs": {"min_age": 2}}, "min_age=2 in 2 rounds replaces nobody"),
+        ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_settings_without_effect_are_told(make_trainer, caplog, settings, words):
+    make_trainer(**settings)
+    told = [text for text in caplog.messages if text.startswith("Without effect: ")]
+    assert len(told) == (words is not None) and (words or "") in "".join(told)
 
 
 def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -89,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from .opening import labels
 
+    check_numbers(options)
     runs = open_runs(options)
     output = output_folder(options, runs)
     engine = vllm_engine(options)
@@ -164,6 +166,22 @@ def run(options: argparse.Namespace) -> int:
             view.tables(save_evaluation(output, complete, compared(teams), about))
             view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
     return 1 if problems else 0
+
+
+def check_numbers(options: argparse.Namespace) -> None:
+    """Refuses numbers that are out of range before anything is loaded.
+
+    Raises:
+        ValueError: With the option and its value.
+    """
+    if options.samples != "auto" and not (options.samples.isdecimal() and int(options.samples)):
+        raise ValueError(f"--samples {options.samples} must be a whole number of at least 1, or auto.")
+    for name in ("limit", "max_completion_length", "batch_size"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {value} must be at least 1.")
+    if options.temperature is not None and not 0 <= options.temperature < math.inf:
+        raise ValueError(f"--temperature {options.temperature} must be a number of at least 0.")
 
 
 def open_runs(options: argparse.Namespace) -> list[Run]:
@@ -283,8 +301,6 @@ def read_decoding(options: argparse.Namespace, runs: Sequence[Run], exam: Exam) 
         if temperature is not None:
             raise ValueError("--samples auto uses the temperature of each exam; leave --temperature out.")
         samples, temperature = exam.samples, exam.temperature
-    elif not samples.isdecimal():
-        raise ValueError(f"--samples {samples} must be a whole number, or auto.")
     length, rows = options.max_completion_length, options.batch_size
     if length is None:
         length = exam.max_completion_length or shared_setting(runs, "max_completion_length", "--max-completion-length")

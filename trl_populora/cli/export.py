@@ -14,19 +14,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..hub.exporting import export_adapter
+    from ..run_files.files import check_writable, gone_if_unused
     from ..run_files.run import open_run
 
     if os.path.exists(options.output) and (not os.path.isdir(options.output) or os.listdir(options.output)):
         raise ValueError(f"--output {options.output} is not empty")
     opened = open_run(options.folder, base=options.base)
-    if options.merge:
-        from ..hub.merging import export_merged
-        from ..integrations.base_models import resolve_base
-        from ..quiet import hide_loading_bars
+    with gone_if_unused(options.output, lambda: os.path.isdir(options.output) and bool(os.listdir(options.output))):
+        check_writable(options.output, option="--output")
+        if options.merge:
+            from ..hub.merging import export_merged
+            from ..integrations.base_models import resolve_base
+            from ..quiet import hide_loading_bars
 
-        hide_loading_bars()
-        export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
-    else:
-        export_adapter(opened, options.member, options.output)
+            hide_loading_bars()
+            export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
+        else:
+            export_adapter(opened, options.member, options.output)
     print(f"{options.output}: {options.member} of {options.folder}" + (", merged" if options.merge else ""))
     return 0

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..run_files.files import check_writable
 from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
 
@@ -68,6 +69,12 @@ def _check(options: argparse.Namespace) -> None:
     for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
         if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
             raise ValueError(f"{one} and {other} cannot be used together")
+    for option, folder in (
+        ("--output", options.output and os.path.dirname(options.output)),
+        ("--plots", options.plots),
+    ):
+        if folder:
+            check_writable(folder, option=option)
 
 
 def _compare(options: argparse.Namespace) -> int:

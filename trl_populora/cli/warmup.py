@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     from ..extras import require
     from ..integrations.base_models import resolve_base
     from ..run_files.files import check_writable, write_json
+    from ..run_files.layout import POPULATION_FILE, RUN_FILE
     from ..tasks import DEFAULT_TYPES, make_task_types
     from .opening import load_base
 
@@ -63,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
     if os.path.isfile(options.output):
         raise ValueError(f"--output {options.output} is a file; name a new folder")
     if os.path.exists(options.output) and os.listdir(options.output):
-        raise ValueError(f"--output {options.output} is not empty")
+        stopped = not os.path.isfile(os.path.join(options.output, POPULATION_FILE))
+        fix = "If a warm start was stopped while it was saved there, remove it. Else" if stopped else "To keep it,"
+        raise ValueError(f"--output {options.output} is not empty. {fix} name a new folder.")
     if not 0 < options.learning_rate < math.inf:
         raise ValueError(f"--learning-rate {options.learning_rate} must be positive and finite")
     check_writable(options.output, option="--output")
@@ -83,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
     from ..integrations.lightning import warm_start
     from ..population import Population
     from ..reporting import LiveView
-    from ..run_files.layout import RUN_FILE
 
     population = Population(
         model,
@@ -107,7 +109,6 @@ def run(options: argparse.Namespace) -> int:
             reserved=reserved,
             on_step=lambda step, loss: view.warm_start(step, options.steps, loss),
         )
-    population.save(options.output)
     settings = {
         "prompt_style": options.style,
         "prompt_template": options.template,
@@ -117,5 +118,6 @@ def run(options: argparse.Namespace) -> int:
         "reserved_exams": options.reserved_exams,
     }
     write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
+    population.save(options.output)  # last: with it, the folder is complete
     print(f"{options.output}: {', '.join(population)}")
     return 0

@@ -107,9 +107,15 @@ class EvolutionSettings:
 
     def check_sizes(self, *sizes: int) -> None:
         """Raises `ValueError` if roles of these sizes cannot be divided into the islands, or are too small for the
-        parents of an operator."""
+        parents of an operator, or if elites leave nobody to replace."""
         operator = max(self.operators, key=lambda name: OPERATORS[name].num_parents)
         wanted = OPERATORS[operator].num_parents
+        largest = max(sizes, default=0) // self.islands
+        if 1 < self.elites >= largest > 1:
+            raise ValueError(
+                f"elites={self.elites} are never replaced, and at most {largest} members breed together, so nobody "
+                f"would ever be replaced. Set elites to {largest - 1} or less."
+            )
         for size in sizes:
             members = len(divide([""] * size, self.islands)["island_0"])
             replaced = min(self.places(members), members - self.elites)

@@ -28,9 +28,18 @@ GAMES = {
 
 
 def read_probes(folder: str | os.PathLike) -> list[dict[str, Any]]:
-    """Records of a run's probes, in order; empty if it has none."""
+    """Records of a run's probes, in order; empty if it has none.
+
+    Raises:
+        ValueError: If a line other than the last is damaged.
+    """
     path = os.path.join(folder, PROBES_FILE)
-    return read_lines(path, dict) if os.path.isfile(path) else []
+    return read_lines(path, _whole) if os.path.isfile(path) else []
+
+
+def _whole(record: dict[str, Any]) -> dict[str, Any]:
+    """The record, if it has what is read from all of them; else a `KeyError`."""
+    return record | {name: record[name] for name in ("step", "exams", "founders", "seconds")}
 
 
 def probe_line(record: Record) -> str:

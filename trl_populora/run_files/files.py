@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
 
 Record = TypeVar("Record")
+PROBE_PREFIX = ".writable-"  # of the file that shows whether a folder can be written
+PROBE_SECONDS = 60  # after which such a file is no living process's
 COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
 # Each value of a column is stored once, and rows refer to it: prompts and tasks repeat.
 PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
@@ -79,12 +82,21 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
 
 def check_writable(folder: str, *, option: str) -> None:
     """Creates a folder if it is missing. Raises a `ValueError` with the option's name if it is not writable."""
-    probe = os.path.join(folder, f".writable-{os.getpid()}")
+    probe = os.path.join(folder, f"{PROBE_PREFIX}{os.getpid()}")
     try:
+        _remove_old_probes(folder)
         write_file(probe, b"")
         os.remove(probe)
     except OSError as error:
         raise ValueError(f"{option}={folder!r} cannot be written: {error.strerror}. Choose another.") from None
+
+
+def _remove_old_probes(folder: str) -> None:
+    """Removes what a process that was killed in `check_writable` has left."""
+    for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+        with suppress(OSError):
+            if entry.name.startswith(PROBE_PREFIX) and time.time() - entry.stat().st_mtime > PROBE_SECONDS:
+                os.remove(entry.path)
 
 
 @contextmanager
@@ -209,8 +221,8 @@ def files_below(folder: str) -> list[str]:
     return [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
-def read_json(path: str | os.PathLike, *, missing: str) -> Any:
-    """Reads a file of JSON.
+def read_json(path: str | os.PathLike, *, missing: str) -> dict[str, Any]:
+    """Reads a JSON file with a mapping, which all files of a run hold.
 
     Args:
         path (`str`): The file.
@@ -224,19 +236,24 @@ def read_json(path: str | os.PathLike, *, missing: str) -> Any:
         raise ValueError(f"{folder} holds no {name}: {missing}")
     with open(path, encoding="utf-8") as file:
         try:
-            return json.load(file)
+            found = json.load(file)
         except ValueError as error:
             raise ValueError(f"{path} is damaged ({error}). Restore the file.") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged (it holds a {type(found).__name__}, not a mapping). Restore the file.")
+    return found
 
 
 def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[Record]:
     """The records in a file of JSON lines, without an incomplete last line, which a killed process may leave.
 
     Raises:
-        ValueError: If another line cannot be read, or `parse` refuses it.
+        ValueError: If another line cannot be read, or `parse` refuses it, or the file holds something else than lines.
     """
     with open(path, "rb") as file:
-        *lines, _torn = file.read().split(b"\n")
+        *lines, torn = file.read().split(b"\n")
+    if torn and not lines and not torn.startswith(b"{"):
+        raise ValueError(f"{path} is damaged (it holds no JSON lines). Restore the file.")
     records = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -71,9 +71,10 @@ def find_runs(folder: str) -> list[RunState]:
 def _state_or_damage(folder: str) -> RunState:
     try:
         return read_state(folder)
-    except ValueError as error:
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        told = str(error) if isinstance(error, ValueError) else f"a file holds what no run writes ({error!r})"
         size, changed = sum(map(_size, files_below(folder))), os.path.getmtime(folder)
-        return RunState(folder, "", "", DAMAGED, 0, None, None, None, None, size, changed, problem=str(error))
+        return RunState(folder, "", "", DAMAGED, 0, None, None, None, None, size, changed, problem=told)
 
 
 def read_state(folder: str) -> RunState:

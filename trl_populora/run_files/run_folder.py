@@ -42,6 +42,7 @@ class RunFolder:
         names = (HISTORY_FILE, LINEAGE_FILE, PROBES_FILE)
         self.history, self.lineage, self.probes = (os.path.join(path, name) for name in names)
         self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
+        self.is_anothers = False  # what is here is of another run, which a resume from elsewhere is to overwrite
         self._unwritten: list[Callable[[], None]] = []
 
     def start(self, *, overwrite: bool) -> None:
@@ -115,6 +116,9 @@ class RunFolder:
         This includes later checkpoints, because `resume_from_checkpoint=auto` would use them.
         """
         self._unwritten = []
+        if self.is_anothers:
+            self.is_anothers = False
+            self.rewind(0, 0, [])
         for folder in checkpoints(self.path):
             if checkpoint_step(folder) > step:
                 logger.warning(f"{folder} is removed, because the run continues from step {step}.")

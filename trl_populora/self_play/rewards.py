@@ -3,7 +3,6 @@
 Pure functions of plain numbers. Parsing, verification and the loss are in other modules.
 """
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -17,6 +16,9 @@ from ..named import named
 
 MAX_SHARING = 10.0
 """With larger exponents, one task would get nearly all of the reward."""
+
+MAX_REWARD = 1e6
+"""Larger rewards overflow in float32 when they are squared for their standard deviation, or lose the differences."""
 
 VARIANCE_EPSILON = 1e-8
 """Added to the variance by `role_task_advantages`, as in verl's `masked_whiten`."""
@@ -81,7 +83,7 @@ def checked_call(name: str, solve_rate: float, solved_elsewhere: bool) -> float:
     """The reward of a task by the function of a name.
 
     Raises:
-        ValueError: If the function fails, or gives no finite number.
+        ValueError: If the function fails, or gives no finite number of a sane size.
     """
     call = f"teacher_reward={name!r}, called with ({solve_rate:g}, {solved_elsewhere}),"
     function = reward_of_a_task(name)
@@ -89,8 +91,8 @@ def checked_call(name: str, solve_rate: float, solved_elsewhere: bool) -> float:
         reward = function(solve_rate, solved_elsewhere)
     except Exception as error:
         raise ValueError(f"{call} failed: {type(error).__name__}: {error}") from error
-    if not (isinstance(reward, Real) and math.isfinite(reward)):
-        raise ValueError(f"{call} gave {reward!r}; it must give a finite number.")
+    if not (isinstance(reward, Real) and abs(reward) <= MAX_REWARD):  # pyright: ignore[reportOperatorIssue]
+        raise ValueError(f"{call} gave {reward!r}; it must give a finite number, at most {MAX_REWARD:g} in size.")
     return float(reward)
 
 
@@ -110,7 +112,7 @@ class RewardSettings:
             Reward of a teacher for a valid task, by name (`reward_of_a_task`).
 
     Raises:
-        ValueError: If `teacher` is unknown, a reward is not finite, or `sharing` is outside [0, 10].
+        ValueError: If `teacher` is unknown, a reward is not finite or above 1e6, or `sharing` is outside [0, 10].
     """
 
     solved: float = 1.0
@@ -127,8 +129,10 @@ class RewardSettings:
         reward_of_a_task(self.teacher)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name != "teacher" and not np.isfinite(value):
-                raise ValueError(f"Reward {field.name!r} must be a finite number, got {value}.")
+            if field.name != "teacher" and not abs(value) <= MAX_REWARD:
+                raise ValueError(
+                    f"{field.name}={value} must be a finite number from -{MAX_REWARD:g} to {MAX_REWARD:g}."
+                )
         if not 0 <= self.sharing <= MAX_SHARING:
             raise ValueError(f"sharing={self.sharing} must be between 0 (off) and {MAX_SHARING:g}; 1 is usual.")
 

@@ -17,6 +17,7 @@ from ..diagnostics.weights import measure_weights
 from ..evolution import EvolutionEvent, NotFiniteError, evolve, recombine
 from .config import PopulationSelfPlayConfig
 from .probing import probe
+from .resuming import cut_back
 from .run_record import write_run_file
 from .trackers import Trackers
 
@@ -47,6 +48,8 @@ class RoundCallback(TrainerCallback):
         if trainer.accelerator.is_main_process:
             if state.global_step == 0:
                 trainer.folder.start(overwrite=args.overwrite_output_dir)
+            else:
+                cut_back(trainer)
             write_run_file(trainer)  # before other files, which it says to be a run's
             if state.global_step == 0:
                 trainer.folder.append_events([event.to_json() for event in trainer.lineage])

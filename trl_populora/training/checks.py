@@ -22,6 +22,8 @@ CHOICES = {
     "member_prompts": ("shared", "split"),
     "recombination_roles": ("both", "teachers", "students"),
 }
+LOG_LEVELS = ("detail", "debug", "info", "warning", "error", "critical", "passive")
+INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS)  # others are checked by transformers
 SIZES = (
     "max_completion_length",
     "lora_r",
@@ -32,8 +34,12 @@ SIZES = (
 )
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
 COUNTS = ("num_references", "seed_tasks", "evolution_interval", "recombination_interval", "max_unsolved_tries")
-COUNTS += ("weight_metrics_interval",)
+COUNTS += ("weight_metrics_interval", "beta", "epsilon", "weight_decay", "warmup_steps")
 LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
+INTERVALS = ("logging_steps", "save_steps", "eval_steps")
+UNLIMITED = ("max_grad_norm", "delta", "epsilon_high", "vllm_importance_sampling_clip_max")
+UNLIMITED += ("vllm_importance_sampling_cap", "vllm_server_timeout")
+"""Settings that may be infinite: TRL only compares with them."""
 
 
 def target_modules(modules: list[str] | str) -> list[str] | str:
@@ -56,7 +62,7 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 
 def check_choices(args: PopulationSelfPlayConfig) -> None:
     """Refuses values that are not among the choices of their setting."""
-    for name, allowed in CHOICES.items():
+    for name, allowed in (CHOICES | INHERITED_CHOICES).items():
         if getattr(args, name) not in allowed:
             raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
     reward_of_a_task(args.teacher_reward)
@@ -72,12 +78,21 @@ def check_population(args: PopulationSelfPlayConfig) -> None:
 
 def check_numbers(args: PopulationSelfPlayConfig) -> None:
     """The checks that read plain settings only. `recipe_checks` makes them before heavy imports."""
+    _check_finite(args)
     _check_members(args)
     _check_ranges(args)
     _check_rows(args)
     _check_hall_of_fame(args)
     _check_lengths(args)
     _check_servers(args)
+
+
+def _check_finite(args: PopulationSelfPlayConfig) -> None:
+    """Refuses every number that is not finite: nan passes comparisons, and spoils weights rounds later."""
+    for name, value in vars(args).items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, float) and not math.isfinite(one) and (one != math.inf or name not in UNLIMITED):
+                raise ValueError(f"{name}={value} must be finite. Give a number, or leave it out for the default.")
 
 
 def _check_members(args: PopulationSelfPlayConfig) -> None:
@@ -138,6 +153,23 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
         value = getattr(args, name)
         if value is not None and value < least:
             raise ValueError(f"{name}={value} must {f'be at least {least}' if least else 'not be negative'}.")
+    for name in INTERVALS:
+        every = getattr(args, name)
+        if every is not None and not 0 < every < 1 and (every < 1 or every != int(every)):
+            raise ValueError(
+                f"{name}={every} must be a whole number of at least 1, or a share of max_steps between 0 and 1."
+            )
+    for name in ("seed", "data_seed"):
+        value = getattr(args, name)
+        if value is not None and not 0 <= value < 2**32:
+            raise ValueError(f"{name}={value} must be from 0 to {2**32 - 1}.")
+    if args.seed_tasks > args.buffer_capacity:
+        raise ValueError(
+            f"seed_tasks={args.seed_tasks} is more than buffer_capacity={args.buffer_capacity}, which is what the "
+            f"buffer keeps of a type. Lower seed_tasks, or raise buffer_capacity."
+        )
+    if args.reward_weights is not None and not any(args.reward_weights):
+        raise ValueError(f"reward_weights={args.reward_weights}: with these, nothing is learned. Give one above 0.")
     whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
     if not whole and (args.num_teachers or args.max_steps != -1):
         raise ValueError(

@@ -283,7 +283,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
 
     def __post_init__(self) -> None:
         inherited = {f.name for f in fields(GRPOConfig)}
-        conform(self, own={f.name for f in fields(self)} - inherited)
+        own = {f.name for f in fields(self)} - inherited | {"reward_weights"}
+        conform(self, own=own, free=("accelerator_config", "deepspeed", "fsdp_config"))
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
@@ -311,6 +312,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             "num_iterations": self.num_iterations,
             "task_types": list(self.task_types) if self.num_teachers else [],
             "beta": self.beta,
+            "optim": getattr(self.optim, "value", self.optim).removesuffix("_fused"),  # the same moments
         }
 
     @property

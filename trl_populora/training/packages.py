@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from transformers.utils import is_liger_kernel_available
+
 from ..evaluation.exams import check_grader
-from ..extras import require
+from ..extras import MissingPackageError, require
 from .trackers import check_trackers
 
 
@@ -26,6 +28,10 @@ def check_packages(args: PopulationSelfPlayConfig, reward_funcs: Sequence[Any]) 
     check_trackers(args.report_to)
     if args.use_vllm and args.vllm_mode != "server":
         require("vllm", user="use_vllm=true")
+    if args.use_liger_kernel and not is_liger_kernel_available():
+        raise MissingPackageError(
+            "use_liger_kernel=true needs liger-kernel, which is not installed: pip install liger-kernel."
+        )
     for function in reward_funcs:
         if getattr(function, "__module__", None) == MATH_REWARDS:
             require("math_verify", user=f"reward_funcs: {function.__name__}")

@@ -66,6 +66,7 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
         return False
     load_run(trainer, checkpoint)
     trainer.state = state
+    cut_back(trainer)
     if trainer.accelerator.is_main_process:
         step = state.global_step
         logger.warning(f"Nothing to do: {checkpoint} is already at step {step}, and the run ends at step {wanted}.")
@@ -73,14 +74,18 @@ def load_finished(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> bool
 
 
 def load_state(trainer: "PopulationSelfPlayTrainer", state: dict) -> None:
-    """Restores the state of a checkpoint whose weights are already loaded, and cuts the run's files back to its
-    step."""
+    """Restores the state of a checkpoint whose weights are already loaded."""
     trainer.source.load_state_dict(state["source"])
     trainer.guard.load_state_dict(state["guard"])
     trainer.lineage = Lineage()
     trainer.lineage.extend([EvolutionEvent.from_json(event) for event in state["lineage"]])
+
+
+def cut_back(trainer: "PopulationSelfPlayTrainer") -> None:
+    """Removes what the run has left after the step of its checkpoint. Call it when nothing can be refused any more."""
     if trainer.accelerator.is_main_process:
-        trainer.folder.rewind(state["step"], state["step"] // trainer.num_iterations, state["lineage"])
+        step, lineage = trainer.state.global_step, [event.to_json() for event in trainer.lineage]
+        trainer.folder.rewind(step, step // trainer.num_iterations, lineage)
 
 
 def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) -> None:
@@ -111,11 +116,8 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
             population.restore(replace(member, version=max(earlier, default=0)))
             parent = population[parents[member.slot % len(parents)]]
             children.append(_copy_of(population, parent, name, with_rate=mutates))
-    events = tell(population, trainer.ratings, children, step=state["step"], begin=False)
-    trainer.lineage.extend(events)
+    trainer.lineage.extend(tell(population, trainer.ratings, children, step=state["step"], begin=False))
     trainer.guard.load_state_dict({"strikes": {n: k for n, k in state["guard"]["strikes"].items() if n in kept}})
-    if trainer.accelerator.is_main_process:
-        trainer.folder.append_events([event.to_json() for event in events])
 
 
 def adopt_optimizer(optimizer: Optimizer, scheduler: LambdaLR, checkpoint: str) -> None:

@@ -36,6 +36,7 @@ ALLOWED = {
     "auto_find_batch_size": ((False,), "is not possible: a round has a fixed number of rows"),
     "load_best_model_at_end": ((False,), "is not possible: a population has no single best member"),
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
+    "dataloader_persistent_workers": ((False,), "changes the last bits of a resumed run; rows need no such workers"),
     "ignore_data_skip": ((False,), "would give other prompts to a resumed run"),
     "enable_jit_checkpoint": ((False,), "saves in the middle of a round"),
 }
@@ -66,6 +67,22 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
         )
 
 
+def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
+    """Settings that do nothing because of another one, each with the fix. They are told once, and not refused."""
+    schedule, told = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type), []
+    if schedule == "constant" and args.warmup_steps:
+        told.append(f"warmup_steps={args.warmup_steps:g}: set lr_scheduler_type to 'constant_with_warmup'")
+    if schedule in ("constant", "constant_with_warmup") and args.lr_scheduler_kwargs:
+        told.append(f"lr_scheduler_kwargs={args.lr_scheduler_kwargs}: lr_scheduler_type={schedule!r} takes none")
+    evolution = args.evolution
+    if evolution is not None and 0 < args.rounds <= evolution.min_age:
+        told.append(
+            f"evolution_kwargs: min_age={evolution.min_age} in {args.rounds} rounds replaces nobody: lower it, or set "
+            "evolution_interval to 0"
+        )
+    return told
+
+
 def uncorrectable(args: PopulationSelfPlayConfig) -> str | None:
     """Why a loss cannot be corrected for the log-probabilities that a sampler reports; `None` if it can."""
     mode = args.vllm_importance_sampling_mode
@@ -89,7 +106,7 @@ def _values(args: PopulationSelfPlayConfig) -> Rules:
 
 
 def _objective(args: PopulationSelfPlayConfig) -> Rules:
-    yield args.max_grad_norm <= 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
+    yield not args.max_grad_norm > 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
         f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have their own schedules, by step",
@@ -138,6 +155,10 @@ def _data(args: PopulationSelfPlayConfig) -> Rules:
         args.chat_template_kwargs and args.prompt_template != "chat",
         f"chat_template_kwargs={args.chat_template_kwargs} with prompt_template={args.prompt_template!r}, which is no "
         "chat template",
+    )
+    yield (
+        getattr(args.accelerator_config, "dispatch_batches", None),
+        "accelerator_config with dispatch_batches=true: rows are text, and accelerate sends only tensors",
     )
     yield (
         T and args.eval_strategy == "epoch",

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from transformers.trainer_utils import TrainOutput
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
@@ -48,6 +49,7 @@ from .guard import Guard
 from .importance import cut_shares
 from .initial_adapters import import_events
 from .member_updates import MemberUpdates
+from .optimizing import make_optimizer, try_out
 from .packages import check_packages
 from .plain import plain_without_population
 from .probes import Probes
@@ -60,8 +62,11 @@ from .saving import about_run, save_checkpoint, save_run
 from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .stopping import StopCallback
-from .supported import TOKEN_LOSSES
+from .supported import TOKEN_LOSSES, without_effect
 from .uploading import card_facts, open_hub, push, push_checkpoint
+
+
+logger = logging.get_logger(__name__)
 
 
 @plain_without_population
@@ -177,6 +182,9 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.stopping = StopCallback(self)
         self.add_callback(RoundCallback(self))
         self.add_callback(self.stopping)
+        try_out(self)
+        if self.ranks.is_main and (useless := without_effect(args)):
+            logger.warning(f"Without effect: {'; '.join(useless)}.")
         if args.push_to_hub:
             self.init_hf_repo()
 
@@ -219,8 +227,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
-        if checkpoint is not None and self.ranks.is_main and self.folder.is_elsewhere(checkpoint):
-            self.folder.rewind(0, 0, [])  # another run, which is to be overwritten
+        self.folder.is_anothers = checkpoint is not None and self.folder.is_elsewhere(checkpoint)
         self._forget_rows()
         self.resumed = []
         if checkpoint is not None and load_finished(self, checkpoint):
@@ -390,12 +397,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         if self.optimizer is not None:
             return super().create_optimizer(model)
-        # transformers' hint names no models of PEFT
-        optimizer_class, kwargs = self.get_optimizer_cls_and_kwargs(self.args, self.model)  # pyright: ignore[reportArgumentType]
-        if kwargs.keys() & {"params", "model", "optimizer_dict"}:
-            raise ValueError(f"optim={self.args.optim!r} builds its own groups. Use optim='adamw_torch_fused'.")
-        groups = self.updates.groups(weight_decay=self.args.weight_decay)
-        self.optimizer = optimizer_class(groups, **kwargs | {"lr": self.args.learning_rate})
+        self.optimizer = make_optimizer(self, self.updates.groups(weight_decay=self.args.weight_decay))
         return self.optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:

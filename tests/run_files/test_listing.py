@@ -1,0 +1,29 @@
+"""The list of runs: a damaged run is told, and hides no other."""
+
+import pytest
+
+from trl_populora.run_files.listing import DAMAGED, find_runs
+
+
+ROUND = '{"round": 0, "seconds": {}, "members": []}\n'
+
+
+@pytest.mark.parametrize(
+    "name, content, words",
+    [
+        ("run.json", b"[]", "run.json is damaged (it holds a list, not a mapping)"),
+        ("run.json", b'{"settings": []}', "a file holds what no run writes"),
+        ("history.jsonl", b"\0" * 100, "history.jsonl is damaged (it holds no JSON lines)"),
+        ("history.jsonl", b"[]\n", "history.jsonl, line 1, cannot be read"),
+        ("probes.jsonl", b"{}\n", "probes.jsonl, line 1, cannot be read"),
+    ],
+)
+def test_a_damaged_run_hides_no_other(tmp_path, name, content, words):
+    for folder in ("bad", "good"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.json").write_text("{}")
+        (tmp_path / folder / "history.jsonl").write_text(ROUND)
+    (tmp_path / "bad" / name).write_bytes(content)
+    bad, good = find_runs(str(tmp_path))
+    assert bad.state == DAMAGED and words in bad.problem
+    assert good.state != DAMAGED and good.rounds == 1

@@ -1,0 +1,66 @@
+"""What Trainer builds only when training begins is tried before, so that a wrong setting costs no earlier run."""
+
+import os
+
+import pytest
+from datasets import Dataset
+
+from tests.training.conftest import build_trainer, finished
+from trl_populora.run_files.checkpoint import whole_checkpoints
+from trl_populora.training import trainer as training
+
+
+REFUSED = [
+    ({"lr_scheduler_type": "warmup_stable_decay"}, "lr_scheduler_type='warmup_stable_decay'.*num_decay_steps"),
+    ({"optim": "lomo"}, "optim='lomo'.*(lomo-optim|its own groups)"),
+    ({"optim": "schedule_free_adamw"}, "optim='schedule_free_adamw'.*schedulefree"),
+    ({"adam_beta2": 1.0}, "optim='adamw_torch.*adam_beta2=1.0.*Invalid beta parameter"),
+    ({"optim_args": "abc"}, "optim='adamw.*optim_args='abc' cannot be used"),
+    (
+        {"lr_scheduler_type": "polynomial", "learning_rate": 1e-8},
+        "lr_scheduler_type='polynomial'.*learning_rate=1e-08",
+    ),
+    (
+        {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": float("nan")}},
+        "the learning rate of step 1 would be nan",
+    ),
+    (
+        {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"abc": 1}},
+        "gradient_checkpointing_kwargs={'abc': 1}.*unexpected keyword",
+    ),
+    ({"use_liger_kernel": True}, "use_liger_kernel=true needs liger-kernel"),
+    ({"accelerator_config": {"dispatch_batches": True}}, "accelerator_config with dispatch_batches=true"),
+]
+
+
+@pytest.mark.parametrize("settings, words", REFUSED, ids=lambda one: "-".join(one) if isinstance(one, dict) else "")
+def test_what_cannot_be_built_is_refused_at_construction(make_trainer, settings, words):
+    with pytest.raises(ValueError, match=words):
+        make_trainer(**settings)
+
+
+def test_every_kind_of_schedule_passes(make_trainer):
+    for kind, kwargs in (
+        ("linear", None),
+        ("cosine_with_min_lr", {"min_lr": 1e-6}),
+        ("warmup_stable_decay", {"num_decay_steps": 1}),
+    ):
+        make_trainer(lr_scheduler_type=kind, lr_scheduler_kwargs=kwargs, warmup_steps=1)
+
+
+def test_a_schedule_counted_in_epochs_is_tried(config):
+    args = config(num_teachers=0, max_steps=-1, lr_scheduler_type="warmup_stable_decay")
+    with pytest.raises(ValueError, match="num_decay_steps"):
+        build_trainer(args, train_dataset=Dataset.from_dict({"prompt": ["one", "two"]}))
+
+
+def test_a_run_that_does_not_begin_leaves_later_checkpoints(make_trainer, monkeypatch, tmp_path):
+    """Even if the reason shows only when the optimizer is built."""
+    settings = dict(max_steps=2, save_strategy="steps", save_steps=1)
+    folder = finished(tmp_path, **settings).args.output_dir
+    before = whole_checkpoints(folder)
+    trainer = make_trainer(**settings, output_dir=folder)
+    monkeypatch.setattr(training, "make_optimizer", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-1"))
+    assert len(before) == 2 and whole_checkpoints(folder) == before

@@ -1,0 +1,92 @@
+"""The optimizer of all members, and a trial of what Trainer builds only when training begins.
+
+By then, files of an earlier run may be removed. So the trainer's constructor tries these parts, and a wrong setting
+costs nothing.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.checkpoint import checkpoint
+from transformers import get_scheduler
+
+
+if TYPE_CHECKING:
+    from .trainer import PopulationSelfPlayTrainer
+
+ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
+ALL_LAYERS = ("every_n_layers", "offload")  # what transformers takes out before torch has the rest
+
+
+def make_optimizer(trainer: "PopulationSelfPlayTrainer", groups: list[dict[str, Any]]) -> Optimizer:
+    """The optimizer that the settings name, for these groups of parameters.
+
+    Raises:
+        ValueError: If it makes groups of its own.
+    """
+    args = trainer.args
+    # transformers' hint names no models of PEFT
+    optimizer_class, kwargs = trainer.get_optimizer_cls_and_kwargs(args, trainer.model)  # pyright: ignore[reportArgumentType]
+    if kwargs.keys() & {"params", "model", "optimizer_dict"}:
+        raise ValueError("it builds its own groups. Use optim='adamw_torch_fused'")
+    return optimizer_class(groups, **kwargs | {"lr": args.learning_rate})
+
+
+def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
+    """Builds the optimizer and the schedule for one weight, and runs one layer with gradient checkpointing.
+
+    Raises:
+        ValueError: If this fails, with the settings and the reason.
+    """
+    args: Any = trainer.args  # whose hints still allow text where construction leaves enumerations
+    with _naming(args, "optim", *(name for name in ADAM if "adam" in args.optim.value), "optim_args"):
+        weight = torch.nn.Parameter(torch.zeros(1, device=args.device))
+        optimizer = make_optimizer(trainer, [{"params": [weight]}])
+    if trainer.lr_scheduler is None:
+        with _naming(args, "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "learning_rate"):
+            _try_schedule(trainer, optimizer)
+    if args.gradient_checkpointing:
+        with _naming(args, "gradient_checkpointing_kwargs"):
+            given = args.gradient_checkpointing_kwargs or {}
+            kwargs: dict[str, Any] = {"use_reentrant": False} | given
+            for name in ALL_LAYERS:
+                kwargs.pop(name, None)
+            checkpoint(_layer, torch.zeros(1, requires_grad=True), **kwargs)
+
+
+def _try_schedule(trainer: "PopulationSelfPlayTrainer", optimizer: Optimizer) -> None:
+    args: Any = trainer.args
+    steps = args.max_steps
+    if steps <= 0:  # counted in epochs
+        steps = trainer.set_initial_training_values(args, trainer.get_train_dataloader())[-1]
+    schedule: Any = get_scheduler(
+        args.lr_scheduler_type,
+        optimizer,
+        num_warmup_steps=args.get_warmup_steps(steps),
+        num_training_steps=steps,
+        scheduler_specific_kwargs=args.lr_scheduler_kwargs,
+    )
+    factor = schedule.lr_lambdas[0]
+    for step in range(0, steps + 1, max(1, steps // 1000)):
+        if not math.isfinite(factor(step)):
+            raise ValueError(f"the learning rate of step {step} would be {factor(step)} times that of the settings")
+
+
+def _layer(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+
+@contextmanager
+def _naming(args: Any, *names: str) -> Iterator[None]:
+    """Turns any error into a `ValueError` that names these settings."""
+    try:
+        yield
+    except Exception as error:
+        values = ((name, getattr(args, name)) for name in names)
+        told = [f"{name}={getattr(value, 'value', value)!r}" for name, value in values if value is not None]
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(f"{', '.join(told)} cannot be used: {reason}. Change or remove these settings.") from error
