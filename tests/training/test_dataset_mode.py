@@ -378,6 +378,10 @@ def test_reward_ratings():
         (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval has a column 'player'"),
         (dict(remove_unused_columns=True), "remove_unused_columns"),
         (dict(max_steps=-1, logging_steps=0.05), "share of max_steps=-1"),
+        (
+            dict(train_dataset=Dataset.from_dict({"prompt": ["a", None]})),
+            "the prompt of row 2 .* is null",
+        ),
         (dict(rewards=None), "reward_funcs is empty"),
         (dict(num_teachers=2, num_students=2), "num_teachers=0"),
         (dict(gradient_accumulation_steps=2), "multiple of 3"),

@@ -10,6 +10,7 @@ from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
 
 from ..named import named
+from ..training.prompts import check_prompts
 
 
 REWARDS = "'module.function', or the name of a function in trl.rewards"
@@ -44,6 +45,7 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
         dataset = dataset[split]
     if "prompt" not in dataset.column_names:
         raise ValueError(f"dataset_name={name!r} has no column 'prompt', only {dataset.column_names}.")
+    check_prompts(f"dataset_name={name!r}", dataset)
     return dataset
 
 
