@@ -160,6 +160,12 @@ def test_final_exams_of_other_questions_are_told():
     assert "final exam e" in told.lower() and "aaa" in told and "bbb" in told
 
 
+def test_a_final_exam_that_a_run_was_not_given_is_one_line():
+    asked = exam(0.5) | {"version": "aaa", "decoding": {"temperature": 0.0, "max_tokens": 8}}
+    runs = [replace(made(0), evaluation={"exams": [asked]}), made(1, teacher_reward="frontier")]
+    assert Comparison(group_arms(runs)).circumstances() == ["Final exam e: not given to teacher_reward=frontier."]
+
+
 @pytest.mark.parametrize("key", ["lora", "dataset_part", "quantization"])
 def test_runs_on_other_data_or_adapters_are_other_arms(key):
     one, other = ({"model": "tiny", key: {"rows": rows}} for rows in (8, 9))

@@ -300,16 +300,28 @@ class Comparison:
         return differ, {name: values[0] for name, values in table.items() if name not in differ}
 
     def circumstances(self) -> list[str]:
-        """Differences between runs besides settings, such as versions, commits and machines, one sentence each."""
-        records = [flat({k: v for k, v in run.record.items() if k not in (*SETTINGS, "process")}) for run in self.runs]
-        for run, record in zip(self.runs, records, strict=True):
+        """Differences between runs besides settings, such as versions, commits and machines, and final exams that were
+        not given to all, one sentence each."""
+        told_elsewhere = (*SETTINGS, "process", "resumed")
+        records = [flat({k: v for k, v in run.record.items() if k not in told_elsewhere}) for run in self.runs]
+        sentences = self._differences(dict(enumerate(records)))
+        given: dict[str, dict[int, dict[str, str]]] = {}  # exam -> run -> how it was asked
+        for number, run in enumerate(self.runs):
             for exam in run.evaluation.get("exams", ()):
                 asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
-                record |= flat({f"final exam {exam['exam']}": asked})
+                given.setdefault(exam["exam"], {})[number] = flat({f"final exam {exam['exam']}": asked})
+        for exam, asked in sorted(given.items()):
+            if without := [number for number in range(len(self.runs)) if number not in asked]:
+                sentences.append(f"Final exam {exam}: not given to {self._named(without)}.")
+            sentences += self._differences(asked)
+        return sentences
+
+    def _differences(self, records: Mapping[int, Mapping[str, str]]) -> list[str]:
+        """A sentence for each name whose values differ between the runs of these numbers."""
         sentences = []
-        for name in sorted({name for record in records for name in record}):
+        for name in sorted({name for record in records.values() for name in record}):
             places: dict[str, list[int]] = {}
-            for number, record in enumerate(records):
+            for number, record in records.items():
                 places.setdefault(record.get(name, "not recorded"), []).append(number)
             if len(places) > 1:
                 told = "; ".join(f"{value.strip(QUOTE)} in {self._named(own)}" for value, own in places.items())
