@@ -93,9 +93,13 @@ class PlayedRun:
         if not self.record:
             return {"folder": json.dumps(self.folder)}
         own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key, []) != []})
-        if resumed := [one["changed"] for one in self.record.get("resumed", ())]:  # at whatever step
-            changed = [{k: v for k, v in one.items() if f"settings.{k}" not in PLACES} for one in resumed]
-            own["resumed"] = json.dumps(changed)
+        constant = own.get("settings.lr_scheduler_type", '"constant"') == '"constant"'
+        # Rates of a schedule depend on earlier values of max_steps. Otherwise only its last value counts.
+        free = {*PLACES, "settings.max_steps"} if constant else PLACES
+        resumed = [one["changed"] for one in self.record.get("resumed", ())]  # at whatever step
+        changed = [{k: v for k, v in one.items() if f"settings.{k}" not in free} for one in resumed]
+        if any(changed):
+            own["resumed"] = json.dumps([one for one in changed if one])
         return {name: value for name, value in own.items() if name not in PLACES}
 
     @cached_property
@@ -377,7 +381,9 @@ def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
 def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
     """Name of an arm: its one or two different settings if they are short, otherwise the common part of its folders'
     names."""
-    told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(QUOTE)}" for name, value in differ.items())
+    told = ", ".join(
+        f"{name.removeprefix('settings.')}={value.strip(QUOTE) or 'unset'}" for name, value in differ.items()
+    )
     if told and len(differ) <= 2 and len(told) <= 60:
         return told
     shared = os.path.commonprefix([run.name for run in runs])
