@@ -29,9 +29,9 @@ class RunArguments:
         dataset_name (`str`, *optional*):
             Prompts to train the students on, with `num_teachers=0`: a Hub id, a file or a saved dataset.
         dataset_config (`str`, *optional*):
-            Configuration of the dataset on the Hub.
+            Configuration of a dataset on the Hub.
         dataset_split (`str`, *optional*, defaults to `"train"`):
-            Split of the dataset.
+            Split of the dataset, or a part of it such as `"train[:100]"`. A file has only `"train"`.
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `module.function`, or names from `trl.rewards`. In self-play, they are added to
             the rewards of the game.

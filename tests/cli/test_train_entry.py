@@ -321,6 +321,30 @@ def test_a_recipe_trains_students_on_a_dataset(recipe, tmp_path, monkeypatch, ca
     assert (tmp_path / "run" / "student_0" / "adapter_model.safetensors").is_file()
 
 
+FAULTY = """
+def value(**kwargs):
+    raise ValueError("answer 'x' is no number")
+
+
+def file(**kwargs):
+    open("/no/such/answers.json")
+"""
+
+
+@pytest.mark.parametrize("main", [train.main, lambda words: cli.main(["train", *words])], ids=["module", "command"])
+@pytest.mark.parametrize("name, error", [("value", ValueError), ("file", FileNotFoundError)])
+def test_an_exception_of_user_code_keeps_its_traceback(recipe, tmp_path, monkeypatch, main, name, error):
+    """An exception that leaves `main` ends the process with a traceback and exit code 1."""
+    (tmp_path / "faulty_rewards.py").write_text(FAULTY)
+    (tmp_path / "prompts.jsonl").write_text("".join(f'{{"prompt": "say {i}"}}\n' for i in range(8)))
+    monkeypatch.chdir(tmp_path)
+    data = {"num_teachers": 0, "num_students": 2, "dataset_name": str(tmp_path / "prompts.jsonl")}
+    with pytest.raises(error) as raised:
+        main(recipe(**data, reward_funcs=[f"faulty_rewards.{name}"], per_device_train_batch_size=4))
+    assert "faulty_rewards.py" in str(raised.traceback[-1].path)
+    assert main(recipe(**data, reward_funcs=["nowhere.reward"])) == 2
+
+
 def test_a_run_leaves_what_its_owner_needs(run_folder):
     import json
 

@@ -32,6 +32,22 @@ def test_runs_that_differ_by_seed_and_places_are_one_arm():
     assert (first.name, second.name) == ("teacher_reward=adversarial", "teacher_reward=frontier")
 
 
+def test_a_run_that_was_only_stopped_and_made_longer_is_no_other_arm():
+    def resumed(changed, **settings):
+        run = made(0, max_steps=30, **settings)
+        run.record["resumed"] = [{"step": 4, "changed": changed}]
+        return run
+
+    runs = [made(0, max_steps=30), resumed({"max_steps": [8, 30]})]
+    assert len(group_arms(runs)) == 1 and Comparison(group_arms(runs)).circumstances() == []
+    other = resumed({"max_steps": [8, 30], "pairing": ["hard", "variance"]})
+    names = [arm.name for arm in group_arms([*runs, other])]
+    assert names == ["resumed=unset", 'resumed=[{"pairing": ["hard", "variance"]}]']
+    linear = {"lr_scheduler_type": "linear"}  # the rates of the first rounds were those of 8 steps
+    runs = [made(0, max_steps=30, **linear), resumed({"max_steps": [8, 30]}, **linear)]
+    assert len(group_arms(runs)) == 2
+
+
 def test_arms_with_many_settings_are_named_by_their_folders():
     settings = {"a": 1, "b": 2, "c": 3}
     runs = [
@@ -158,6 +174,12 @@ def test_final_exams_of_other_questions_are_told():
     assert Comparison(group_arms(runs[:2])).circumstances() == []
     (told,) = Comparison(group_arms(runs)).circumstances()
     assert "final exam e" in told.lower() and "aaa" in told and "bbb" in told
+
+
+def test_a_final_exam_that_a_run_was_not_given_is_one_line():
+    asked = exam(0.5) | {"version": "aaa", "decoding": {"temperature": 0.0, "max_tokens": 8}}
+    runs = [replace(made(0), evaluation={"exams": [asked]}), made(1, teacher_reward="frontier")]
+    assert Comparison(group_arms(runs)).circumstances() == ["Final exam e: not given to teacher_reward=frontier."]
 
 
 @pytest.mark.parametrize("key", ["lora", "dataset_part", "quantization"])

@@ -1,10 +1,17 @@
 """What is said at the end of a run."""
 
+import io
 import json
+import re
 from dataclasses import replace
 
+import pytest
+
 from tests.reporting.made_run import MadeRun
-from trl_populora.reporting import family_tree, read_history, run_summary
+from tests.reporting.test_model_card import member, table
+from trl_populora.reporting import LiveView, family_tree, model_card, read_history, run_summary
+from trl_populora.reporting.plots import PLOTS
+from trl_populora.reporting.run_page import make_page
 
 
 def test_summary_says_where_and_what_next(run):
@@ -27,6 +34,29 @@ def test_summary_of_a_teacher_of_which_no_proposal_was_judged(run, rounds):
     spared = tuple(replace(one, validity=None) for one in rounds[-1].members)
     text = run_summary(str(run), [replace(rounds[-1], members=spared)], base="tiny")
     assert "no proposal judged in the last round" in text and "mean reward" not in text
+
+
+@pytest.mark.parametrize("unscored", [("student_0",), ("student_0", "student_1")], ids=["one", "all"])
+def test_a_member_that_nobody_scored_is_not_the_strongest(tmp_path, unscored):
+    """Its reward and rating are null, and every reader of the history shows a dash."""
+    pytest.importorskip("plotly")
+    folder = MadeRun(tmp_path / "run", teachers=0, students=2).make(4).folder
+    path = folder / "history.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for one in (one for line in lines for one in line["members"] if one["name"] in unscored):
+        one |= {"reward": None, "mu": None, "sigma": None}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    history = read_history(folder)
+    scored = len(unscored) == 1
+    text = run_summary(str(folder), history, base="tiny")
+    assert ("Strongest student: student_1" in text) == scored and "Strongest student: student_0" not in text
+    LiveView(file=(out := io.StringIO())).on_round(history[-1])
+    assert re.search(r"student_0 +\d+ +- ", out.getvalue())
+    card = model_card(table(member("student_0"), teachers=0), base_model="org/base", history=history)
+    assert re.search(r"\| student_0 +\| - +\| - +\|", card)
+    assert PLOTS["ratings"](history) is not None
+    page = make_page(str(folder))
+    assert ("mean reward +" in page or "mean reward -" in page) == scored and "None" not in page.split("<main>")[1]
 
 
 def test_family_tree_lists_members_without_descendants(run):

@@ -162,6 +162,8 @@ def test_members_that_nobody_scored_are_not_replaced(make):
     trainer.train()
     assert not trainer.lineage and any("scored student_0, student_2" in alarm for alarm in rounds[0].alarms)
     assert [member.reward for member in rounds[0].members] == [None, 1.5, None]
+    assert [(member.mu, member.sigma) for member in rounds[1].members] == [(None, None), (1.5, 0.0), (None, None)]
+    assert all("no row of student_0, student_2 has a reward" in summary.alarms for summary in rounds)
     with open(f"{trainer.args.output_dir}/history.jsonl") as file:
         for line in file:
             json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
@@ -376,6 +378,10 @@ def test_reward_ratings():
         (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval has a column 'player'"),
         (dict(remove_unused_columns=True), "remove_unused_columns"),
         (dict(max_steps=-1, logging_steps=0.05), "share of max_steps=-1"),
+        (
+            dict(train_dataset=Dataset.from_dict({"prompt": ["a", None]})),
+            "the prompt of row 2 .* is null",
+        ),
         (dict(rewards=None), "reward_funcs is empty"),
         (dict(num_teachers=2, num_students=2), "num_teachers=0"),
         (dict(gradient_accumulation_steps=2), "multiple of 3"),

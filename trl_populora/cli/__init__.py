@@ -81,14 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     try:
         options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
-        if options.command == "train":
-            return train.run(rest)
-        if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-            parser.error(f"{options.command} is one process: start it without accelerate launch or torchrun")
-        if rest and not options.recipe_options:
-            parser.prog += f" {options.command}"
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0
+        if options.command != "train":
+            return answer(parser, options, rest)
     except ValueError as error:
         return print_error(error, WRONG_CALL)
     except BrokenPipeError:  # the reader of our output has seen enough
@@ -98,3 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_error(error, FAILURE)
     except KeyboardInterrupt:
         return print_error("stopped", STOPPED)
+    return train.run(rest)  # reports its own errors; what training raises keeps its traceback
+
+
+def answer(parser: Parser, options: argparse.Namespace, rest: list[str]) -> int:
+    """Runs every command but `train`."""
+    if "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        parser.error(f"{options.command} is one process: start it without accelerate launch or torchrun")
+    if rest and not options.recipe_options:
+        parser.prog += f" {options.command}"
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0

@@ -1,6 +1,8 @@
 """`populora train`: trains a population from a recipe, in one process.
 
 The same as `python -m trl_populora.train`; for several processes use `accelerate launch -m trl_populora.train`.
+An error of the call, recipe or folder is one line. An exception during training, such as one of your reward function,
+has its traceback.
 """
 
 import argparse

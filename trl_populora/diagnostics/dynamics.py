@@ -294,6 +294,12 @@ def collapse_alarms(
     return tuple(alarms)
 
 
+def reward_alarms(members: Sequence[MemberSummary]) -> tuple[str, ...]:
+    """Alarms of a round on a dataset: members that no reward function has scored."""
+    unscored = [member.name for member in members if member.reward is None]
+    return (f"no row of {', '.join(unscored)} has a reward",) if unscored else ()
+
+
 def connected_groups(games: Sequence[Sequence[int]]) -> int:
     """Number of groups of members that have met, directly or through others. Ratings are comparable within a group."""
     teachers, students = len(games), len(games[0]) if games else 0

@@ -21,7 +21,7 @@ class MemberSummary:
             which the executor failed are not counted.
         solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
             teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
-        mu, sigma (`float`): Rating after the round.
+        mu, sigma (`float` or `None`): Rating after the round; on a dataset, `None` for a member without any reward.
         length (`float`): Mean length of the completions it wrote, in tokens.
         rows (`int`): Rows that it learned from: its completions with a reward. With `solvable_rounds`, a teacher's
             rows are from an earlier round.
@@ -47,8 +47,8 @@ class MemberSummary:
     reward: float | None
     validity: float | None
     solve_rate: float | None
-    mu: float
-    sigma: float
+    mu: float | None
+    sigma: float | None
     length: float
     rows: int
     tokens: int

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets import Dataset, DatasetDict, ReadInstruction, concatenate_datasets, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
 
 from ..named import named
+from ..training.prompts import check_prompts
 
 
 REWARDS = "'module.function', or the name of a function in trl.rewards"
@@ -22,29 +23,41 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
     Args:
         name (`str`): Hub id, a file (`.jsonl`, `.json`, `.parquet`, `.csv`), or a folder of `Dataset.save_to_disk`.
         config (`str`, *optional*): Configuration of a Hub dataset.
-        split (`str`, *optional*, defaults to `"train"`): Split.
+        split (`str`, *optional*, defaults to `"train"`): Split, or a part of it such as `"train[:100]"`. A file, and a
+            saved dataset without splits, is one split named `"train"`.
 
     Raises:
-        ValueError: If it cannot be loaded or has no prompts.
+        ValueError: If it cannot be loaded or has no prompts, or `config` is set for a file or a saved dataset.
     """
     kind = FILES.get(os.path.splitext(name)[1])
+    saved = any(os.path.isfile(os.path.join(name, file)) for file in ("state.json", "dataset_dict.json"))
+    if config is not None and (kind is not None or saved):
+        raise ValueError(
+            f"dataset_config={config!r} is for datasets of the Hub, and dataset_name={name!r} is a "
+            f"{'file' if kind else 'saved dataset'}. Leave dataset_config out."
+        )
     try:
         if kind is not None:
-            dataset = load_dataset(kind, data_files=name, split="train")
-        elif any(os.path.isfile(os.path.join(name, file)) for file in ("state.json", "dataset_dict.json")):
-            dataset = load_from_disk(name)
+            dataset = load_dataset(kind, data_files=name, split=split)
+        elif saved:
+            dataset = _part(load_from_disk(name), split)
         else:
             dataset = load_dataset(name, config, split=split)
     except (OSError, ValueError, DatasetsError) as error:
         why = error.__cause__ or error  # datasets' own error only says that there is one
-        raise ValueError(f"dataset_name={name!r} cannot be loaded: {' '.join(str(why).split())}") from None
-    if isinstance(dataset, DatasetDict):
-        if split not in dataset:
-            raise ValueError(f"dataset_split={split!r} is not in {name!r}, which has {sorted(dataset)}.")
-        dataset = dataset[split]
+        told = f"dataset_name={name!r} cannot be loaded: {' '.join(str(why).split())}"
+        raise ValueError(told + f" (dataset_split={split!r})" * (split != "train")) from None
     if "prompt" not in dataset.column_names:
         raise ValueError(f"dataset_name={name!r} has no column 'prompt', only {dataset.column_names}.")
+    check_prompts(f"dataset_name={name!r}", dataset)
     return dataset
+
+
+def _part(dataset: Dataset | DatasetDict, split: str) -> Dataset:
+    """The split of a saved dataset, in the syntax of `load_dataset`: `"train[:100]"`, `"train+test"`."""
+    splits = dataset if isinstance(dataset, DatasetDict) else {"train": dataset}
+    parts = ReadInstruction.from_spec(split).to_absolute({name: len(own) for name, own in splits.items()})
+    return concatenate_datasets([splits[one.splitname].select(range(one.from_, one.to)) for one in parts])
 
 
 def load_rewards(names: Sequence[str]) -> list[Any]:

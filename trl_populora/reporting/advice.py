@@ -34,6 +34,11 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "and compare them by probes until then.",
     ),
     (
+        " has a reward",
+        "It learns nothing in such a round. Check what the reward functions return for its rows: None and NaN mean "
+        "that a row is not scored.",
+    ),
+    (
         "is frozen after",
         "It does not learn until evolution replaces it. Lower its learning rate, and look at its gradient norms "
         "before the first such round. With evolution_interval 0 nobody will replace it.",

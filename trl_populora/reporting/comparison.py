@@ -93,9 +93,13 @@ class PlayedRun:
         if not self.record:
             return {"folder": json.dumps(self.folder)}
         own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key, []) != []})
-        if resumed := [one["changed"] for one in self.record.get("resumed", ())]:  # at whatever step
-            changed = [{k: v for k, v in one.items() if f"settings.{k}" not in PLACES} for one in resumed]
-            own["resumed"] = json.dumps(changed)
+        constant = own.get("settings.lr_scheduler_type", '"constant"') == '"constant"'
+        # Rates of a schedule depend on earlier values of max_steps. Otherwise only its last value counts.
+        free = {*PLACES, "settings.max_steps"} if constant else PLACES
+        resumed = [one["changed"] for one in self.record.get("resumed", ())]  # at whatever step
+        changed = [{k: v for k, v in one.items() if f"settings.{k}" not in free} for one in resumed]
+        if any(changed):
+            own["resumed"] = json.dumps([one for one in changed if one])
         return {name: value for name, value in own.items() if name not in PLACES}
 
     @cached_property
@@ -300,16 +304,28 @@ class Comparison:
         return differ, {name: values[0] for name, values in table.items() if name not in differ}
 
     def circumstances(self) -> list[str]:
-        """Differences between runs besides settings, such as versions, commits and machines, one sentence each."""
-        records = [flat({k: v for k, v in run.record.items() if k not in (*SETTINGS, "process")}) for run in self.runs]
-        for run, record in zip(self.runs, records, strict=True):
+        """Differences between runs besides settings, such as versions, commits and machines, and final exams that were
+        not given to all, one sentence each."""
+        told_elsewhere = (*SETTINGS, "process", "resumed")
+        records = [flat({k: v for k, v in run.record.items() if k not in told_elsewhere}) for run in self.runs]
+        sentences = self._differences(dict(enumerate(records)))
+        given: dict[str, dict[int, dict[str, str]]] = {}  # exam -> run -> how it was asked
+        for number, run in enumerate(self.runs):
             for exam in run.evaluation.get("exams", ()):
                 asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
-                record |= flat({f"final exam {exam['exam']}": asked})
+                given.setdefault(exam["exam"], {})[number] = flat({f"final exam {exam['exam']}": asked})
+        for exam, asked in sorted(given.items()):
+            if without := [number for number in range(len(self.runs)) if number not in asked]:
+                sentences.append(f"Final exam {exam}: not given to {self._named(without)}.")
+            sentences += self._differences(asked)
+        return sentences
+
+    def _differences(self, records: Mapping[int, Mapping[str, str]]) -> list[str]:
+        """A sentence for each name whose values differ between the runs of these numbers."""
         sentences = []
-        for name in sorted({name for record in records for name in record}):
+        for name in sorted({name for record in records.values() for name in record}):
             places: dict[str, list[int]] = {}
-            for number, record in enumerate(records):
+            for number, record in records.items():
                 places.setdefault(record.get(name, "not recorded"), []).append(number)
             if len(places) > 1:
                 told = "; ".join(f"{value.strip(QUOTE)} in {self._named(own)}" for value, own in places.items())
@@ -365,7 +381,9 @@ def group_arms(runs: Sequence[PlayedRun]) -> tuple[Arm, ...]:
 def _arm_name(runs: Sequence[PlayedRun], differ: Mapping[str, str]) -> str:
     """Name of an arm: its one or two different settings if they are short, otherwise the common part of its folders'
     names."""
-    told = ", ".join(f"{name.removeprefix('settings.')}={value.strip(QUOTE)}" for name, value in differ.items())
+    told = ", ".join(
+        f"{name.removeprefix('settings.')}={value.strip(QUOTE) or 'unset'}" for name, value in differ.items()
+    )
     if told and len(differ) <= 2 and len(told) <= 60:
         return told
     shared = os.path.commonprefix([run.name for run in runs])

@@ -136,13 +136,17 @@ def plot_ratings(history: Sequence[RoundSummary]) -> Figure:
         title, label = "Running reward", "mean reward of the last rounds, band of one standard error"
     figure, axes = new_figure(1, len(roles), sharey=True)
     for axis, (role, named) in zip(axes, roles.items()):
-        for k, points in enumerate(_series(history, role, lambda member: (member.mu, member.sigma)).values()):
+        for k, points in enumerate(_series(history, role, _rating).values()):
             rounds, values = zip(*points)
             low, high = [mu - sigma for mu, sigma in values], [mu + sigma for mu, sigma in values]
             axis.fill_between(rounds, low, high, color=COLOURS[k % len(COLOURS)], alpha=0.12, linewidth=0)
         _member_lines(axis, history, role, lambda member: member.mu, smooth=False)
         _finish(axis, history, title=f"{title} of the {named}", label=label, smooth=False)
     return figure
+
+
+def _rating(member: MemberSummary) -> tuple[float | None, float | None] | None:
+    return None if member.mu is None else (member.mu, member.sigma)
 
 
 def plot_complexity(history: Sequence[RoundSummary]) -> Figure | None:

@@ -40,7 +40,7 @@ def members_table(summary: RoundSummary, *, plain: bool = False) -> Table:
             percent(member.validity),
             percent(member.solve_rate),
             fill_ins(member),
-            Text(f"{member.mu:.1f} ({member.sigma:.1f})", style=style),
+            Text(NOTHING if member.mu is None else f"{member.mu:.1f} ({member.sigma:.1f})", style=style),
         )
         table.add_row(
             Text(member.name, style=style),
@@ -90,10 +90,10 @@ def matrix_table(summary: RoundSummary, *, plain: bool = False) -> Table:
 
 
 def strongest(summary: RoundSummary, role: str) -> MemberSummary | None:
-    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if it is empty."""
+    """Fittest member of a role, by the lower bound of its rating (by reward on a dataset); `None` if none is rated."""
     doubt = 3 if summary.teachers else 0
-    own = (member for member in summary.members if member.role == role)
-    return max(own, key=lambda member: member.mu - doubt * member.sigma, default=None)
+    rated = [member for member in summary.members if member.role == role and member.mu is not None]
+    return max(rated, key=lambda member: (member.mu or 0.0) - doubt * (member.sigma or 0.0), default=None)
 
 
 def round_line(summary: RoundSummary, rounds: int | None = None, *, phases: bool = True) -> str:

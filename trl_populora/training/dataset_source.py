@@ -13,6 +13,7 @@ from trl.trainer.utils import RepeatSampler
 
 from ..population.member import member_names
 from .config import PopulationSelfPlayConfig
+from .prompts import check_prompts
 from .row_source import RowSource
 
 
@@ -113,6 +114,8 @@ def _check_dataset(name: str, dataset: Dataset | None) -> None:
         raise ValueError(f"{name} has no column 'prompt', only {sorted(columns)}. Rename the column with the prompts.")
     if "player" in columns:
         raise ValueError(f"{name} has a column 'player', which names the member that answers. Rename it.")
+    if dataset is not None:
+        check_prompts(name, dataset)
 
 
 class PromptSampler(RepeatSampler):

@@ -19,7 +19,7 @@ from torch.utils.data import Sampler as OrderSampler
 from transformers import PreTrainedTokenizerBase
 
 from ..diagnostics import MemberSummary, RoundSummary
-from ..diagnostics.dynamics import mean
+from ..diagnostics.dynamics import mean, reward_alarms
 from ..population import Population
 from .config import PopulationSelfPlayConfig
 from .ranks import Ranks
@@ -219,15 +219,17 @@ class RowSource(ABC):
         Args:
             grad_norms (`Mapping[str, float]`): Member -> gradient norm before clipping.
         """
+        members = tuple(self._member_summaries(grad_norms))
         return RoundSummary(
             round=self._scored.round,
             step=self._scored.step,
-            members=tuple(self._member_summaries(grad_norms)),
+            members=members,
             teachers=(),
             students=self.population.students,
             games=(),
             wins=(),
             seconds={"sample": self._sample_seconds, "learn": time.perf_counter() - self._ready_at},
+            alarms=reward_alarms(members),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -311,6 +313,7 @@ class RowSource(ABC):
             scored = [row for row in zip(*own, strict=True) if math.isfinite(row[0])]
             rewards, tokens, prompt_tokens = zip(*scored, strict=True) if scored else ((), (), ())
             rating = self.ratings[member.id]
+            rated = not math.isnan(rating.mu)
             yield MemberSummary(
                 name=member.id,
                 role=member.role,
@@ -318,8 +321,8 @@ class RowSource(ABC):
                 reward=mean(rewards),
                 validity=None,
                 solve_rate=None,
-                mu=0.0 if math.isnan(rating.mu) else rating.mu,  # JSON has no NaN; `reward` is null then
-                sigma=rating.sigma,
+                mu=rating.mu if rated else None,  # JSON has no NaN
+                sigma=rating.sigma if rated else None,
                 length=sum(own.tokens) / max(len(own.tokens), 1),
                 rows=len(rewards),
                 tokens=sum(tokens),

@@ -50,7 +50,7 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
 def _first(run: RunData) -> str:
     """The member whose card is shown first: the strongest student."""
     best = [strongest(run.last, role) for role in ("student", "shared", "teacher")]
-    return next(member.name for member in best if member is not None)
+    return next((member.name for member in best if member is not None), run.last.members[0].name)
 
 
 def card_figures(run: RunData) -> dict[str, go.Figure]:
@@ -154,6 +154,11 @@ def _was_probed(run: RunData, name: str) -> bool:
     return bool(played) and played[0] - 1 <= run.probes[-1]["round"] < left
 
 
+def _rating(member: MemberSummary) -> str:
+    mu, sigma = (written(value, "number", 1) for value in (member.mu, member.sigma))
+    return mu if member.mu is None else f"{mu} ± {sigma}"
+
+
 # Cards ---------------------------------------------------------------------------------------------------------------
 
 
@@ -164,10 +169,7 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
     facts = [
         ["role", member.role],
         ["version", str(member.version)],
-        [
-            "rating" if run.self_play else "running reward",
-            f"{written(member.mu, 'number', 1)} ± {written(member.sigma, 'number', 1)}",
-        ],
+        ["rating" if run.self_play else "running reward", _rating(member)],
         ["mean reward", written(member.reward, "signed")],
         ["valid proposals", written(member.validity, "share")],
         ["solved", written(member.solve_rate, "share")],

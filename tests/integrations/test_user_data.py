@@ -1,0 +1,34 @@
+"""Prompts from a file or a saved dataset: the split is taken, and a configuration refused."""
+
+import pytest
+from datasets import Dataset, DatasetDict
+
+from trl_populora.integrations.user_data import load_prompts
+
+
+@pytest.fixture(params=["file", "saved", "splits"])
+def place(request, tmp_path, monkeypatch):
+    """A dataset of five rows as a file, a saved dataset, or one with splits."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = Dataset.from_dict({"prompt": [f"say {i}" for i in range(5)]})
+    path = tmp_path / ("rows.jsonl" if request.param == "file" else "rows")
+    if request.param == "file":
+        rows.to_json(path)
+    else:
+        (rows if request.param == "saved" else DatasetDict(train=rows, test=rows.select([0]))).save_to_disk(path)
+    return str(path)
+
+
+def test_a_split_is_taken(place):
+    assert load_prompts(place)["prompt"][:] == [f"say {i}" for i in range(5)]
+    assert load_prompts(place, split="train[1:3]")["prompt"][:] == ["say 1", "say 2"]
+
+
+def test_a_split_that_is_not_there_is_named(place):
+    with pytest.raises(ValueError, match=r"cannot be loaded: Unknown split \"mine\".*'train'.*\(dataset_split='mine'"):
+        load_prompts(place, split="mine")
+
+
+def test_a_configuration_is_refused(place):
+    with pytest.raises(ValueError, match="dataset_config='main' is for datasets of the Hub.*Leave dataset_config out"):
+        load_prompts(place, config="main")

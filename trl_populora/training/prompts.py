@@ -1,0 +1,56 @@
+"""Checks the prompts of a dataset before a run starts, so that a bad row does not end it on the way."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset
+
+
+def check_prompts(name: str, dataset: Dataset) -> None:
+    """Raises `ValueError` with the first row whose prompt is null or empty, or has a message without role or content.
+
+    A message with `tool_calls` needs no content. A column that is neither text nor lists of messages is only checked
+    for null. Prompts that a transform makes are not checked. No row becomes a Python object: a million rows take less
+    than a second.
+
+    Args:
+        name (`str`): What the message calls the dataset.
+        dataset (`Dataset`): It has a column `prompt`.
+    """
+    if dataset.format["type"] == "custom":  # a transform, which may make the prompts
+        return
+    if not any(map(_first_fault, dataset.data.column("prompt").chunks)):  # of all rows, also those not selected
+        return
+    start = 0
+    for table in dataset.select_columns("prompt").with_format("arrow").iter(batch_size=10_000):
+        found = _first_fault(table["prompt"].combine_chunks())
+        if found is not None:
+            row, fault = start + found[0], found[1]
+            raise ValueError(
+                f"{name}: the prompt of row {row + 1} (index {row}) {fault}. Give the row a text, or chat messages "
+                "with role and content, or remove it."
+            )
+        start += len(table)
+
+
+def _first_fault(prompts: pa.Array) -> tuple[int, str] | None:
+    """Index of the first prompt at fault, and what is wrong with it."""
+    faults = {"is null": pc.is_null(prompts)}
+    kind = prompts.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        faults["is empty"] = pc.equal(pc.binary_length(prompts), 0)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        faults["is empty"] = pc.equal(pc.list_value_length(prompts), 0)
+        if pa.types.is_struct(kind.value_type):
+            partial = pc.list_parent_indices(prompts).filter(_partial(pc.list_flatten(prompts)))
+            rows = pa.array(range(len(prompts)), partial.type)
+            faults["has a message without role or content"] = pc.is_in(rows, partial)
+    found = [(pc.index(mask, True).as_py(), fault) for fault, mask in faults.items()]
+    return min((one for one in found if one[0] >= 0), default=None)
+
+
+def _partial(messages: pa.Array) -> pa.Array:
+    """Whether each message lacks its role or content."""
+    fields = {field.name: pc.struct_field(messages, field.name) for field in messages.type}
+    there = (pc.is_valid(fields.get(name, pa.nulls(len(messages)))) for name in ("role", "content", "tool_calls"))
+    role, content, calls = there
+    return pc.invert(pc.and_(role, pc.or_(content, calls)))
