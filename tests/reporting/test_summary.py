@@ -24,6 +24,11 @@ def test_summary_says_where_and_what_next(run):
     assert f"populora report {run}" in text
 
 
+def test_summary_counts_one_update_in_the_singular(run, rounds):
+    text = run_summary(str(run), rounds[:1], base="tiny")
+    assert "16 rows, 100 prompt tokens, 700 completion tokens, 1 update\n" in text
+
+
 def test_summary_of_a_student_that_met_no_valid_task(run, rounds):
     idle = tuple(replace(one, solve_rate=None) for one in rounds[-1].members)
     text = run_summary(str(run), [replace(rounds[-1], members=idle)], base="tiny")
