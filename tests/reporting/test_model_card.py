@@ -93,10 +93,17 @@ def test_a_population_on_a_dataset_had_no_teachers(rounds):
     ("tiny", "comes with trl-populora (`populora recipes copy tiny`)"),
     ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
 ])  # fmt: skip
-def test_a_base_that_is_not_on_the_hub(base, words):
+def test_a_base_that_is_not_on_the_hub(base, words):  # and the card of a repository tells no path
     card = model_card(table(), base_model=base, repo_id="me/run")
     assert words in card and "/home/me" not in card
     assert "base_model" not in head_of(card) and "base_model_relation" not in head_of(card)
+
+
+def test_the_card_of_a_run_loads_a_local_base_from_its_path(tmp_path, monkeypatch):
+    (tmp_path / "models" / "base").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    card = model_card(table(), base_model="models/base")
+    assert f'\nbase = "{tmp_path}/models/base"  # where the base model was when this was written\n' in card
 
 
 def test_a_card_that_stands_in_a_folder_loads_from_it():

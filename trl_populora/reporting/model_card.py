@@ -87,7 +87,7 @@ def model_card(
         settings = {name: value for name, value in settings.items() if name not in OF_SELF_PLAY}
     if member is not None:
         members = [one for one in members if one["id"] == member]
-    base = _Base.named(base_model)
+    base = _Base.named(base_model, here=repo_id is None)
     name = name or (repo_id or "").rpartition("/")[2]
     if member is not None:
         title = f"{member} of a PopuLoRA population"
@@ -160,7 +160,8 @@ class _Base(NamedTuple):
     line: str
 
     @classmethod
-    def named(cls, base_model: str) -> "_Base":
+    def named(cls, base_model: str, *, here: bool) -> "_Base":
+        """The base of a card on this machine, or of a repository, whose readers need no path of ours."""
         id = hub_id(base_model)
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
@@ -169,6 +170,9 @@ class _Base(NamedTuple):
             return cls(None, words, 'base = "recipes/tiny/base"  # after `populora recipes copy tiny`')
         own = os.path.basename(os.path.normpath(base_model))
         words = f"`{own}`, a local model that is not on the Hub: only people who have it can use the adapters"
+        path = os.path.abspath(os.path.expanduser(base_model))
+        if here:
+            return cls(None, words, f'base = "{path}"  # where the base model was when this was written')
         return cls(None, words, f'base = "{own}"  # the folder of the base model')
 
 
