@@ -76,7 +76,8 @@ def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeyp
     assert cli.main(["play", run_folder, "--student", "student_1", "--proposals", "2", "--attempts", "4"]) == 0
     text = capsys.readouterr().out
     for words in (
-        "proposal 1: refused, no_program",
+        "== proposal 1: refused, no_program (no python fence",
+        "\n  no task\n",
         "proposal 2: valid",
         "f(1) = 2",
         "student_1 is asked",

@@ -86,9 +86,10 @@ def propose(
     options: argparse.Namespace,
 ) -> Task | None:
     """Draw proposals, tell what became of each, and return the first task, or `None`."""
-    from ..tasks import Referee, Refusal, Task, families_of, is_spared
+    from ..tasks import REASONS, Referee, Refusal, Task, families_of, is_spared
 
     task_type = types[name]
+    meanings = {**REASONS, **task_type.reasons}
     shown = next((one for one in task_type.reference_types if one in types), name)
     drawn = families_of(types, families)[shown]
     references = types[shown].seeds(max(task_type.max_references, 1), seed=options.seed, families=drawn)
@@ -101,18 +102,18 @@ def propose(
     outcomes = referee.verify(of_type, drafts)
     for number, (completion, outcome) in enumerate(zip(written, outcomes, strict=True), start=1):
         if not isinstance(outcome, Refusal):
-            chosen, told = chosen or (Task.create(name, outcome, author=teacher), completion.text), "valid"
+            chosen, told = chosen or (number, Task.create(name, outcome, author=teacher)), "valid"
         elif is_spared(outcome):
             told = "spared, the executor failed"
         else:
-            told = f"refused, {outcome.reason} {outcome.detail}".rstrip()
-        print(f"  proposal {number}: {told}")
+            told = f"refused, {outcome.reason} ({meanings.get(outcome.reason, 'no explanation')}) {outcome.detail}"
+        show(f"proposal {number}: {told.rstrip()}", completion.text)
     if chosen is None:
         print(f"\nNone of {options.proposals} proposals is valid; try --seed or --proposals.")
         return None
-    show(f"{teacher} proposed", chosen[1])
-    show("verified", task_type.describe(chosen[0]))
-    return chosen[0]
+    number, task = chosen
+    show(f"proposal {number}, verified", task_type.describe(task))
+    return task
 
 
 def solve(
