@@ -59,7 +59,7 @@ class ShowVersions(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser of all commands."""
     parser = Parser(prog="populora", description="Co-evolving populations of LoRA adapters for reasoning self-play.")
     parser.add_argument("--version", action=ShowVersions, nargs=0, help="versions of populora and its main libraries")

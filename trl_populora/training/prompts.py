@@ -1,8 +1,13 @@
 """Checks the prompts of a dataset before a run starts, so that a bad row does not end it on the way."""
 
+from typing import Any
+
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 from datasets import Dataset
+
+
+pc: Any = pyarrow.compute  # whose functions are made when it is imported, so that no checker of types knows them
 
 
 def check_prompts(name: str, dataset: Dataset) -> None:
@@ -16,7 +21,8 @@ def check_prompts(name: str, dataset: Dataset) -> None:
         name (`str`): What the message calls the dataset.
         dataset (`Dataset`): It has a column `prompt`.
     """
-    if dataset.format["type"] == "custom":  # a transform, which may make the prompts
+    about: Any = dataset.format
+    if about["type"] == "custom":  # a transform, which may make the prompts
         return
     if not any(map(_first_fault, dataset.data.column("prompt").chunks)):  # of all rows, also those not selected
         return
