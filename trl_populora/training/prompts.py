@@ -27,7 +27,8 @@ def check_prompts(name: str, dataset: Dataset) -> None:
     if not any(map(_first_fault, dataset.data.column("prompt").chunks)):  # of all rows, also those not selected
         return
     start = 0
-    for table in dataset.select_columns("prompt").with_format("arrow").iter(batch_size=10_000):
+    tables: Any = dataset.select_columns("prompt").with_format("arrow").iter(batch_size=10_000)
+    for table in tables:
         found = _first_fault(table["prompt"].combine_chunks())
         if found is not None:
             row, fault = start + found[0], found[1]
