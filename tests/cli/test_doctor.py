@@ -124,7 +124,7 @@ def test_a_recipe_that_fits_and_its_time(tmp_path, tiny_model, capsys):
         "2 adapters of rank 2, 3 rounds",
         "2 rows of 1 teachers, 2 learned from",
         "4 rows of 1 students, 4 learned from",
-        "GB free and",
+        "GB are free (",
         "Disk, GB: adapters 0.00",
         "Trackers: none",
         "Time of a round here, by a short measurement",
@@ -155,7 +155,7 @@ def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, mo
     assert "is for a GPU, and PyTorch sees none here" in capsys.readouterr().err
     assert cli.main([*command, "--gpu", "8"]) == 0
     text = capsys.readouterr().out
-    assert " of 8 GB on such a GPU" in text and "Time" not in text and "free and" not in text
+    assert " of 8 GB on such a GPU" in text and "Time" not in text and "are free (" not in text
     assert cli.main([*command, "--gpu", "0.001", "--processes", "1"]) == 1
     assert "GB do not fit into 0.001 with a tenth left" in capsys.readouterr().out
     monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)

@@ -159,9 +159,9 @@ def memory_lines(
         peak += parts["last good weights (host)"] + LIBRARIES
         peak *= processes
         free, total = host_memory()
-        place = f"this machine, where {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"
+        place = f"this machine; {processes} process(es) also load libraries of {LIBRARIES / 1e9:.1f} GB each"
     yield (
-        f"  {peak / 1e9:.2f} of {free / 1e9:.1f} GB free and {total / 1e9:.1f} GB in all on {place}",
+        f"  needs {peak / 1e9:.2f} GB; {free / 1e9:.1f} GB are free ({total / 1e9:.1f} GB in all) on {place}",
         _short(peak, free, total),
     )
 
