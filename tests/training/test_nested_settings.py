@@ -156,6 +156,10 @@ def test_what_yaml_makes_of_values_is_mended(text, wanted, tmp_path):
         ({"executor_kwargs": {"worker": 1}}, "Unknown key 'worker' in executor_kwargs. Did you mean 'workers'"),
         ({"reward_kwargs": {"wrong": "0.5"}}, "reward_kwargs: wrong='0.5' must be a number"),
         ({"task_kwargs": {"code_g": {}}}, "Unknown key 'code_g' in task_kwargs. Did you mean 'code_"),
+        (
+            {"task_kwargs": {"letters": {}}, "task_types": ["code_o"]},
+            "need that type among task_types=.'code_o'.: add it",
+        ),
         ({"task_kwargs": {"code_o": {"num_inputs": 3}}}, "Unknown key 'num_inputs' in task_kwargs.code_o"),
         ({"task_kwargs": {"code_f": {"inputs": 3}}}, "'inputs' in task_kwargs.code_f. Did you mean 'num_inputs'"),
         ({"task_kwargs": {"code_f": 3}}, "task_kwargs.code_f=3 must be a mapping"),

@@ -117,7 +117,13 @@ def _task_kwargs(args: Any) -> dict[str, dict[str, Any]]:
         raise ValueError(f"task_types={args.task_types} must name at least one type, and each type once.")
     given = args.task_kwargs or {}
     if not set(given) <= {*kinds, *BUILT_IN}:  # what is installed is looked up only if it matters: that takes time
-        check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
+        try:
+            check_keys(given, {**kinds, **known_task_types()}, setting="task_kwargs")
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Settings of a type of your own need that type among task_types={args.task_types}: add it "
+                "there, or leave its settings out of task_kwargs."
+            ) from None
     unrecorded = [name for name, own in given.items() if own is None]
     if unrecorded:
         raise ValueError(
