@@ -79,7 +79,7 @@ def newest_checkpoint(output_dir: str) -> str | None:
 def find_defect(folder: str) -> str | None:
     """Why a folder is not a complete checkpoint of a population, in words; `None` if it is one."""
     if not os.path.isdir(folder):
-        return "there is no such folder"
+        return "it is a file" if os.path.isfile(folder) else "there is no such folder"
     try:
         manifest = _manifest(folder)
         if manifest["format"] != FORMAT_VERSION:
@@ -126,6 +126,7 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
     if problem := find_defect(wanted):
         others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
         offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
+        offer += "" if os.path.isdir(wanted) else " Name the folder of a checkpoint, or `auto` for the newest one."
         problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
         raise ValueError(f"resume_from_checkpoint={problem}")
     return wanted
