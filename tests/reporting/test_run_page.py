@@ -13,7 +13,7 @@ from tests.reporting.made_run import MadeRun
 from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
 from trl_populora import cli
-from trl_populora.diagnostics.dynamics import collapse_alarms, reward_alarms
+from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, reward_alarms
 from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
@@ -256,7 +256,8 @@ def test_every_alarm_has_advice(made):
     alarms.append("student_0: gradient norm nan; reset to the weights of its birth")  # of records before 2026-11-23
     alarms.append("nobody was replaced: no reward function has scored student_0 yet")
     alarms += reward_alarms([replace(silent, reward=None)])
-    assert len(alarms) >= 12
+    alarms += equality_alarms([[1.0, 1.0]])
+    assert len(alarms) >= 13
     assert not [alarm for alarm in alarms if advice(alarm) == UNKNOWN]
     assert advice("something else") == UNKNOWN
 

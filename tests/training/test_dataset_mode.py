@@ -169,6 +169,20 @@ def test_members_that_nobody_scored_are_not_replaced(make):
             json.loads(line, parse_constant=lambda value: pytest.fail(f"{value} in the history"))
 
 
+def test_rewards_that_teach_nobody_raise_an_alarm(make):
+    """Groups may differ from each other: only differences within a group give an advantage."""
+
+    def reward(completions, player, trainer_state, **kwargs):
+        return [float(name[-1]) + (trainer_state.global_step and i % 2) for i, name in enumerate(player)]
+
+    rounds = []
+    trainer = make(rewards=reward)
+    trainer.on_round = rounds.append
+    trainer.train()
+    alarm = "the rewards within every group are equal: no member can learn from them"
+    assert [alarm in summary.alarms for summary in rounds] == [True, False]
+
+
 def test_a_member_without_a_reward_stays_as_it_is(make):
     """Adam's moments of earlier rounds do not move it, and it is not said to have learned."""
     rounds, weights = [], []

@@ -300,6 +300,16 @@ def reward_alarms(members: Sequence[MemberSummary]) -> tuple[str, ...]:
     return (f"no row of {', '.join(unscored)} has a reward",) if unscored else ()
 
 
+def equality_alarms(groups: Iterable[Sequence[float]]) -> tuple[str, ...]:
+    """Alarm of a round on a dataset in which no group has two different rewards, so that no row has an advantage.
+
+    Args:
+        groups (`Iterable[Sequence[float]]`): Rewards of each group's rows. What is not finite is not scored.
+    """
+    different = max((len({reward for reward in group if math.isfinite(reward)}) for group in groups), default=0)
+    return ("the rewards within every group are equal: no member can learn from them",) if different == 1 else ()
+
+
 def connected_groups(games: Sequence[Sequence[int]]) -> int:
     """Number of groups of members that have met, directly or through others. Ratings are comparable within a group."""
     teachers, students = len(games), len(games[0]) if games else 0

@@ -39,6 +39,12 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "that a row is not scored.",
     ),
     (
+        "rewards within every group are equal",
+        "A single such round is harmless. If it lasts, read the completions: prompts that are always or never solved "
+        "teach nothing, nor does a reward that is always the same. Use other prompts, a reward with values in "
+        "between, more num_generations or a higher temperature.",
+    ),
+    (
         "is frozen after",
         "It does not learn until evolution replaces it. Lower its learning rate, and look at its gradient norms "
         "before the first such round. With evolution_interval 0 nobody will replace it.",

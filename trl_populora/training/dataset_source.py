@@ -4,13 +4,16 @@ There are no teachers, no executor and no games. Members are compared by their m
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from typing import Any
 
 from datasets import Dataset, IterableDataset, concatenate_datasets
 from torch.utils.data import Sampler as OrderSampler
 from trl.trainer.utils import RepeatSampler
 
+from ..diagnostics import RoundSummary
+from ..diagnostics.dynamics import equality_alarms
 from ..population.member import member_names
 from .config import PopulationSelfPlayConfig
 from .prompts import check_prompts
@@ -87,6 +90,12 @@ class DatasetSource(RowSource):
             )
         members = self.assign_members(len(inputs)) if training else [row["player"] for row in inputs]
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
+
+    def summary(self, *, grad_norms: Mapping[str, float]) -> RoundSummary:
+        """As of every source, with an alarm if no row has an advantage."""
+        summary = super().summary(grad_norms=grad_norms)
+        groups = self._scored.rewards.reshape(-1, self.args.num_generations).tolist()
+        return replace(summary, alarms=(*summary.alarms, *equality_alarms(groups)))
 
     def to_evaluate(self, dataset: Dataset) -> Dataset:
         """Every row once for every member."""
