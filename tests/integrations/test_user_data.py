@@ -29,6 +29,11 @@ def test_a_split_that_is_not_there_is_named(place):
         load_prompts(place, split="mine")
 
 
+def test_a_split_without_rows_is_refused(place):
+    with pytest.raises(ValueError, match=r"cannot be loaded: .* no (rows|data).*\(dataset_split='train\[7:9\]'"):
+        load_prompts(place, split="train[7:9]")
+
+
 def test_a_configuration_is_refused(place):
     with pytest.raises(ValueError, match="dataset_config='main' is for datasets of the Hub.*Leave dataset_config out"):
         load_prompts(place, config="main")

@@ -56,7 +56,10 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
 def _part(dataset: Dataset | DatasetDict, split: str) -> Dataset:
     """The split of a saved dataset, in the syntax of `load_dataset`: `"train[:100]"`, `"train+test"`."""
     splits = dataset if isinstance(dataset, DatasetDict) else {"train": dataset}
-    parts = ReadInstruction.from_spec(split).to_absolute({name: len(own) for name, own in splits.items()})
+    rows = {name: len(own) for name, own in splits.items()}
+    parts = [one for one in ReadInstruction.from_spec(split).to_absolute(rows) if one.from_ < one.to]
+    if not parts:
+        raise ValueError(f"the split has no rows, and the dataset has {rows}")
     return concatenate_datasets([splits[one.splitname].select(range(one.from_, one.to)) for one in parts])
 
 
