@@ -20,7 +20,8 @@ from trl_populora.run_files.run import read_table
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "evaluate"}
 WRONG = [
-    (["trian"], "invalid choice: 'trian'"),
+    (["trian"], "there is no command 'trian'; did you mean 'train'? (see populora --help)"),
+    (["xyz"], "there is no command 'xyz' (see populora --help)"),
     (["report", "/no/such"], "/no/such has no history.jsonl"),
     (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
     (["runs", "/no/such"], "'/no/such' is not a folder"),

@@ -13,6 +13,7 @@ from typing import Any, Never
 from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
 from ..named import see_working_folder
 from ..quiet import filter_messages
+from ..recipe_checks import closest
 from ..train import wait_politely
 from . import (
     doctor,
@@ -78,9 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     wait_politely()
     filter_messages()
     see_working_folder()
-    parser = build_parser()
+    parser, argv = build_parser(), sys.argv[1:] if argv is None else argv
+    if argv and argv[0] not in COMMANDS and not argv[0].startswith("-"):
+        parser.error(f"there is no command {argv[0]!r}{closest(argv[0], COMMANDS).rstrip('.')}")
     try:
-        options, rest = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
+        options, rest = parser.parse_known_args(argv)
         if options.command != "train":
             return answer(parser, options, rest)
     except ValueError as error:
