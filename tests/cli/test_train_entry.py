@@ -167,6 +167,7 @@ def test_accelerate_configs_are_those_of_accelerate():
             {"lora_target_modules": ["q_porj"]},
             "lora_target_modules=['q_porj']: the base has no module 'q_porj'. Did you",
         ),
+        ({"lora_target_modules": ["q_proj", "foo"]}, "the base has no module 'foo'. Take it out"),
         ({"lora_r": 0}, "lora_r=0"),
         ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
         ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),

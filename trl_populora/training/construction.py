@@ -10,7 +10,6 @@ import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
-from transformers.utils import logging
 from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
@@ -26,8 +25,6 @@ from .row_source import RowSource
 from .self_play_source import SelfPlaySource, types_in_play
 from .sharding import load_sharded
 
-
-logger = logging.get_logger(__name__)
 
 EvalDatasets = (
     Dataset | IterableDataset | DatasetDict | IterableDatasetDict | dict[str, Dataset | IterableDataset] | None
@@ -140,17 +137,15 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
 
 
 def _check_modules(base: torch.nn.Module, wanted: list[str] | str) -> None:
-    """Warns of names in `lora_target_modules` that the base does not have, and raises `ValueError` if it has none."""
+    """Raises `ValueError` for names in `lora_target_modules` that the base does not have."""
     paths = [f".{path}" for path, _ in base.named_modules()]
     names = [] if isinstance(wanted, str) else wanted
     missing = [name for name in names if not any(path.endswith(f".{name}") for path in paths)]
     if missing:
         near = get_close_matches(missing[0], {path.rpartition(".")[2] for path in paths}, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Set it to 'all-linear' for all linear layers."
-        told = f"lora_target_modules={wanted}: the base has no module {', '.join(map(repr, missing))}. {hint}"
-        if len(missing) == len(names):
-            raise ValueError(told)
-        logger.warning(told)
+        hint = f"Did you mean {near[0]!r}?" if near else "Take it out, or set 'all-linear' for all linear layers."
+        told = ", ".join(map(repr, missing))
+        raise ValueError(f"lora_target_modules={wanted}: the base has no module {told}. {hint}")
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:
