@@ -191,7 +191,7 @@ def test_accelerate_configs_are_those_of_accelerate():
         ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
         ({"resume_from_checkpoint": "/no/such"}, "is not a complete checkpoint of a population"),
-        ({"resume_from_checkpoint": "atuo"}, "there is no such folder. Name the folder of a checkpoint, or `auto` for"),
+        ({"resume_from_checkpoint": "atuo"}, "no such folder. Name the folder of a checkpoint, or `auto` for"),
         ({"resume_from_checkpoint": __file__}, "it is a file. Name the folder of a checkpoint, or `auto` for"),
     ],
 )
