@@ -22,7 +22,8 @@ def shown(folder, title: str) -> dict[str, object]:
 def probe_after(folder, number: int) -> None:
     players = {name: {"accuracy": 0.5} for name in ("student_0", "student_1", "base")}
     exams = {"sums": {"questions": 4, "mean": 0.5, "players": players}}
-    write_lines(folder / "probes.jsonl", [{"step": number, "round": number, "exams": exams, "founders": None}])
+    record = {"step": number, "round": number, "exams": exams, "founders": None, "seconds": 1.0}
+    write_lines(folder / "probes.jsonl", [record])
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ INSIDE = [
 
 # Values of keys inside nested settings, where the type alone does not say one that its dataclass takes.
 KEYS = {
+    "evolution_kwargs.elites": [2],
     "evolution_kwargs.fraction": [0.5, 0.125],
     "evolution_kwargs.islands": [2],
     "evolution_kwargs.selection": ["tournament"],

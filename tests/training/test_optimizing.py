@@ -28,6 +28,7 @@ REFUSED = [
         {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"abc": 1}},
         "gradient_checkpointing_kwargs={'abc': 1}.*unexpected keyword",
     ),
+    ({"activation_checkpointing": True, "activation_checkpointing_kwargs": {"every_n_layers": 0}}, "at least 1"),
     ({"use_liger_kernel": True}, "use_liger_kernel=true needs liger-kernel"),
     ({"accelerator_config": {"dispatch_batches": True}}, "accelerator_config with dispatch_batches=true"),
 ]

@@ -169,7 +169,7 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
             f"buffer keeps of a type. Lower seed_tasks, or raise buffer_capacity."
         )
     if args.reward_weights is not None and not any(args.reward_weights):
-        raise ValueError(f"reward_weights={args.reward_weights}: with these, nothing is learned. Give one above 0.")
+        raise ValueError(f"reward_weights={args.reward_weights}: nothing would be learned. Give one that is not 0.")
     whole = args.max_steps >= 1 and args.max_steps % args.num_iterations == 0
     if not whole and (args.num_teachers or args.max_steps != -1):
         raise ValueError(

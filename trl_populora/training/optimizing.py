@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .trainer import PopulationSelfPlayTrainer
 
 ADAM = ("adam_beta1", "adam_beta2", "adam_epsilon")
-ALL_LAYERS = ("every_n_layers", "offload")  # what transformers takes out before torch has the rest
 
 
 def make_optimizer(trainer: "PopulationSelfPlayTrainer", groups: list[dict[str, Any]]) -> Optimizer:
@@ -53,8 +52,9 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
         with _naming(args, "gradient_checkpointing_kwargs"):
             given = args.gradient_checkpointing_kwargs or {}
             kwargs: dict[str, Any] = {"use_reentrant": False} | given
-            for name in ALL_LAYERS:
-                kwargs.pop(name, None)
+            if kwargs.pop("every_n_layers", 1) < 1:
+                raise ValueError("every_n_layers must be at least 1")
+            kwargs.pop("offload", None)
             checkpoint(_layer, torch.zeros(1, requires_grad=True), **kwargs)
 
 
