@@ -20,10 +20,7 @@ from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
-POOL, POOL_HEADER = (
-    16384,
-    48,
-)  # bytes of a pool of small objects of one size, and of what stands before its first block
+POOL, POOL_HEADER = 16384, 48  # bytes of a pool of small objects of one size, and those before its first object
 POOLS = 2  # of each size, whose addresses differ between the kinds of servers
 
 

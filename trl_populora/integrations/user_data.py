@@ -10,7 +10,6 @@ from datasets import Dataset, DatasetDict, ReadInstruction, concatenate_datasets
 from datasets.exceptions import DatasetsError
 
 from ..named import named
-from ..training.prompts import check_prompts
 
 
 REWARDS = "'module.function', or the name of a function in trl.rewards"
@@ -49,7 +48,6 @@ def load_prompts(name: str, *, config: str | None = None, split: str = "train") 
         raise ValueError(told + f" (dataset_split={split!r})" * (split != "train")) from None
     if "prompt" not in dataset.column_names:
         raise ValueError(f"dataset_name={name!r} has no column 'prompt', only {dataset.column_names}.")
-    check_prompts(f"dataset_name={name!r}", dataset)
     return dataset
 
 

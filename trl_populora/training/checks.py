@@ -34,8 +34,9 @@ SIZES = (
 )
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
 COUNTS = ("num_references", "seed_tasks", "evolution_interval", "recombination_interval", "max_unsolved_tries")
-COUNTS += ("weight_metrics_interval", "beta", "epsilon", "weight_decay", "warmup_steps")
-LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(COUNTS, 0) | {"hall_of_fame_size": 2}
+COUNTS += ("weight_metrics_interval",)
+NOT_NEGATIVE = (*COUNTS, "beta", "epsilon", "weight_decay", "warmup_steps")
+LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(NOT_NEGATIVE, 0) | {"hall_of_fame_size": 2}
 INTERVALS = ("logging_steps", "save_steps", "eval_steps")
 UNLIMITED = ("max_grad_norm", "delta", "epsilon_high", "vllm_importance_sampling_clip_max")
 UNLIMITED += ("vllm_importance_sampling_cap", "vllm_server_timeout")
