@@ -21,8 +21,8 @@ from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
 
 Record = TypeVar("Record")
-PROBE_PREFIX = ".writable-"  # of the file that shows whether a folder can be written
-PROBE_SECONDS = 60  # after which such a file is no living process's
+WRITE_CHECK_PREFIX = ".writable-"  # of the file that shows whether a folder can be written
+WRITE_CHECK_SECONDS = 60  # after which such a file is no living process's
 COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
 # Each value of a column is stored once, and rows refer to it: prompts and tasks repeat.
 PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
@@ -82,20 +82,20 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
 
 def check_writable(folder: str, *, option: str) -> None:
     """Creates a folder if it is missing. Raises a `ValueError` with the option's name if it is not writable."""
-    probe = os.path.join(folder, f"{PROBE_PREFIX}{os.getpid()}")
+    probe = os.path.join(folder, f"{WRITE_CHECK_PREFIX}{os.getpid()}")
     try:
-        _remove_old_probes(folder)
+        _remove_old_checks(folder)
         write_file(probe, b"")
         os.remove(probe)
     except OSError as error:
         raise ValueError(f"{option}={folder!r} cannot be written: {error.strerror}. Choose another.") from None
 
 
-def _remove_old_probes(folder: str) -> None:
+def _remove_old_checks(folder: str) -> None:
     """Removes what a process that was killed in `check_writable` has left."""
     for entry in os.scandir(folder) if os.path.isdir(folder) else ():
         with suppress(OSError):
-            if entry.name.startswith(PROBE_PREFIX) and time.time() - entry.stat().st_mtime > PROBE_SECONDS:
+            if entry.name.startswith(WRITE_CHECK_PREFIX) and time.time() - entry.stat().st_mtime > WRITE_CHECK_SECONDS:
                 os.remove(entry.path)
 
 
