@@ -5,6 +5,7 @@ import pytest
 from benchmarks import interval_coverage as simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, low, high",
     [("normal", 0.92, 0.98), ("runs of one arm collapse", 0.82, 0.92)],  # three standard errors of 1,000

@@ -34,6 +34,7 @@ def test_what_differs_between_files_is_no_spread(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {key: found[key] for key in ("standard_deviation", "ratio")}
 
 
+@pytest.mark.slow
 def test_interval_holds_as_often_as_it_says():
     rng, held = np.random.default_rng(0), 0
     for _ in range(1000):

@@ -261,7 +261,7 @@ def test_a_population_of_another_size_resumes_only_when_told_to(make_trainer, be
     assert resized.state.global_step == 4
 
 
-@pytest.mark.parametrize("mutates", [True, False])
+@pytest.mark.parametrize("mutates", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_copy_has_its_parents_temperature_and_a_learning_rate_that_mutates(make_trainer, mutates):
     def sized(students, **settings):
         return make_trainer(

@@ -23,6 +23,7 @@ def test_a_table_is_that_of_the_script(table):
 
 
 @counted
+@pytest.mark.slow
 def test_the_table_of_cards_is_that_of_the_script_and_leaves_a_tenth_of_each_card():
     lines = cost.card_table()
     assert "\n".join(lines) in PAGE

@@ -10,8 +10,12 @@ import torch
 from trl_populora.population.factors import Factor
 
 from .islands import divide
-from .operators import CROSSOVERS, MUTATIONS, OPERATORS, breed
+from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from .selection import SELECTIONS
+
+
+_TRIED: dict[tuple[int, str], Operator] = {}
+"""Operators that worked in this process, by what they are and by their parameters."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,10 @@ class EvolutionSettings:
             for parameter in parameters:
                 _known(f"parameter of {name!r}", parameter, OPERATORS[name].parameters)
         for name in dict.fromkeys((*self.operators, *self.operator_parameters)):
-            self._try(name)
+            trial = (id(OPERATORS[name]), repr(self.parameters(name)))
+            if trial not in _TRIED:  # a run makes its settings many times
+                self._try(name)
+                _TRIED[trial] = OPERATORS[name]
 
     def parameters(self, operator: str) -> dict[str, Any]:
         """All parameters of an operator: its defaults, updated with `operator_parameters`."""

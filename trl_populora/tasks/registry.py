@@ -173,7 +173,7 @@ def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any
     setting, defaults = f"settings of task type {kind.id!r}", {field.name: field.default for field in fields(kind)}
     check_keys(own, [field.name for field in fields(kind) if field.init], setting=setting)
     try:
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind) if own else {}
     except Exception:  # hints of a user's that only a type checker can read
         hints = {}
     unset = {name for name, value in own.items() if value is None and defaults[name] is None}
