@@ -172,6 +172,8 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"lora_r": 0}, "lora_r=0"),
         ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
         ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"optim": "adamw_torhc"}, "optim='adamw_torhc' is unknown; did you mean 'adamw_torch'?"),
+        ({"lr_scheduler_type": "qqq"}, "lr_scheduler_type='qqq' is unknown; choose one of ['linear', "),
         ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs=[1] must be a mapping, or unset"),
         ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=[1] must be a mapping, or unset"),
