@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 TOO_EARLY = "stopped before the first round; nothing was saved"
-NOT_BEGUN = "Stopped before the first round. Nothing was saved or removed: repeat the command to start again."
+NOT_BEGUN = "Stopped before the first round. Nothing was saved or removed: repeat the command."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
