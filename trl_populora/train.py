@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 
 TOO_EARLY = "stopped before the first round; nothing was saved"
+NOT_BEGUN = "Stopped before the first round. Nothing was saved or removed: repeat the command."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,9 +69,6 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         for exam in exams:
             check_length(exam, trainer.source.sampler)
         trainer.check_checkpoint(checkpoint)
-        if checkpoint is None or (args.overwrite_output_dir and trainer.folder.is_elsewhere(checkpoint)):
-            clear_output(args)
-            trainer.accelerator.wait_for_everyone()
     except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
@@ -79,10 +76,13 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     try:
         with view:
             if run.warm_start_steps and checkpoint is None:
-                warm_up(run, args, trainer, view)
-            trainer.train(resume_from_checkpoint=checkpoint)
+                try:
+                    warm_up(run, args, trainer, view)
+                except ValueError as error:
+                    return print_error(error, FAILURE)
+            trainer.train(resume_from_checkpoint=checkpoint or ("auto" if wants_newest(args) else None))
     except KeyboardInterrupt:
-        view.note(told_when_stopped(args, checkpoint))
+        view.note(told_when_stopped(args, checkpoint) if trainer.folder.begun else NOT_BEGUN)
         return STOPPED
     try:
         if trainer.stopping.stopped:  # by SIGTERM; the trainer has logged how to continue
@@ -141,13 +141,6 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
 def wants_newest(args: PopulationSelfPlayConfig) -> bool:
     """Whether to resume from the newest checkpoint, whichever it is."""
     return args.resume_from_checkpoint in ("auto", "true", "True", True)
-
-
-def clear_output(args: PopulationSelfPlayConfig) -> None:
-    """Removes what another run has left in the output folder. Call it only after all checks of the new run."""
-    if os.environ.get("RANK", "0") == "0" and begun_by_a_run(args.output_dir):
-        for path in left_by_a_run(args.output_dir):
-            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
 
 def build(run: RunArguments, args: PopulationSelfPlayConfig) -> tuple[LiveView, PopulationSelfPlayTrainer]:

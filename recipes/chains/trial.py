@@ -28,7 +28,7 @@ from trl_populora.generation import TransformersSampler
 from trl_populora.recipe import parse
 from trl_populora.self_play.sampling import Completion
 from trl_populora.tasks.code.families.chains import depth
-from trl_populora.train import build, clear_output, prepare_output
+from trl_populora.train import build, prepare_output
 from trl_populora.training import PopulationSelfPlayTrainer
 
 
@@ -167,7 +167,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     run, args = parse(["--config", options.recipe, *settings])
     prepare_output(args)
-    clear_output(args)
     view, trainer = build(run, args)
     if options.shuffled:
         shuffle_rewards(trainer)

@@ -207,6 +207,13 @@ def test_a_base_that_is_not_here_is_a_problem_and_the_rest_is_told(tmp_path, cap
     assert "4 rows of 1 students" in text and "Memory" not in text and "Time" not in text
 
 
+def test_a_module_that_the_base_does_not_have_is_refused(tmp_path, tiny_model, capsys):
+    path = write_recipe(tmp_path, tiny_model, lora_target_modules=["v_proj", "q_porj"])[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 2
+    text = "lora_target_modules=['q_porj', 'v_proj']: the base has no module 'q_porj'. Did you mean 'q_proj'?"
+    assert text in capsys.readouterr().err
+
+
 def test_settings_without_a_recipe_are_refused(capsys):
     assert cli.main(["doctor", "--max_steps=3"]) == 2
     assert "--max_steps=3 is a setting of a recipe" in capsys.readouterr().err

@@ -113,12 +113,32 @@ def test_a_run_from_a_checkpoint_elsewhere_starts_there_again(recipe, stop, said
     assert train.main([*command, *overwrite]) == 0
 
 
+@pytest.fixture
+def earlier_run(tmp_path):
+    """A folder with what another run has left, and a function that lists what is there."""
+    (tmp_path / "run" / "checkpoint-2").mkdir(parents=True)
+    for name in ("run.json", "history.jsonl"):
+        (tmp_path / "run" / name).write_text("")
+    return lambda: sorted(path.name for path in (tmp_path / "run").iterdir())
+
+
 def test_in_the_warm_start(recipe, stop, said, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     stop(LiveView, "warm_start", at=2)  # the first call is before Lightning's own training
     assert train.main(recipe(warm_start_steps=2, warm_start_rows=1)) == 130
-    assert said() == [f"{NO_CHECKPOINT}. {SETTINGS_OF_CHECKPOINTS}"]
+    assert said() == [train.NOT_BEGUN]
     assert not (tmp_path / "run").exists() and signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_ends_the_warm_start_costs_no_earlier_run(recipe, stop, said, earlier_run):
+    before = earlier_run()
+    command = recipe(overwrite_output_dir=True, warm_start_steps=2, warm_start_rows=1)
+    assert train.main([*command, "--warm_start_learning_rate", "1e30"]) == 1
+    (told,) = said()
+    assert told.startswith("populora: error: The warm start has diverged") and earlier_run() == before
+    stop(train, "warm_up")
+    assert train.main(command) == 130
+    assert said() == [train.NOT_BEGUN] and earlier_run() == before
 
 
 @pytest.mark.parametrize("name", ["parse", "build"])

@@ -9,6 +9,7 @@ import pytest
 import trl
 
 from trl_populora import cli, train
+from trl_populora.run_files.run_folder import RunFolder
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,6 +172,8 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"lora_r": 0}, "lora_r=0"),
         ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
         ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
+        ({"optim": "adamw_torhc"}, "optim='adamw_torhc' is unknown; did you mean 'adamw_torch'?"),
+        ({"lr_scheduler_type": "qqq"}, "lr_scheduler_type='qqq' is unknown; choose one of ['linear', "),
         ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs=[1] must be a mapping, or unset"),
         ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=[1] must be a mapping, or unset"),
@@ -232,7 +235,7 @@ def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
         train.prepare_output(args)
     _, args = train.parse(recipe(overwrite_output_dir=True))
     assert train.prepare_output(args) is None
-    train.clear_output(args)
+    RunFolder(str(folder)).start(overwrite=True)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
@@ -252,6 +255,7 @@ def test_a_folder_of_other_work_is_not_written_over(recipe, capfd, tmp_path, ove
         ({"reward_funcs": ["nowhere.reward"]}, "'nowhere.reward': the module 'nowhere' cannot be imported"),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "lr_scheduler_type='warmup_stable_decay', "),
         ({"optim": "lomo"}, "optim='lomo' cannot be used: "),
+        ({"initial_adapters": "/no/such"}, "initial_adapters='/no/such': there is no such folder"),
     ],
 )
 def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path, changes, words):
@@ -286,7 +290,9 @@ def test_auto_starts_again_what_never_reached_a_checkpoint_but_nothing_finished(
     (folder / "history.jsonl").write_text("")
     _, args = train.parse(recipe(resume_from_checkpoint="auto"))
     assert train.prepare_output(args) is None
-    train.clear_output(args)
+    place = RunFolder(str(folder))
+    place.discard_unfinished = True
+    place.start(overwrite=False)
     assert list(folder.iterdir()) == []
     (folder / "checkpoint-2").mkdir()  # cut off by a copy, say: not thrown away
     with pytest.raises(ValueError, match="checkpoint-2' is not a complete checkpoint"):

@@ -119,6 +119,26 @@ def test_composed_updates_against_the_dense_ones(seed, rank):
             torch.testing.assert_close(delta(out), best, rtol=1e-7, atol=1e-7 * float(s[0]))
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize(
+    ("collinear", "apart"), [(1e-4, 1e-2), (1e-5, 1e-2), (1e-6, 1e-1), (1e-6, 1e-2), (1e-6, 1e-3)]
+)
+def test_parents_alike_with_collinear_rows_lose_only_the_rounding_of_the_factors(seed, collinear, apart):
+    rng = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=rng, dtype=torch.float64)
+
+    A, B = draw(1, 40) + collinear * draw(RANK, 40), draw(32, RANK)
+    pairs = [(A, B), (A + apart * draw(RANK, 40), B + apart * draw(32, RANK))]
+    first, other = parents = [Factor(A.float(), B.float(), 2.0) for A, B in pairs]
+    out = Factor(torch.empty_like(first.A), torch.empty_like(first.B), first.scaling)
+    compose(parents, spectra([{"": first}, {"": other}], [0.5, 0.5])[""], out=out, seed=0)
+    U, s, Vh = torch.linalg.svd((delta(first) + delta(other)) / 2, full_matrices=False)
+    lost = delta(out) - U[:, :RANK] * s[:RANK] @ Vh[:RANK]
+    assert float(lost.norm()) <= 1e-7 * s[0] + 6e-8 * out.scaling * float(out.A.norm() * out.B.norm())
+
+
 @examples(20)
 @given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 5))
 def test_alignment_is_the_best_rotation(seed, rank):

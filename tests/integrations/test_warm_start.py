@@ -142,7 +142,7 @@ def test_weights_that_are_not_finite_are_told(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=1)
     with torch.no_grad():
         population.parameters("student_0")[0].fill_(math.nan)
-    with pytest.raises(ValueError, match="diverged: weights of student_0 are not finite. Lower learning_rate"):
+    with pytest.raises(ValueError, match="diverged: weights of student_0 are not finite. Lower its learning rate"):
         run(population, tokenizer, types)
 
 

@@ -203,8 +203,23 @@ def test_refuses_a_peft_model():
 
 
 def test_refuses_targets_that_match_nothing():
+    for names, words in (
+        (
+            ["v_proj", "q_porj"],
+            r"target_modules=\['q_porj', 'v_proj'\]: the base has no module 'q_porj'. Did you mean 'q_p",
+        ),
+        (["v_proj", "nothing", "foo"], "no module 'foo', 'nothing'. Take it out"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Population(two_layers(), lora(target_modules=names), num_teachers=1, num_students=1)
     with pytest.raises(ValueError):
-        Population(two_layers(), lora(target_modules=["nothing"]), num_teachers=1, num_students=1)
+        Population(two_layers(), lora(target_modules=".*nothing"), num_teachers=1, num_students=1)
+
+
+@pytest.mark.parametrize("targets", [r".*\.(q|v)_proj", ["q_proj", "v_proj"], ["self_attn.q_proj", "v_proj"]])
+def test_targets_are_patterns_or_ends_of_paths(targets):
+    population = Population(two_layers(), lora(target_modules=targets), num_teachers=1, num_students=1)
+    assert {path.rpartition(".")[2] for path in population.factors("student_0")} == {"q_proj", "v_proj"}
 
 
 def test_write_refuses_foreign_and_broken_factors():

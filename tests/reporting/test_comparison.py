@@ -182,7 +182,7 @@ def test_a_final_exam_that_a_run_was_not_given_is_one_line():
     assert Comparison(group_arms(runs)).circumstances() == ["Final exam e: not given to teacher_reward=frontier."]
 
 
-@pytest.mark.parametrize("key", ["lora", "dataset_part", "quantization"])
+@pytest.mark.parametrize("key", ["lora", "dataset_part", "dataset_hash", "quantization"])
 def test_runs_on_other_data_or_adapters_are_other_arms(key):
     one, other = ({"model": "tiny", key: {"rows": rows}} for rows in (8, 9))
     assert len(group_arms([made(0, record=one), made(1, record=one)])) == 1

@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, concatenate_datasets
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -13,8 +14,9 @@ from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import timeless
+from trl_populora.integrations.user_data import load_prompts
 from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.dataset_source import PromptSampler
+from trl_populora.training.dataset_source import PromptSampler, rows_hash
 from trl_populora.training.reward_ratings import RewardRatings
 
 
@@ -322,6 +324,34 @@ def test_a_run_that_continues_another_keeps_nothing_of_what_it_overwrites(make, 
     assert rounds == [2] and not (tmp_path / "second/checkpoint-1").exists()
     (tmp_path / "link").symlink_to(tmp_path / "first/checkpoint-2")
     assert not first.folder.is_elsewhere(str(tmp_path / "link"))
+
+
+def test_a_resume_with_other_rows_is_told_and_recorded(make, caplog):
+    settings = {"save_strategy": "steps", "save_steps": 1, "eval_dataset": PROMPTS.select(range(2))}
+    first = make(**settings, max_steps=1)
+    first.train()
+    again = make(**settings, train_dataset=PROMPTS.map(lambda row: {"prompt": row["prompt"].upper()}))
+    again.train(resume_from_checkpoint="auto")
+    record = json.loads((Path(again.args.output_dir) / "run.json").read_text())
+    assert record["dataset_hash"] == again.source.dataset_hash
+    old, new = (trainer.source.dataset_hash["train_dataset"] for trainer in (first, again))
+    changed = {"dataset_hash.train_dataset": [old, new], "max_steps": [1, 2]}
+    assert record["resumed"] == [{"step": 1, "changed": changed}]
+    assert f'dataset_hash.train_dataset "{old}" -> "{new}"' in caplog.text
+
+
+def test_the_hash_of_rows_does_not_depend_on_how_they_were_loaded(tmp_path):
+    rows = [{"prompt": [{"role": "user", "content": f"say {i}é"}], "answer": i, "note": None} for i in range(2100)]
+    rows[5]["note"] = "five"
+    whole = Dataset.from_list(rows)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(dict(reversed(row.items()))) + "\n" for row in rows))
+    whole.to_parquet(tmp_path / "rows.parquet")
+    whole.save_to_disk(tmp_path / "saved")
+    alike = [load_prompts(str(tmp_path / name)) for name in ("rows.jsonl", "rows.parquet", "saved")]
+    alike += [concatenate_datasets([whole.select(range(7)), whole.select(range(7, 2100))]), whole.with_format("torch")]
+    assert {rows_hash(one) for one in alike} == {rows_hash(whole)}
+    other = Dataset.from_list([*rows[:-1], rows[-1] | {"answer": 0}])
+    assert len({rows_hash(one) for one in (whole, other, whole.select(range(2099)), whole.shuffle(seed=0))}) == 4
 
 
 @pytest.mark.slow

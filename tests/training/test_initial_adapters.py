@@ -1,11 +1,12 @@
 """Members that start from adapters which were made elsewhere: who gets which, and what does not fit."""
 
 import json
+import os
 
 import pytest
 import torch
 from peft import get_peft_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.tiny import lora, tiny_model, tiny_population, two_layers
 from trl_populora.evolution import Lineage
@@ -92,6 +93,17 @@ def test_a_list_has_one_for_each_member(saved, tmp_path):
 def test_an_adapter_that_does_not_fit(tmp_path, settings, words):
     folder, population = sft(tmp_path / "sft", **settings), tiny_population(noise=0)
     with pytest.raises(ValueError, match=words):
+        begin(population, folder)
+
+
+def test_a_damaged_adapter(tmp_path):
+    folder, population = sft(tmp_path / "sft"), tiny_population(noise=0)
+    path = tmp_path / "sft" / "adapter_model.safetensors"
+    save_file({name: X.log() for name, X in load_file(path).items()}, path)
+    with pytest.raises(ValueError, match="sft has diverged: it has weights that are not finite"):
+        begin(population, folder)
+    os.truncate(path, path.stat().st_size - 1)
+    with pytest.raises(ValueError, match=f"{path} is damaged: .* Save or copy it again"):
         begin(population, folder)
 
 

@@ -54,13 +54,15 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     folder = tokenizer = shapes = None
     try:
         folder, how = local_folder(run.model_name_or_path)
-        shapes = Shapes.of(AutoConfig.from_pretrained(folder, **how), args.lora_target_modules)
+        config = AutoConfig.from_pretrained(folder, **how)
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", **how)
     except (ValueError, OSError) as error:
         yield (
             f"Base: {' '.join(str(error).split())}",
             "the base is not on this machine: tokens, memory and time are not known",
         )
+    else:
+        shapes = Shapes.of(config, args.lora_target_modules)
     plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
     yield from rows_and_tokens(args, plan)
     if shapes is not None:

@@ -42,6 +42,10 @@ def compose(
     components, and those in which `A_1` is 0, get a fresh A at LoRA's init scale. Those rows are drawn from a separate
     generator, so that their number does not change other random numbers.
 
+    Accuracy: `dW` loses what is below resolution (`factors`), and the rounding of A' and B', about 6e-8 |A'| |B'| in
+    Frobenius norms for float32. The frame makes B' long if V needs directions in which `A_1` is almost 0: where the
+    rows of `A_1` agree up to 1e-6 of their length and those of another parent up to 0.1, this is 2e-3 of `dW`.
+
     Args:
         terms (`Sequence[Factor]`): Factors on which the spectrum's maps act, side by side. The first one is the frame.
         spectrum (`Spectrum`): Decomposition of the required `dW`, including scaling; `s` in any order.
@@ -74,7 +78,9 @@ def compose(
 
     onto_A = Q @ (T.mT @ V)
     onto_A[:, :n] += (N @ N.mT)[:, :n]
-    multiply([factor.A.mT for factor in terms], onto_A.mT, out=out.A.mT)
+    A = torch.empty_like(out.A, dtype=torch.float64)  # float32 would err in the direction that rows share
+    multiply([factor.A.mT for factor in terms], onto_A.mT, out=A.mT)
+    out.A.copy_(A)
     onto_B = (left[:, kept] * (s[kept] / out.scaling)) @ (E * values.sqrt()) @ Q.mT
     multiply([factor.B for factor in terms], onto_B, out=out.B)
     if fresh.shape[1]:

@@ -6,6 +6,7 @@ import os
 from peft import LoraConfig
 from peft.utils.other import get_pattern_key
 from peft.utils.save_and_load import load_peft_weights
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from ..run_files.files import read_json, write_file, write_files
@@ -20,7 +21,8 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
     Rank-stabilised scaling and rank and alpha patterns are supported: every matrix has its own rank and scaling.
 
     Raises:
-        ValueError: If the folder has no LoRA adapter, or the adapter has more than pairs of A and B of linear layers.
+        ValueError: If the folder has no LoRA adapter, or the adapter is damaged or has more than pairs of A and B of
+            linear layers.
     """
     folder = os.fspath(folder)
     needed = f"it is not a PEFT folder: {ADAPTER_CONFIG_FILE} and {ADAPTER_FILE} are needed."
@@ -38,7 +40,10 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
                 f"{folder} has {name}={value!r}, so it is more than pairs of A and B; train with {wanted!r}."
             )
     # Copied out of the mapped file into memory that torch aligns: matrix products of float32 round by alignment.
-    tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
+    try:
+        tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
+    except SafetensorError as error:
+        raise ValueError(f"{os.path.join(folder, ADAPTER_FILE)} is damaged: {error}. Save or copy it again.") from None
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
     pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
     other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if tensors[key].dim() != 2]

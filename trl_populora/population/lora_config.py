@@ -1,6 +1,10 @@
 """Checks the LoRA settings of a population."""
 
+from collections.abc import Collection
+from difflib import get_close_matches
+
 from peft import LoraConfig
+from torch import nn
 
 
 MORE_THAN_PAIRS = {  # settings with which an adapter is more than pairs of A and B, and the value without them
@@ -45,3 +49,25 @@ def check_lora_config(config: LoraConfig) -> None:
         value = getattr(config, name)
         if value and value != wanted:
             raise ValueError(f"{name}={value!r} is not supported in a population; set it to {wanted!r}.")
+
+
+def check_modules(base: nn.Module, wanted: Collection[str] | str | None, *, option: str) -> None:
+    """Refuses names of `target_modules` that no module of the base has. PEFT skips them if other names match.
+
+    Args:
+        base (`torch.nn.Module`): The base, before it has adapters.
+        wanted (`Collection[str]` or `str`, *optional*): Names or endings of paths. A single text ("all-linear" or a
+            pattern) and `None` are left to PEFT.
+        option (`str`): Name of the setting, for the message.
+
+    Raises:
+        ValueError: With all such names, and the name of a module that resembles the first one.
+    """
+    paths = [f".{path}" for path, _ in base.named_modules()]
+    names = [] if wanted is None or isinstance(wanted, str) else sorted(wanted)
+    missing = [name for name in names if not any(path.endswith(f".{name}") for path in paths)]
+    if missing:
+        near = get_close_matches(missing[0], {path.rpartition(".")[2] for path in paths}, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Take it out, or set 'all-linear' for all linear layers."
+        told = ", ".join(map(repr, missing))
+        raise ValueError(f"{option}={names}: the base has no module {told}. {hint}")

@@ -18,7 +18,7 @@ from ..run_files.layout import ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import TABLE_VERSION, read_table
 from .adapters import misfit, read_adapter
 from .factors import Factor, Factors, not_finite, to_tensors
-from .lora_config import check_lora_config
+from .lora_config import check_lora_config, check_modules
 from .member import Member, check_names, member_names
 from .routing import Routing, matrices
 
@@ -74,6 +74,7 @@ class Population(Mapping[str, Member]):
                 "The model already carries PEFT adapters. Pass the base model; the population makes its own adapters."
             )
         check_lora_config(lora_config)
+        check_modules(model, lora_config.target_modules, option="target_modules")
         names = member_names(num_teachers, num_students, shared=shared_member)
         self.guests = tuple(guests)
         adapters = [*names, *self.guests]

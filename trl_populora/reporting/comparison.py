@@ -23,8 +23,8 @@ from .probes import BASE, read_probes
 from .tables import compute_totals
 
 
-SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "settings", "other_settings")
-SETTINGS += ("sampler", "reward_funcs", "warm_start", "row_source", "processes")
+SETTINGS = ("model", "revision", "quantization", "lora", "dataset", "dataset_part", "dataset_hash")
+SETTINGS += ("settings", "other_settings", "sampler", "reward_funcs", "warm_start", "row_source", "processes")
 """Keys of `run.json` that say what a run does. The others say where and by what it was done."""
 PLACES = {
     *("settings.seed", "settings.overwrite_output_dir", "settings.resize_on_resume", "settings.vllm_adapter_dir"),
@@ -92,7 +92,7 @@ class PlayedRun:
         """
         if not self.record:
             return {"folder": json.dumps(self.folder)}
-        own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key, []) != []})
+        own = flat({key: self.record[key] for key in SETTINGS if self.record.get(key) not in (None, [])})
         constant = own.get("settings.lr_scheduler_type", '"constant"') == '"constant"'
         # Rates of a schedule depend on earlier values of max_steps. Otherwise only its last value counts.
         free = {*PLACES, "settings.max_steps"} if constant else PLACES

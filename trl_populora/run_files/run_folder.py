@@ -14,6 +14,7 @@ from .layout import (
     PROBES_FILE,
     SCRATCH_SUFFIX,
     STAGING_FOLDER,
+    begun_by_a_run,
     checkpoint_step,
     checkpoints,
     holds_a_run,
@@ -42,11 +43,12 @@ class RunFolder:
         names = (HISTORY_FILE, LINEAGE_FILE, PROBES_FILE)
         self.history, self.lineage, self.probes = (os.path.join(path, name) for name in names)
         self.discard_unfinished = False  # a run that was stopped before its first checkpoint starts again
+        self.begun = False  # whether this run has changed anything here
         self.is_anothers = False  # what is here is of another run, which a resume from elsewhere is to overwrite
         self._unwritten: list[Callable[[], None]] = []
 
     def start(self, *, overwrite: bool) -> None:
-        """Begin a new run here.
+        """Begin a new run here, and remove what another one has left. Call it when nothing can be refused any more.
 
         Raises:
             ValueError: If the folder holds results of another run and `overwrite` is false.
@@ -58,6 +60,7 @@ class RunFolder:
                 f"{self.path} already holds a run ({used[0]}). Resume it with "
                 "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
             )
+        self._clear()
         self.rewind(0, 0, [])
 
     def is_elsewhere(self, checkpoint: str) -> bool:
@@ -115,10 +118,10 @@ class RunFolder:
 
         This includes later checkpoints, because `resume_from_checkpoint=auto` would use them.
         """
-        self._unwritten = []
+        self._unwritten, self.begun = [], True
         if self.is_anothers:
             self.is_anothers = False
-            self.rewind(0, 0, [])
+            self._clear()
         for folder in checkpoints(self.path):
             if checkpoint_step(folder) > step:
                 logger.warning(f"{folder} is removed, because the run continues from step {step}.")
@@ -138,6 +141,12 @@ class RunFolder:
             later += [path for path in _paths(os.path.dirname(first)) if path >= first]
         for path in (*later, *(path for path in _paths(self.path) if path.endswith(SCRATCH_SUFFIX))):
             os.remove(path)
+
+    def _clear(self) -> None:
+        """Removes what another run has left."""
+        if begun_by_a_run(self.path):
+            for path in left_by_a_run(self.path):
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
 
     def _used(self) -> list[str]:
         """What another run has left here, if it has results, such as saved members."""

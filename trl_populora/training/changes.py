@@ -80,7 +80,8 @@ def _step(checkpoint: str) -> int:
 
 def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """All settings in a `run.json`, with data and reward functions."""
-    beside = {name: record[name] for name in ("dataset", "dataset_part", "reward_funcs") if name in record}
+    names = ("dataset", "dataset_part", "dataset_hash", "reward_funcs")
+    beside = {name: record[name] for name in names if name in record}
     others = grpo_defaults() | record["other_settings"] if "other_settings" in record else {}
     return others | record.get("settings", {}) | beside
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ..self_play.pairing import PAIRINGS, check_prompts
@@ -64,9 +66,16 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
 def check_choices(args: PopulationSelfPlayConfig) -> None:
     """Refuses values that are not among the choices of their setting."""
     for name, allowed in (CHOICES | INHERITED_CHOICES).items():
-        if getattr(args, name) not in allowed:
-            raise ValueError(f"{name}={getattr(args, name)!r} is unknown; choose one of {list(allowed)}.")
+        check_choice(name, getattr(args, name), allowed)
     reward_of_a_task(args.teacher_reward)
+
+
+def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuses a value that is not allowed, and names the nearest one that is."""
+    if value not in allowed:
+        near = get_close_matches(str(value), allowed, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {list(allowed)}."
+        raise ValueError(f"{name}={value!r} is unknown; {hint}")
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:

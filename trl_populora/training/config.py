@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
 from trl import GRPOConfig
 
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
-from .checks import MAX_PROMPT_TOKENS, check_choices, check_population, target_modules
+from .checks import MAX_PROMPT_TOKENS, check_choice, check_choices, check_population, target_modules
 from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
@@ -288,6 +289,8 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
+        for name, choices in {"optim": OptimizerNames, "lr_scheduler_type": SchedulerType}.items():
+            check_choice(name, getattr(self, name), [one.value for one in choices])
         check_population(self)
         derive_batch(self)
         if self.num_teachers and self.is_probed:

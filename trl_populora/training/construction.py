@@ -3,10 +3,8 @@ arguments."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any
 
-import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from peft import LoraConfig, PeftConfig, PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
@@ -14,6 +12,7 @@ from trl.trainer.grpo_trainer import RewardFunc
 from trl.trainer.utils import create_model_from_path
 
 from ..population import Population
+from ..population.lora_config import check_modules
 from ..run_files.checkpoint import find_checkpoint
 from ..settings import as_mapping
 from ..tasks import TaskType, families_of
@@ -105,7 +104,7 @@ def make_population(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )
         if peft_config is None:
-            _check_modules(base, args.lora_target_modules)
+            check_modules(base, args.lora_target_modules, option="lora_target_modules")
         population = Population(
             base,
             template,  # pyright: ignore[reportArgumentType]  # a `Population` refuses other kinds than LoRA
@@ -134,18 +133,6 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
     return find_checkpoint(wanted or None, args.output_dir) is not None
-
-
-def _check_modules(base: torch.nn.Module, wanted: list[str] | str) -> None:
-    """Raises `ValueError` for names in `lora_target_modules` that the base does not have."""
-    paths = [f".{path}" for path, _ in base.named_modules()]
-    names = [] if isinstance(wanted, str) else wanted
-    missing = [name for name in names if not any(path.endswith(f".{name}") for path in paths)]
-    if missing:
-        near = get_close_matches(missing[0], {path.rpartition(".")[2] for path in paths}, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Take it out, or set 'all-linear' for all linear layers."
-        told = ", ".join(map(repr, missing))
-        raise ValueError(f"lora_target_modules={wanted}: the base has no module {told}. {hint}")
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:

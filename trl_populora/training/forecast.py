@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
+from ..population.lora_config import check_modules
 from ..self_play.requests import proposal_requests, solve_request
 from ..self_play.sampling import Message
 from ..tasks import TaskBuffer, families_of
@@ -83,10 +84,11 @@ class Shapes:
             targets (`str` or `Sequence[str]`): `lora_target_modules`.
 
         Raises:
-            ValueError: If no linear is adapted.
+            ValueError: If no linear is adapted, or a name is that of no module.
         """
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
+        check_modules(model, targets, option="lora_target_modules")
         head, text = model.get_output_embeddings(), config.get_text_config()
         named = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.Linear) and one is not head]
         sizes = [one.weight.numel() for _, one in named]

@@ -15,6 +15,7 @@ from ..hub.client import HubError, download, head
 from ..hub.pulling import Reference, check_adapters
 from ..population import Population
 from ..population.adapters import misfit, read_adapter
+from ..population.factors import not_finite
 from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, POPULATION_FILE
 from ..run_files.run import hub_id, read_table
 
@@ -74,12 +75,14 @@ def start_from(population: Population, wanted: Wanted, sources: Mapping[str, Sou
         base (`str`): Name of the run's base model. An adapter that names another base causes a warning.
 
     Raises:
-        ValueError: If a source does not fit. The message has the settings that would fit.
+        ValueError: If a source is damaged, is not finite or does not fit. The message has the settings that would fit.
     """
     for name, (source, version) in _assign(population, wanted, sources).items():
         config, factors = read_adapter(source.folder)
         if problem := misfit(config, factors, population.factors(name)):
             raise ValueError(f"initial_adapters: {source.name} does not fit {name}: {problem}")
+        if not_finite(factors):
+            raise ValueError(f"initial_adapters: {source.name} has diverged: it has weights that are not finite.")
         other = config.base_model_name_or_path
         if other and hub_id(other) and hub_id(base) and other != base:
             logger.warning(f"initial_adapters: {source.name} was trained on {other}, and this run's base is {base}.")

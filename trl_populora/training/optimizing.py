@@ -1,7 +1,7 @@
 """The optimizer of all members, and a trial of what Trainer builds only when training begins.
 
-By then, files of an earlier run may be removed. So the trainer's constructor tries these parts, and a wrong setting
-costs nothing.
+By then, a warm start may be over, which would be lost. So the trainer's constructor tries these parts, and a wrong
+setting costs nothing.
 """
 
 import math

@@ -67,6 +67,7 @@ class RowSource(ABC):
         ratings ([`Ratings`] or [`RewardRatings`]): Selection uses their `fitness`. It is NaN for a member that cannot
             be compared yet.
         task_types (`Mapping[str, TaskType]`), executor ([`Executor`]): Task types and sandbox, if there are any.
+        dataset_hash (`dict`, *optional*): Hashes of the rows of a user's datasets, by which a resume notices others.
 
     Example:
         ```python
@@ -84,6 +85,7 @@ class RowSource(ABC):
 
     task_types: "Mapping[str, TaskType]" = {}
     executor: "Executor | None" = None
+    dataset_hash: dict[str, Any] | None = None
     args: PopulationSelfPlayConfig
     population: Population
     sampler: "Sampler"

@@ -50,6 +50,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
         "lora": None if trainer.given_lora is None else _plain(trainer.given_lora.to_dict()),
         "dataset": trainer.dataset_name,
         "dataset_part": _part(trainer.train_dataset) if trainer.args.num_teachers == 0 else None,
+        "dataset_hash": _plain(source.dataset_hash),
         "settings": _plain(trainer.args.settings()),
         "other_settings": other_settings(trainer.args),
         "sampler": _sampler(trainer),

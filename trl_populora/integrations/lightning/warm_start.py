@@ -95,7 +95,9 @@ def warm_start(
     _fit(population, rows, losses, learning_rate, warmup_steps, trainer_settings)
     for name in losses.names:
         if not_finite(population.factors(name)):
-            raise ValueError(f"The warm start has diverged: weights of {name} are not finite. Lower learning_rate.")
+            raise ValueError(
+                f"The warm start has diverged: weights of {name} are not finite. Lower its learning rate."
+            )
     for role, source in learners.items():
         for target in population.names(role):
             if target != source:
