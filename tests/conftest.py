@@ -15,6 +15,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is expected is of a CPU, also on a machine with a GPU
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # bitsandbytes imports the whole compiler otherwise, in each process
 # trackio reads it when TRL imports it. Runs of tests are not among the user's own.
 os.environ["TRACKIO_DIR"] = os.path.join(tempfile.gettempdir(), f"trackio-{os.getpid()}")

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from tests.cli.conftest import write_recipe
 from trl_populora import cli, train
-from trl_populora.cli import needs
+from trl_populora.cli import doctor, needs
 from trl_populora.generation.transformers_sampler import CACHE
 from trl_populora.training.trackers import missing_trackers
 
@@ -146,6 +146,12 @@ def test_what_does_not_fit_or_is_missing_is_marked(tmp_path, tiny_model, capsys,
     assert "PROBLEM: push_to_hub needs a login: `hf auth login`" in text
     assert "GB do not fit into 1.0. Lower per_device_train_batch_size" in text
     assert "Time of a round" not in text and text.endswith("Not ready to train.\n")
+
+
+def test_a_gpu_that_pytorch_cannot_use_is_no_device(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)  # by the driver, also if it is too old
+    [(line, problem)] = doctor.devices()
+    assert line.startswith("Devices: CPU only") and problem is None
 
 
 def test_a_gpu_that_is_not_here_is_computed_for(tmp_path, tiny_model, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 import random
 import signal
 
@@ -95,6 +96,13 @@ def test_loss_falls_and_every_step_is_reported(model, tokenizer, types):
     assert seen[-1][1] < seen[0][1]
     assert seen[0][1] == pytest.approx(sum(losses[0].values()) / 2)
     assert len(losses) == 12 and all(step.keys() == {"teacher_0", "student_0"} for step in losses)
+
+
+def test_a_gpu_is_looked_for_as_without_lightning(model, tokenizer, types, monkeypatch):
+    """By the runtime. What Lightning sets at import asks the driver, which counts GPUs that PyTorch cannot use."""
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    run(populate(model, num_teachers=1, num_students=1), tokenizer, types, steps=1, rows_per_role=1)
+    assert "PYTORCH_NVML_BASED_CUDA_CHECK" not in os.environ
 
 
 def test_leaves_modes_gradients_and_trainability_as_found(model, tokenizer, types):

@@ -158,6 +158,15 @@ def test_founders_draw_a_by_their_names_or_share_one():
         assert all((factor.B == 0).all() and (factor.A != 0).any() for factor in shared.factors(name).values())
 
 
+def test_random_states_stay_the_callers(monkeypatch):
+    """Also those of a GPU that the base is not on yet: a base is often moved there later."""
+    base, seeded = two_layers(), []
+    monkeypatch.setattr("torch.cuda.manual_seed_all", seeded.append)
+    before = torch.get_rng_state()
+    Population(base, lora(), num_teachers=1, num_students=1)
+    assert torch.equal(torch.get_rng_state(), before) and not seeded
+
+
 def test_shared_member_plays_both_roles():
     population = Population(two_layers(), lora(), num_teachers=1, num_students=1, shared_member=True)
     assert list(population) == ["agent_0"]

@@ -20,7 +20,7 @@ from trl_populora.run_files.run import Run, open_run
 from trl_populora.run_files.secrets import HIDDEN
 from trl_populora.tasks.countdown import Countdown
 from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.run_record import run_record
+from trl_populora.training.run_record import hardware, run_record
 from trl_populora.training.saving import save_run
 from trl_populora.training.uploading import card_facts
 
@@ -57,6 +57,12 @@ def test_a_run_of_a_script(make_trainer):
     trainer.save_model()
     run = open_run(trainer.args.output_dir)
     assert run.base == "some/base" and run.setting("task_types", None) == ["code_o", "code_i", "code_f"]
+
+
+def test_a_gpu_that_pytorch_cannot_use_does_not_end_a_run(monkeypatch):
+    """The driver counts it, also if it is too old for this PyTorch."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert hardware()["gpus"] == []
 
 
 def test_a_run_on_a_dataset(config):

@@ -96,7 +96,8 @@ def devices() -> Iterator[Finding]:
         return
     import torch
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # also counts those with too old a driver
+    gpus = [torch.cuda.get_device_name(i) for i in range(count)]
     yield f"Devices: {', '.join(gpus) or 'CPU only'}, {torch.get_num_threads()} threads", None
 
 

@@ -320,11 +320,12 @@ class Population(Mapping[str, Member]):
 
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:
         devices = [model.device] if model.device.type == "cuda" else []  # whose random states stay the caller's
+        own = torch.default_generator if model.device.type == "cpu" else torch  # `torch` seeds the GPUs, too
         for name in names:
             config = copy.deepcopy(template)
             config.task_type = config.task_type or TaskType.CAUSAL_LM
             with torch.random.fork_rng(devices=devices):
-                torch.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
+                own.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
                 if name == names[0]:
                     self.model = get_peft_model(model, config, adapter_name=name)
                 else:

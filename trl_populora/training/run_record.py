@@ -93,7 +93,8 @@ def _part(dataset: Any) -> dict[str, Any]:
 def hardware() -> dict[str, Any]:
     """Processor, cores that this process may use, memory in GiB, and the GPUs of this process by name and memory."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cards = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # also counts those with too old a driver
+    cards = [torch.cuda.get_device_properties(i) for i in range(count)]
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),

@@ -7,6 +7,7 @@ the same weights. A base that uses the formats without training needs no warm st
 import contextlib
 import logging
 import math
+import os
 import random
 import signal
 import warnings
@@ -204,6 +205,8 @@ def _fit(
         ),
         schedule=lambda step: learning_rate_factor(step, steps=rows.steps, warmup_steps=warmup_steps),
     )
+    # Lightning sets it at import. Then PyTorch takes a GPU whose driver is too old for one that it can use.
+    os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
     device = torch.device(population.model.device)
     settings = {
         "accelerator": device.type,
