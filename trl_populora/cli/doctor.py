@@ -96,9 +96,10 @@ def devices() -> Iterator[Finding]:
         return
     import torch
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # also counts those with too old a driver
-    gpus = [torch.cuda.get_device_name(i) for i in range(count)]
-    yield f"Devices: {', '.join(gpus) or 'CPU only'}, {torch.get_num_threads()} threads", None
+    from ..training.devices import gpus
+
+    names = ", ".join(gpu.name for gpu in gpus()) or "CPU only"
+    yield f"Devices: {names}, {torch.get_num_threads()} threads", None
 
 
 def models() -> Iterator[Finding]:

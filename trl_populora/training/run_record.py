@@ -7,7 +7,6 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers.utils import logging
 from trl import GRPOConfig
 
@@ -17,6 +16,7 @@ from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
 from ..run_files.process import this_process
 from ..run_files.secrets import without_secrets
+from .devices import gpus
 
 
 if TYPE_CHECKING:
@@ -93,13 +93,11 @@ def _part(dataset: Any) -> dict[str, Any]:
 def hardware() -> dict[str, Any]:
     """Processor, cores that this process may use, memory in GiB, and the GPUs of this process by name and memory."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # also counts those with too old a driver
-    cards = [torch.cuda.get_device_properties(i) for i in range(count)]
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(pages / 2**30, 1),
-        "gpus": [{"name": card.name, "memory_gib": round(card.total_memory / 2**30, 1)} for card in cards],
+        "gpus": [{"name": card.name, "memory_gib": round(card.total_memory / 2**30, 1)} for card in gpus()],
     }
 
 
