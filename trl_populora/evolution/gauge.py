@@ -43,8 +43,8 @@ def compose(
     generator, so that their number does not change other random numbers.
 
     Accuracy: `dW` loses what is below resolution (`factors`), and the rounding of A' and B', about 6e-8 |A'| |B'| in
-    Frobenius norms for float32. The frame makes B' long if V needs directions in which `A_1` is almost 0: where the
-    rows of `A_1` agree up to 1e-6 of their length and those of another parent up to 0.1, this is 2e-3 of `dW`.
+    Frobenius norms for float32. The frame makes B' long if V needs directions in which `A_1` is almost 0: if the rows
+    of `A_1` are nearly collinear, and those of another parent are not.
 
     Args:
         terms (`Sequence[Factor]`): Factors on which the spectrum's maps act, side by side. The first one is the frame.

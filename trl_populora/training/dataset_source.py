@@ -114,8 +114,7 @@ class DatasetSource(RowSource):
 def rows_hash(dataset: Dataset | None) -> str | None:
     """A hash of all rows of a dataset in their order, 16 hexadecimal digits; `None` without a dataset.
 
-    It depends on all columns, however they were loaded, and not on transforms. For 100,000 prompts of 500 characters
-    it takes 0.2 s, or 0.5 s if they are chat messages.
+    It depends on all columns, however they were loaded, and not on transforms. All rows are read once for it.
     """
     if dataset is None:
         return None
