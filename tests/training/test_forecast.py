@@ -56,17 +56,21 @@ def test_an_update_with_its_head_holds_what_is_counted():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpointing, layers", [pytest.param(True, 6, marks=pytest.mark.slow), (False, 3)])
-def test_an_update_without_its_head_holds_what_is_counted(config, checkpointing, layers):
+@pytest.mark.parametrize("checkpointing, layers", [(True, 6), (False, 3)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_an_update_without_its_head_holds_what_is_counted(config, dtype, checkpointing, layers):
     sizes = {**SIZES, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": layers, "vocab_size": 300}
-    told = LlamaConfig(num_attention_heads=8, num_key_value_heads=2, dtype="bfloat16", **sizes)
-    model, live, shapes = LlamaForCausalLM(told).to(torch.bfloat16), Live(), Shapes.of(told, "all-linear")
+    told = LlamaConfig(num_attention_heads=8, num_key_value_heads=2, dtype=dtype, **sizes)
+    model, live, shapes = LlamaForCausalLM(told).to(getattr(torch, dtype)), Live(), Shapes.of(told, "all-linear")
     population, ids = trained(model, checkpointing=checkpointing), torch.ones(4, 512, dtype=torch.long)
     with live, torch.autocast("cpu", torch.bfloat16), population.route(list(population)):
         population.base_model.model(ids, use_cache=False).last_hidden_state.sum().backward()
-    args = config(gradient_checkpointing=checkpointing, max_completion_length=512, bf16=True)
-    empty = {"solve": Phase(32, 32, [], 0.0, 512.0, 0.0)}
-    assert live.peak == pytest.approx(memory(shapes, args, empty)["activations"], rel=0.1)
+    settings = {"gradient_checkpointing": checkpointing, "max_completion_length": 512, "bf16": True}
+    args = config(**settings, model_init_kwargs={"dtype": dtype})
+    parts = memory(shapes, args, {"solve": Phase(32, 32, [], 0.0, 512.0, 0.0)})
+    assert live.peak == pytest.approx(parts["activations"] + parts.get("half weights", 0.0), rel=0.1)
+    whole = 2 * shapes.linear / (layers if checkpointing else 1)
+    assert parts.get("half weights") == (whole if dtype == "float32" else None)
 
 
 def test_tables_of_a_run_on_a_dataset_take_space_too(config):

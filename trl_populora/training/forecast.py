@@ -32,8 +32,12 @@ INSIDE = (10.0, 4.25)
 were fitted to the counts in docs/scaling.md for 7B, 32B and 70B, with errors below 2 %."""
 BACKWARD = (0.75, 1.75)
 """Elements of gradients within a layer per token, in addition to `INSIDE`, at the peak of a backward pass. Counted."""
+WIDE = 3.0
+"""More of the hidden size within a layer per token, if a base in float32 computes in halves. Counted."""
 PASSING = (4.0, 3.0)
 """Elements in memory at once per token of the prefill: factors of hidden and intermediate size. Counted."""
+LEARNING = ("gradients", "buckets of DDP", "activations", "logits", "half weights")
+"""Parts that are in memory during an update, and not while rows are sampled."""
 TILE = (4096, 32768)
 """Tokens and vocabulary entries in one tile of logits of TRL's LM head (`trl.kernels.chunked_logprob`)."""
 TORCH_TILE = 29  # additional bytes per logit of a tile if PyTorch and not Triton computes it; counted
@@ -181,12 +185,14 @@ def memory(
 ) -> dict[str, float]:
     """Bytes on one device: the parts, and the peaks `"learning"` and `"sampling"`, of which the larger one counts.
 
-    Rows are assumed to have the length of the longest prompt plus `max_completion_length`. Sampling has two peaks: the
-    prefill, with the activations of a layer, and the last token, with a full cache. In the prefill, the rows of a
-    group that share a batch compute their prompt once, but not with a sharded base. A base that is quantised when it
-    is loaded has one more part, `"unpacked weights"`: the largest matrix, unpacked to the base's dtype. With vLLM in
-    the process, `"engine, at least"` is a second base, a slot for each adapter, and the cache of one row. It is in
-    neither peak, because an engine takes the share of the card that it is given.
+    Rows are assumed to have the length of the longest prompt plus `max_completion_length`. Sampling has two peaks:
+    the prefill, with the activations of a layer, and the last token, with a full cache. In the prefill, the rows of a
+    group that share a batch compute their prompt once, but not with a sharded base. For a base in float32 that
+    computes in halves (`bf16`), `"half weights"` are the copies that autograd keeps: of all linear layers, or of one
+    with gradient checkpointing. A base that is quantised when it is loaded has one more part, `"unpacked weights"`:
+    the largest matrix, unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base,
+    a slot for each adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the
+    card that it is given.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
@@ -209,7 +215,9 @@ def memory(
     together = 1 if args.shard_base else min(args.num_generations or 1, max(1, decoded // playing))
     engine = args.use_vllm and args.vllm_mode != "server"
     batch, layer = args.per_device_train_batch_size, shapes.inside * number
-    kept = shapes.layers * shapes.hidden * number + layer if args.gradient_checkpointing else shapes.layers * layer
+    if number < weight:
+        layer += WIDE * shapes.hidden * number
+    kept = shapes.layers * shapes.hidden * weight + layer if args.gradient_checkpointing else shapes.layers * layer
     kept += (BACKWARD[0] * shapes.hidden + BACKWARD[1] * shapes.intermediate) * number
     parts = {
         "base": base / (processes if args.shard_base else 1),
@@ -232,8 +240,10 @@ def memory(
     if packed is not None:
         parts["unpacked weights"] = float(shapes.widest * weight)
         state += parts["unpacked weights"]
+    elif number < weight:
+        parts["half weights"] = shapes.linear * number / (shapes.layers if args.gradient_checkpointing else 1)
     return parts | {
-        "learning": state + sum(parts[n] for n in ("gradients", "buckets of DDP", "activations", "logits")),
+        "learning": state + sum(parts.get(name, 0.0) for name in LEARNING),
         "sampling": state + max(parts["KV cache"], parts["prefill"]) + parts["stacks of adapters"],
     }
 
