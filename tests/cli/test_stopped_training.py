@@ -68,6 +68,7 @@ def test_in_a_round_with_a_checkpoint(recipe, stop, said, tmp_path):
     assert rounds(tmp_path / "run") == [0, 1]
 
 
+@pytest.mark.slow
 def test_in_a_round_without_a_checkpoint(recipe, stop, said, tmp_path, capfd):
     command = recipe()
     stop(SelfPlay, "play", at=2)

@@ -63,6 +63,7 @@ def test_checkpoints_are_pushed_when_the_strategy_says_so(client, hub, tmp_path,
         assert {f"{folder}/{name}" for name in manifest["files"]} < hub.files("user/repo")
 
 
+@pytest.mark.slow
 def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     """The network is gone until training has ended."""
     hub.failures = [("POST", "/commit/")] * 10

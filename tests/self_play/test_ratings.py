@@ -123,7 +123,8 @@ def test_tally_and_residual():
     assert np.isnan(ratings.residual[0, 2]) and np.isnan(ratings.residual[1, 1])
 
 
-@pytest.mark.parametrize("gain", [pytest.param(0.0, marks=pytest.mark.slow), 0.2])
+@pytest.mark.slow
+@pytest.mark.parametrize("gain", [0.0, 0.2])
 def test_residual_is_small_where_one_number_describes_a_member_also_if_it_learns(gain):
     """In rating points, students gain `gain` a round, so teachers win much less at the end."""
     rng, names = np.random.default_rng(0), [f"{role}{i}" for role in "ts" for i in range(4)]
@@ -151,7 +152,8 @@ def test_residual_shows_what_one_number_cannot_describe():
     assert (ratings.residual * [[1, -1], [-1, 1]] > 0.2).all()
 
 
-@pytest.mark.parametrize("correlation", [pytest.param(0.0, marks=pytest.mark.slow), 0.6])
+@pytest.mark.slow
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
 def test_sigma_knows_that_proposals_to_one_prompt_are_valid_together(correlation):
     """Two equal teachers with 40 % invalid proposals: their difference in standard deviations has one of about 1."""
 

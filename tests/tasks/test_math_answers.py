@@ -359,6 +359,7 @@ def test_equal_answers_run_once_and_plain_ones_not_at_all():
     assert verdicts[1] is True and verdicts[3] is False and is_spared(verdicts[0]) and is_spared(verdicts[2])
 
 
+@pytest.mark.slow
 def test_a_batch_that_went_wrong_is_judged_again_one_by_one(run, monkeypatch):
     """The first answer dies at the limit of time, and takes the batch with it."""
     monkeypatch.setattr(answers, "BATCH", 8)

@@ -92,6 +92,7 @@ def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog)
     assert record_of(trainer)["resumed"] == [{"step": 2, "changed": {"seed": [42, 7]}}]
 
 
+@pytest.mark.slow
 def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
     settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0}
     folder = make_trainer(**settings).args.output_dir
