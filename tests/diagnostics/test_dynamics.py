@@ -91,6 +91,13 @@ def test_a_shared_member_has_both_sides():
     assert agent.mu == ratings()["student_0"].mu
     metrics = round_metrics(summary)
     assert metrics["teachers/validity"] == 0.5 and metrics["solve_rate"] == 0.5
+    assert (metrics["teachers/length"], metrics["students/length"], metrics["length/agent_0"]) == (15, 4, 46 / 6)
+    refused = {name: count for name, count in metrics.items() if "refused" in name}
+    assert refused == {
+        "teachers/refused/no_program": 1,
+        "students/refused/no_output": 1,
+        "students/refused/infra_error": 1,
+    }
     assert "teachers/rating/dispersion" not in metrics
 
 

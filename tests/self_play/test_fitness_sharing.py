@@ -15,7 +15,7 @@ from trl_populora.diagnostics import task_metrics
 from trl_populora.self_play import RewardSettings, RoundSettings
 from trl_populora.self_play.records import Proposal, RoundRecord
 from trl_populora.self_play.rewards import MAX_SHARING
-from trl_populora.self_play.sharing import divide, niche_counts, share
+from trl_populora.self_play.sharing import divide, niche_counts, share, similarities
 from trl_populora.tasks import Refusal
 
 
@@ -44,6 +44,13 @@ def test_one_task_without_what_all_others_have_makes_them_hardly_more_alike():
     before = niche_counts(parts)
     after = niche_counts([*parts[:-1], frozenset(["other def", "h"])])
     assert (after[:-1] < 1.2 * before[:-1]).all()
+
+
+def test_tasks_that_share_nearly_everything_are_similar_in_the_metric_and_not_in_the_weights():
+    parts = [frozenset([*"abcdefgh", f"own {i}"]) for i in range(8)]
+    off_diagonal = ~np.eye(8, dtype=bool)
+    assert similarities(parts, weighed=False)[off_diagonal] == pytest.approx(0.8)
+    assert similarities(parts, weighed=True)[off_diagonal] == pytest.approx(0)
 
 
 @given(
@@ -106,7 +113,7 @@ def test_the_metric_is_the_mean_over_pairs_of_one_type():
     tasks = [proposal(SORTED, 0.5), proposal(RENAMED, 0.5), proposal(LENGTH, 0.5), proposal(SORTED, 0.5, "code_i")]
     record = RoundRecord(0, 0, proposals=(*tasks, proposal(None, -1.0)))
     found = task_metrics(record, code_buffer(), TYPES)
-    assert found["similarity"] == pytest.approx(1 / 3)  # of three pairs, one is alike and two have nothing in common
+    assert found["similarity"] == pytest.approx((1 + 2 / 4 + 2 / 4) / 3)  # two of the four different statements
     assert "similarity" not in task_metrics(replace(record, proposals=tuple(tasks[2:])), code_buffer(), TYPES)
 
 

@@ -253,3 +253,30 @@ def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trai
     for log in trainer.state.log_history[:4]:
         names.append({id(name) for name in log if name.startswith("reward")})
     assert names[0] and names[0] == names[3]  # the same objects
+
+
+def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer):
+    """Rows of similar length share one, so their mean counts tokens of short completions too much."""
+    settings = {"beta": 0.04, "num_iterations": 2, "max_completion_length": 24, "learning_rate": 0.1}
+    settings["logging_steps"] = 1
+    few, all_rows = [make_trainer(**settings, per_device_train_batch_size=rows) for rows in (4, 12)]
+    for trainer in (few, all_rows):
+        trainer.train()
+    first, second = all_rows.state.log_history[:2]
+    assert second["clip_ratio/region_mean"] > 0 and first["completions/min_length"] < 12
+    for log, expected in zip(few.state.log_history, (first, second)):
+        for name in ("kl", "entropy", "clip_ratio/region_mean"):
+            assert log[name] == pytest.approx(expected[name], rel=1e-4), name
+
+
+def test_the_gradient_norm_of_a_round_is_the_mean_over_its_steps(make_trainer):
+    summaries, steps = [], []
+    trainer = make_trainer(num_iterations=2, on_round=summaries.append)
+    clip = trainer.updates.clip
+    trainer.updates.clip = lambda optimizer: (clip(optimizer), steps.append(dict(trainer.updates.grad_norms)))[0]
+    trainer.train()
+    (summary,), (first, second) = summaries, steps
+    for member in summary.members:
+        assert member.grad_norm == pytest.approx((first[member.name] + second[member.name]) / 2)
+        assert member.updates == 2
+    assert first["student_0"] != pytest.approx(second["student_0"], rel=0.01)

@@ -100,6 +100,7 @@ def test_output_of_a_generation_phase(make_trainer):
         "advantages",
         "num_items_in_batch",
         "member_ids",
+        "weight",
     }
     assert seen["member_ids"].shape == seen["advantages"].shape == (4,)
 

@@ -59,6 +59,7 @@ def summarize_round(
     guests = (*record.guest_proposals, *record.guest_attempts)
     settled = (*record.settled_proposals, *record.attempts, *record.extra_attempts)
     own = [_by_member(items, adapter_of) for items in (record.proposals, record.attempts, settled)]
+    written = {"teachers": record.proposals, "students": record.attempts}
     rows = tuple(
         _summarize_member(
             member,
@@ -84,6 +85,8 @@ def summarize_round(
         solve_rates=_rates(matched.by_type()),
         **_filled(record.attempts),
         **_tables(ratings, matched),
+        lengths={role: found for role, items in written.items() if (found := mean(one.tokens for one in items))},
+        refusals={role: _reasons(items) for role, items in written.items()},
         residual=rating_residual(ratings),
         residuals=tuple(tuple(None if math.isnan(one) else one for one in row) for row in ratings.residual.tolist()),
         **facts,
@@ -116,7 +119,7 @@ def _summarize_member(
         length=sum(item.tokens for item in items) / max(len(items), 1),
         rows=len(learned),
         tokens=tokens,
-        refusals=dict(Counter(item.refusal.reason for item in items if item.refusal is not None)),
+        refusals=_reasons(items),
         grad_norm=grad_norm,
         solve_rates=_rates(matched.by_type(*scope)),
         **_filled(attempts),
@@ -131,6 +134,10 @@ def _by_member(items: Iterable[Proposal | Attempt], adapter_of: Callable[[str], 
     for item in items:
         own[adapter_of(item.member)].append(item)
     return own
+
+
+def _reasons(items: Iterable[Proposal | Attempt]) -> dict[str, int]:
+    return dict(Counter(item.refusal.reason for item in items if item.refusal is not None))
 
 
 def _tables(ratings: Ratings, matched: MatchedGames) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -216,15 +223,13 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
         members = [member for member in summary.members if member.role in own]
         for name in ROLE:
             metrics[f"{group}/{MEMBER[name]}"] = mean(getattr(member, name) for member in members)
+        metrics[f"{group}/length"] = summary.lengths.get(group, metrics[f"{group}/length"])
+        metrics |= _under(f"{group}/refused", summary.refusals.get(group, {}))
         if group == "students":  # a single agent's proposals are the teacher's
             del metrics["students/validity"]
         if summary.teachers:
             metrics[f"{group}/rating/dispersion"] = dispersion(member.mu for member in members)
             metrics[f"{group}/solve_rate_dispersion"] = dispersion(member.solve_rate for member in members)
-        for member in members:
-            for reason, count in member.refusals.items():
-                key = f"{group}/refused/{reason}"
-                metrics[key] = (metrics.get(key) or 0) + count
     for member in summary.members:
         for field, name in MEMBER.items():
             metrics[f"{name}/{member.name}"] = getattr(member, field)

@@ -120,12 +120,15 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "0 to 1", when=_MATCHED),
         Metric("types/solve_rate/{type}", "`solve_rate` of one type in this round only.", "0 to 1", when=_MATCHED),
         Metric("fill_rate",
-            "Share of attempts at fill-ins: tasks from the buffer that replace invalid proposals.",
+            "Share of attempts at fill-ins: tasks from the buffer that replace invalid proposals. Of all attempts of "
+            "the members, also of those at champions' tasks.",
             "0 to 1", when=SELF_PLAY),
         Metric("solve_rate_filled",
             "Share of attempts at fill-ins that solved their task.",
             "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
-        Metric("matches/played", "Pairings that played in the round.", "count", when=SELF_PLAY),
+        Metric("matches/played",
+            "Pairings of the round, also those without any valid task; without pairings with champions.",
+            "count", when=SELF_PLAY),
         Metric("matches/games",
             "Rated games between the current members so far. A game is an attempt at a task of a teacher.",
             "count", "last", SELF_PLAY),
@@ -137,12 +140,15 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("compute/guest_rows",
             "Completions of champions of the past (`hall_of_fame_probability`), from which nobody learns.", "count",
             when="in rounds with a champion"),
-        Metric("executor/{status}", "Executions of the round that ended with this status.", "count", when=SELF_PLAY),
+        Metric("executor/{status}",
+            "Executions of a round that ended with this status.",
+            "count", when=f"{SELF_PLAY}, in rounds with such an execution"),
     ),
     "Members": (
         Metric("reward/{member}",
-            "Mean reward of the member's rows. With `solvable_rounds`, a teacher's rows are those that it learns "
-            "from now.",
+            "Mean reward of the member's rows. In self-play, it is the reward of the game alone, over all attempts "
+            "and proposals, also over attempts that `balance_rows` does not choose; a single agent's are of both "
+            "roles. With `solvable_rounds`, a teacher's rows are those that it learns from now.",
             "reward", when="if one of its rows has a reward", evaluated=True),
         Metric("validity/{member}",
             "Share of its proposals that became tasks. Proposals on which the executor failed are not counted.",
@@ -155,19 +161,20 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("fill_rate/{solver}", "`fill_rate` of one student.", "0 to 1", when=SELF_PLAY),
         Metric("solve_rate_filled/{solver}",
             "`solve_rate_filled` of one student.", "0 to 1", when=f"{SELF_PLAY}, in rounds with fill-ins"),
-        Metric("length/{member}", "Mean length of the completions that it wrote.", "tokens"),
+        Metric("length/{member}", "Mean length of the completions that it wrote, without extra attempts.", "tokens"),
         Metric("rating/mu/{member}",
             "Rating. In self-play it is TrueSkill. On a dataset it is the mean reward over the last "
             "`evolution_interval` rounds.",
             "points; on a dataset reward", "last"),
         Metric("rating/sigma/{member}",
-            "Uncertainty of the rating. On a dataset it is the standard error of that mean.",
+            "Uncertainty of the rating. On a dataset it is the standard error of that mean; 0 if there is only one "
+            "round, as for a child, whose parents' mean counts as one.",
             "as `rating/mu`", "last"),
         Metric("version/{member}",
             "Number of times that the member of this slot (place in the population) was replaced.", "count", "last"),
         Metric("grad_norm/{member}",
-            "Norm of its gradient before clipping. Not logged if it is not finite, if the member is frozen, or if "
-            "none of its rows has a reward.",
+            "Norm of its gradient before clipping, as a mean over the steps of the round. Not logged if it is not "
+            "finite, if the member is frozen, or if none of its rows has a reward.",
             "0 or more"),
         Metric("weights/delta_norm/{member}",
             "Frobenius norm of its update dW over all adapted matrices, before replacement.",
@@ -190,24 +197,29 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     ),
     "Roles": (
         Metric("{role}/reward",
-            "Mean total reward, in self-play over the role's rows, on a dataset over members.", "reward"),
+            "Mean total reward, also of your own reward functions. In self-play it is over the rows that the role "
+            "learns "
+            "from, on a dataset over members.", "reward"),
         Metric("{role}/reward_std",
-            "Standard deviation of the total reward over the role's rows.", "0 or more", when=SELF_PLAY),
+            "Standard deviation of the total reward over these rows.", "0 or more", when=SELF_PLAY),
         Metric("{role}/zero_std_groups",
             "Share of groups of `num_generations` rows in which all rewards are equal. With the group baseline, "
             "nothing "
             "is learned from such groups.", "0 to 1", when=SELF_PLAY),
         Metric("{role}/rewards/{function}/mean",
-            "Mean reward of one function over the role's rows.",
+            "Mean reward of one function over these rows.",
             "reward", when=f"{SELF_PLAY}, with several reward functions"),
         Metric("{role}/rewards/{function}/std",
             "Standard deviation of the reward of one function.",
             "0 or more", when=f"{SELF_PLAY}, with several reward functions"),
         Metric("teachers/validity", "Mean of `validity` over teachers.", "0 to 1", when=SELF_PLAY),
-        Metric("{role}/length", "Mean of `length` over members.", "tokens"),
+        Metric("{role}/length",
+            "Mean length of the role's completions, without extra attempts; on a dataset, mean of `length` over "
+            "members.",
+            "tokens"),
         Metric("{role}/rating/mu",
             "Mean of `rating/mu` over members. In self-play it says little, because one side wins what the other side "
-            "loses.", "as `rating/mu`", "last"),
+            "loses. For a single agent it is its rating as a student.", "as `rating/mu`", "last"),
         Metric("{role}/rating/dispersion",
             "Standard deviation (with divisor N) of `rating/mu` over members. Equally good members still differ by "
             "about "
@@ -217,7 +229,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "0 to 0.5", when=f"{SELF_PLAY}, if two members have one"),
         Metric("{role}/grad_norm", "Mean of `grad_norm` over members.", "0 or more"),
         Metric("{role}/refused/{reason}",
-            "Completions of the role that were refused for this reason.",
+            "Completions of the role that were refused for this reason, without extra attempts.",
             "count", when=f"{SELF_PLAY}, in rounds with such a refusal"),
         Metric("{role}/weights/delta_norm",
             "Mean of `weights/delta_norm` over members.", "0 or more", "last", _WEIGHED),
@@ -258,8 +270,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("tasks/duplicates",
             "Share of proposals that were refused because the task exists already.", "0 to 1", when=SELF_PLAY),
         Metric("tasks/similarity",
-            "Mean similarity of two valid proposals of one type in this round: the share of their parts (statements "
-            "of a program) that both have; parts that most proposals have count little. 1: all are the same.",
+            "Mean similarity of two valid proposals of one type in this round: of the different parts (statements of "
+            "a program) of both, the share that both have. 1: all are the same.",
             "0 to 1", when=f"{SELF_PLAY}, in rounds with two such proposals"),
         Metric("tasks/extra_rows",
             "Number of extra attempts (`solvable_attempts`). Nobody learns from them.", "count", when=SELF_PLAY),
@@ -314,10 +326,14 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "nats", when="`beta` > 0", evaluated=True),
         Metric("clip_ratio/low_mean",
             "Share of tokens whose ratio was clipped from below.", "0 to 1", when=_CLIPPED, evaluated=True),
-        Metric("clip_ratio/low_min", "The smallest such share in a row.", "0 to 1", when=_CLIPPED, evaluated=True),
+        Metric("clip_ratio/low_min",
+            "The smallest such share in a row, as a mean over micro-batches.",
+            "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/high_mean",
             "Share of tokens whose ratio was clipped from above.", "0 to 1", when=_CLIPPED, evaluated=True),
-        Metric("clip_ratio/high_max", "The largest such share in a row.", "0 to 1", when=_CLIPPED, evaluated=True),
+        Metric("clip_ratio/high_max",
+            "The largest such share in a row, as a mean over micro-batches.",
+            "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("clip_ratio/region_mean",
             "Share of tokens whose ratio was clipped.", "0 to 1", when=_CLIPPED, evaluated=True),
         Metric("cispo_clip_ratio",
@@ -325,7 +341,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("vespo/phi_seq_mean",
             "Mean weight of a sequence in the loss.", "0 or more", when="`loss_type: vespo`", evaluated=True),
         Metric("completions/{kind}_length",
-            "Length of the completions that are learned from. In self-play it covers both roles and measures cost "
+            "Length of the rows of the batch (also of those without a reward). In self-play it covers both roles and "
+            "measures cost "
             "(`teachers/length` and `students/length` are the lengths of each role).", "tokens", evaluated=True),
         Metric("completions/{kind}_terminated_length",
             "`completions/{kind}_length` of completions that were not cut off; 0 if there are none.",

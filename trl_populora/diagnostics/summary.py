@@ -22,12 +22,12 @@ class MemberSummary:
         solve_rate (`float` or `None`): Matched solve rate ([`MatchedGames.solve_rate`]): of its attempts, or for a
             teacher of the attempts at its tasks. `None` without matched games in the last rotation of the types.
         mu, sigma (`float` or `None`): Rating after the round; on a dataset, `None` for a member without any reward.
-        length (`float`): Mean length of the completions it wrote, in tokens.
+        length (`float`): Mean length of the completions it wrote, in tokens; without extra attempts.
         rows (`int`): Rows that it learned from: its completions with a reward. With `solvable_rounds`, a teacher's
             rows are from an earlier round.
         tokens (`int`): Completion tokens of those rows.
         refusals (`dict[str, int]`): Reason -> number of its completions that were refused for this reason.
-        grad_norm (`float` or `None`): Norm of its gradient before clipping, where known.
+        grad_norm (`float` or `None`): Norm of its gradient before clipping, mean over the round's steps, where known.
         solve_rates (`dict[str, float]`): Task type -> matched solve rate of this round alone.
         fill_rate (`float` or `None`): Share of its attempts that were at fill-ins (tasks from the buffer).
         solve_rate_filled (`float` or `None`): Share of its attempts at fill-ins that solved their task.
@@ -76,7 +76,7 @@ class RoundSummary:
         teachers, students (`tuple[str, ...]`): Players, in the order of the matrix' rows and columns.
         games, wins (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): Rated games between current members, and those
             that the student won.
-        matches (`int`): Pairings that played in this round.
+        matches (`int`): Pairings of this round, also those without any valid task.
         guest_rows, guest_tokens (`int`): Completions of champions of the past, and their tokens. Nobody learns
             from them.
         statuses (`dict[str, int]`): Status of the executor -> its executions in this round.
@@ -99,6 +99,10 @@ class RoundSummary:
             that solved their task.
         window_attempts, window_solved (`tuple[tuple[int, ...], ...]` of shape `(T, S)`): The same over the last 10
             rounds in which the current members of the two slots met, within the last 50 rounds.
+        lengths (`dict[str, float]`): `"teachers"` or `"students"` -> mean length of the completions of this role in
+            self-play, in tokens; without extra attempts.
+        refusals (`dict[str, dict[str, int]]`): `"teachers"` or `"students"` -> reason -> number of these completions
+            that were refused for this reason.
         residual (`float` or `None`): Root mean square of `Ratings.residual` over pairs with at least 32 games.
         residuals (`tuple[tuple[float or None, ...], ...]` of shape `(T, S)`): `Ratings.residual` of every pair; `None`
             without games.
@@ -134,6 +138,8 @@ class RoundSummary:
     solved: tuple[tuple[int, ...], ...] = ()
     window_attempts: tuple[tuple[int, ...], ...] = ()
     window_solved: tuple[tuple[int, ...], ...] = ()
+    lengths: dict[str, float] = field(default_factory=dict)
+    refusals: dict[str, dict[str, int]] = field(default_factory=dict)
     residual: float | None = None
     residuals: tuple[tuple[float | None, ...], ...] = ()
     rewards: dict[str, float] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..self_play.sharing import niche_counts
+from ..self_play.sharing import similarities
 
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def task_metrics(record: RoundRecord, buffer: TaskBuffer, types: Mapping[str, Ta
             - `never_solved`: share of the proposed tasks in the buffer, among those tried, that nobody ever solved.
             - `given_up`: proposed tasks in the buffer that left play.
             - `duplicates`: share of proposals refused because the task exists already.
-            - `similarity`: mean similarity of two valid proposals of one type (`niche_counts`), over all pairs.
+            - `similarity`: mean Jaccard index of the parts of two valid proposals of one type, over all pairs.
             - `extra_rows`: attempts that nobody learns from (`solvable_attempts`).
     """
     paid = record.settled_proposals
@@ -67,6 +67,6 @@ def _similarity(proposals: Iterable[Proposal], types: Mapping[str, TaskType]) ->
     alike, pairs = 0.0, 0
     for name, task_type in types.items():
         parts = [task_type.parts(task) for task in tasks if task.type == name]
-        alike += float(niche_counts(parts).sum()) - len(parts)
+        alike += float(similarities(parts, weighed=False).sum()) - len(parts)
         pairs += len(parts) * (len(parts) - 1)
     return alike, pairs

@@ -100,10 +100,12 @@ def measured(measure: Measure, run: PlayedRun, exam_names: Mapping[str, str]) ->
 
 
 def compute(runs: tuple[PlayedRun, ...]) -> dict[str, float]:
-    """What a run of an arm has cost in all its rounds, in mean over its runs, and the same per adapter."""
+    """What a run of an arm has cost in all its rounds, in mean over its runs, and per adapter. (Adapters train at the
+    same time, so there are no seconds per adapter.)"""
     costs = [run_cost(run.history)._asdict() for run in runs]
     mean = {name: fmean(own[name] for own in costs) for name in costs[0]}
-    each = {f"{name}_per_adapter": value / mean["adapters"] for name, value in mean.items() if name != "adapters"}
+    whole = ("adapters", "seconds")
+    each = {f"{name}_per_adapter": value / mean["adapters"] for name, value in mean.items() if name not in whole}
     return {"runs": len(runs), **mean, **each}
 
 

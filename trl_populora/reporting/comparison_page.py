@@ -41,7 +41,10 @@ class Shown(NamedTuple):
 TYPES = "types/solve_rate/"
 SHOWN = {
     "solve_rate": Shown(
-        "Matched solve rate", "Share of students' attempts at teachers' tasks that solved them.", "share", True
+        "Matched solve rate",
+        "Share of students' attempts at teachers' tasks that solved them, mean over task types.",
+        "share",
+        True,
     ),
     TYPES: Shown("Matched solve rate, {}", "The same for one task type, in each round.", "share", True),
     "fill_rate": Shown("Filled-in tasks", "Share of attempts at tasks from the buffer.", "share", True),
@@ -313,7 +316,8 @@ def compute_table(comparison: Comparison) -> Table:
     for k, arm in enumerate(comparison.arms):
         cost, colour = comparison.cost(arm), look(k)["color"]
         rows.append([Cell(arm.name, colour=colour), "a run", *cost])
-        rows.append([Cell(arm.name, colour=colour), "an adapter", None, *(one / cost.adapters for one in cost[1:])])
+        each = [one / cost.adapters for one in cost[1:-1]]  # they train at the same time: no seconds
+        rows.append([Cell(arm.name, colour=colour), "an adapter", None, *each, None])
     how = f"Mean over the runs of an arm, in {comparison.span}. Seconds depend on the machine and its load."
     return Table("compute", columns, rows, how=how)
 

@@ -350,7 +350,8 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
     columns = ("member", "rating (mu, sigma)", "valid", "solved", "fill-ins (solved)", "reward")
     told = (
         f"After {counted(last.round + 1, 'round')} with {changes(history)}. Ratings compare members of this run only. "
-        "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own; "
+        "`solved`: share of the attempts at teachers' tasks that solved them, for a teacher of those at its own, as a "
+        "mean over task types; "
         "`fill-ins`: share of a student's attempts that were at tasks from the buffer, where teachers' proposals "
         "were invalid."
     )

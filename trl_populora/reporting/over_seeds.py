@@ -99,7 +99,7 @@ def over_questions(differences: np.ndarray) -> Reach | None:
     Seeds and questions are crossed random effects, because all runs answer the same questions. The variance of the
     mean is (M_seeds + M_questions - M_rest) / (S Q), by the mean squares of the two-way table. Degrees of freedom are
     Satterthwaite's. With few seeds this variance is uncertain, and questions lend it degrees of freedom. So the
-    interval and p are at least those over seeds alone and over questions alone (our choice).
+    variance, the interval and p are at least those over seeds alone and over questions alone (our choice).
 
     Args:
         differences (`np.ndarray` of shape `(S, Q)`): Arm minus control, for each seed and question.

@@ -72,5 +72,6 @@ def _quality(member: MemberSummary) -> str:
     if member.fill_rate is not None and member.solve_rate is None:
         return f"rating {member.mu:.1f}, no task of a teacher to solve lately"
     if member.solve_rate is not None:
-        return f"rating {member.mu:.1f}, {percent(member.solve_rate)} of attempts at teachers' tasks solved lately"
+        solved = f"{percent(member.solve_rate)} of attempts at teachers' tasks solved lately (mean over task types)"
+        return f"rating {member.mu:.1f}, {solved}"
     return f"mean reward {member.mu:+.2f} over the last rounds"

@@ -39,12 +39,7 @@ def share(
 
 
 def niche_counts(parts: Sequence[frozenset[str]]) -> np.ndarray:
-    """Sum of the similarities of each task to all tasks, itself included.
-
-    The similarity of two tasks is the weight of the parts that both have, divided by the weight of the parts that at
-    least one has (a weighted Jaccard index). The weight of a part that n of N tasks have is log(N / n), so parts that
-    nearly all have hardly count. Two tasks without parts of any weight have a similarity of 1. (The weights are our
-    choice.)
+    """Sum of the similarities of each task to all tasks, itself included ([`similarities`], weighed).
 
     Args:
         parts (`Sequence[frozenset[str]]` of length N): Parts of each task.
@@ -52,14 +47,29 @@ def niche_counts(parts: Sequence[frozenset[str]]) -> np.ndarray:
     Returns:
         `np.ndarray` of shape `(N,)`: From 1 (nothing in common with others) to N (all alike).
     """
+    return similarities(parts, weighed=True).sum(axis=1)
+
+
+def similarities(parts: Sequence[frozenset[str]], *, weighed: bool) -> np.ndarray:
+    """Jaccard index of every two tasks: the parts that both have, divided by the parts that at least one has.
+
+    Args:
+        parts (`Sequence[frozenset[str]]` of length N): Parts of each task.
+        weighed (`bool`): Whether a part that n of the N tasks have counts log(N / n), instead of 1 (our choice). So
+            parts that nearly all have hardly count, and of tasks that share all but one part each, none is similar
+            to another.
+
+    Returns:
+        `np.ndarray` of shape `(N, N)`: From 0 to 1. It is 1 for two tasks without parts of any weight.
+    """
     names = {name: column for column, name in enumerate(sorted(frozenset().union(*parts)))}
     has = np.zeros((len(parts), len(names)))
     for row, own in enumerate(parts):
         has[row, [names[name] for name in own]] = 1
-    weighed = has * np.log(len(parts) / has.sum(axis=0))
-    both, sizes = weighed @ has.T, weighed.sum(axis=1)
+    counted = has * np.log(len(parts) / has.sum(axis=0)) if weighed else has
+    both, sizes = counted @ has.T, counted.sum(axis=1)
     either = sizes[:, None] + sizes - both
-    return np.divide(both, either, out=np.ones_like(both), where=either > 1e-9).sum(axis=1)
+    return np.divide(both, either, out=np.ones_like(both), where=either > 1e-9)
 
 
 def divide(rewards: np.ndarray, counts: np.ndarray, exponent: float) -> np.ndarray:

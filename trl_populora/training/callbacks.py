@@ -5,6 +5,7 @@ import sys
 import time
 import zlib
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -83,9 +84,12 @@ class RoundCallback(TrainerCallback):
         if state.global_step % trainer.num_iterations:
             return
         # before evolution: members as they played
-        summary = self._weighed(trainer.source.summary(grad_norms=trainer.updates.grad_norms))
-        updates = trainer.updates.end_round()
-        summary = replace(summary, members=tuple(replace(one, updates=updates[one.name]) for one in summary.members))
+        updates = trainer.updates
+        norms = {name: fmean(steps) for name, steps in updates.norms.items()}
+        summary = self._weighed(trainer.source.summary(grad_norms=norms))
+        members = tuple(replace(one, updates=updates.counts[one.name]) for one in summary.members)
+        summary = replace(summary, members=members)
+        updates.begin_round()
         start = time.perf_counter()
         recombined = self._recombine(state.global_step)
         if recombined:

@@ -2,7 +2,7 @@
 member."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 
 import torch
 from accelerate.utils import broadcast
@@ -29,6 +29,7 @@ class MemberUpdates:
         idle (`set[str]`): Members of which no row has a reward in this round. They take no step: there is nothing to
             learn, and Adam's moments would move them, and age (our choice).
         grad_norms (`dict[str, float]`): Norms before clipping in the newest step, for members that took it.
+        norms (`dict[str, list[float]]`): The same in all steps of this round.
         counts (`Counter[str]`): Optimizer steps that each member took in this round.
     """
 
@@ -38,7 +39,7 @@ class MemberUpdates:
         self.scales: dict[str, float] = {}
         self.idle: set[str] = set()
         self.grad_norms: dict[str, float] = {}
-        self.counts: Counter[str] = Counter()
+        self.begin_round()
 
     def groups(self, *, weight_decay: float) -> list[dict]:
         """Parameter groups of the optimizer: one per member, with its own learning rate."""
@@ -91,6 +92,8 @@ class MemberUpdates:
             for parameter in self.population.parameters(name):
                 parameter.grad = None
         self.counts.update(self.grad_norms.keys())
+        for name, norm in self.grad_norms.items():
+            self.norms[name].append(norm)
         return torch.tensor(list(self.grad_norms.values()), dtype=torch.float64).norm().float()
 
     def set_back(self, optimizer: Optimizer) -> None:
@@ -121,7 +124,7 @@ class MemberUpdates:
         for parameter in self.population.parameters(name):
             parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
 
-    def end_round(self) -> Counter[str]:
-        """Returns the `counts` of the round and resets them."""
-        counts, self.counts = self.counts, Counter()
-        return counts
+    def begin_round(self) -> None:
+        """Resets `norms` and `counts`."""
+        self.norms: defaultdict[str, list[float]] = defaultdict(list)
+        self.counts: Counter[str] = Counter()

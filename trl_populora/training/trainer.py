@@ -33,7 +33,7 @@ from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
-from .batching import deal, used_columns
+from .batching import CLIP_MEANS, TOKEN_MEANS, deal, used_columns, weigh_by_tokens
 from .callbacks import RoundCallback
 from .changes import note_changes
 from .config import PopulationSelfPlayConfig
@@ -244,7 +244,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""
         vars(self).update(_step=0, _buffered_inputs=None)
         self._metrics["train"].clear()
-        self.updates.counts.clear()
+        self.updates.begin_round()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
         """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
@@ -349,6 +349,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         roles = [member.role for member in self.population.values()]
         idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
         self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
+        weigh_by_tokens(self._buffered_inputs, lambda tokens: self.accelerator.reduce(tokens, reduction="sum"))
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
@@ -385,6 +386,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         loss = super()._compute_loss(model, inputs)
         if not self.model.training:
             self.population.routing.clear()
+            return loss
+        metrics = self._metrics["train"]
+        by_row = self.importance_sampling_level == "sequence"  # micro-batches have as many rows
+        for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
+            if name in metrics:
+                metrics[name][-1] *= inputs["weight"].item()
         return loss
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:

@@ -82,9 +82,9 @@ def _members(run: RunData) -> Iterator[Plot]:
                 continue
             if name == "solve-rate":
                 words = (
-                    "Share of the attempts at its tasks that solved them: low is a hard teacher."
+                    "Share of the attempts at its tasks that solved them, mean over task types: low is a hard teacher."
                     if role == "teachers"
-                    else "Share of its attempts at teachers' tasks that solved them."
+                    else "Share of its attempts at teachers' tasks that solved them, mean over task types."
                 )
             yield Plot(
                 f"{name}-{role}",

@@ -69,7 +69,7 @@ def _table(run: RunData) -> Table:
     columns = [
         Column("member"),
         Column("version", "count", "Number of times that a child took over the slot"),
-        Column("since round", "count", "Round of birth of this member; 1 for founders"),
+        Column("since round", "count", "The first round that this member plays"),
         Column("rating", "number", "TrueSkill mean after the last round", 1),
         Column("± sigma", "number", "Uncertainty of the rating", 1),
         Column("rating over time", "curve"),
@@ -131,7 +131,7 @@ def of_member(history: Sequence[RoundSummary], name: str) -> list[tuple[int, Mem
 def _since(run: RunData, member: MemberSummary) -> int | None:
     for event in run.events:
         if (event["slot"], event["version"]) == (member.name, member.version):
-            return event["round"]
+            return None if event["round"] is None else event["round"] + 1
     return 1 if member.version == 0 else None
 
 
