@@ -9,6 +9,7 @@ out where the loss allows it.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ def deal(
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
 
 
-def weigh_by_tokens(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Tensor]) -> None:
+def weigh_by_tokens(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Any]) -> None:
     """Gives each micro-batch its `"weight"`: its completion tokens, divided by their mean over the micro-batches.
 
     TRL logs the mean over micro-batches of a mean over tokens. Here rows of similar length share a micro-batch. So

@@ -349,7 +349,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         roles = [member.role for member in self.population.values()]
         idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
         self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
-        weigh_by_tokens(self._buffered_inputs, lambda tokens: self.accelerator.reduce(tokens, reduction="sum"))
+        weigh_by_tokens(self._buffered_inputs, self.accelerator.reduce)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
