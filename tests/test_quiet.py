@@ -31,6 +31,7 @@ def test_a_message_is_held_back_and_others_of_its_logger_are_not(caplog):
         logger.addHandler(caplog.handler)  # those of transformers do not reach the root
         try:
             logger.warning(beginning + " and more")
+            logger.warning("[RANK 0] " + beginning)
             logger.warning("another of %s", name)
         finally:
             logger.removeHandler(caplog.handler)

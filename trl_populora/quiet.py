@@ -1,6 +1,7 @@
 """Messages of other libraries that users of the commands cannot act on. Only the messages listed here are hidden."""
 
 import logging
+import re
 import warnings
 
 
@@ -32,7 +33,7 @@ class _Held(logging.Filter):
         self.beginning = beginning
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(self.beginning)
+        return not re.sub(r"^\[RANK \d+\] ", "", record.getMessage()).startswith(self.beginning)  # of accelerate
 
 
 _FILTERS = {name: _Held(beginning) for name, beginning in MESSAGES.items()}  # a logger takes the same filter once

@@ -225,6 +225,11 @@ def test_refuses_targets_that_match_nothing():
         Population(two_layers(), lora(target_modules=".*nothing"), num_teachers=1, num_students=1)
 
 
+def test_refuses_adapters_on_an_embedding():
+    with pytest.raises(ValueError, match="include .*embed_tokens, an embedding.*take it out"):
+        Population(two_layers(), lora(target_modules=["embed_tokens", "q_proj"]), num_teachers=1, num_students=1)
+
+
 @pytest.mark.parametrize("targets", [r".*\.(q|v)_proj", ["q_proj", "v_proj"], ["self_attn.q_proj", "v_proj"]])
 def test_targets_are_patterns_or_ends_of_paths(targets):
     population = Population(two_layers(), lora(target_modules=targets), num_teachers=1, num_students=1)

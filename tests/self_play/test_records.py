@@ -56,6 +56,17 @@ def test_a_task_that_others_solve_later_is_paid_then(teacher, unpaid):
     assert [row.reward for row in learned] == [1.0, 0.5] == [one.reward for one in settled]
 
 
+def test_rows_of_groups_of_another_size_are_not_learned_from():
+    """After a resume with half as many prompts and groups of twice the size, the players of all rows are the same."""
+    late = LateRewards(1, RewardSettings(teacher="solvable"))
+    completion = Completion("text", [1], [2])
+    for round, groups in enumerate([(0, 0, 1, 1), (0, 0, 0, 0)]):
+        proposals = [Proposal("teacher_0", "code_o", "a", group, task=SEED, reward=0.5) for group in groups]
+        rows = [Row("teacher_0", "teacher", "code_o", [], completion, 0.5) for _ in groups]
+        learned, settled = late.exchange(round, rows, proposals, {"teacher_0": 0})
+        assert [row.reward for row in learned] == [None] * 4 and settled == ()
+
+
 def test_waiting_proposals_survive_json():
     record, rewards = sample(), RewardSettings(teacher="solvable")
     late = LateRewards(2, rewards)

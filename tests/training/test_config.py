@@ -130,6 +130,38 @@ def test_the_dial_sets_the_batch(config):
         ({"sync_ref_model": True}, "sync_ref_model"),
         ({"repetition_penalty": 1.2}, "repetition_penalty=1.2"),
         ({"save_strategy": "steps", "save_steps": 3, "num_iterations": 2, "max_steps": 4}, "save_steps=3"),
+        ({"save_strategy": "stpes"}, "save_strategy='stpes' is unknown; did you mean 'steps'"),
+        ({"save_strategy": "epoch"}, "save_strategy='epoch'"),
+        ({"eval_strategy": "never"}, "eval_strategy='never' is unknown; choose one of .*'no'"),
+        ({"logging_strategy": "never"}, "logging_strategy='never' is unknown"),
+        ({"eval_on_start": True}, "eval_on_start=True would evaluate again.*trainer.evaluate"),
+        ({"importance_sampling_level": "seq"}, "importance_sampling_level='seq' is unknown; .*'sequence'"),
+        ({"dataloader_multiprocessing_context": "thread"}, "dataloader_multiprocessing_context='thread' is unknown"),
+        ({"dataloader_num_workers": -1}, "dataloader_num_workers=-1 must not be negative"),
+        ({"neftune_noise_alpha": -1.0}, "neftune_noise_alpha=-1.0 must not be negative"),
+        ({"pad_to_multiple_of": 0}, "pad_to_multiple_of=0 must be at least 1"),
+        ({"sapo_temperature_neg": 0.0}, "sapo_temperature_neg=0.0 must be above 0"),
+        ({"delta": -1.0}, "delta=-1.0 must not be negative"),
+        ({"epsilon_high": -1.0}, "epsilon_high=-1.0 must not be negative"),
+        ({"vespo_k_pos": -1.0}, "vespo_k_pos=-1.0 must not be negative"),
+        ({"off_policy_mask_threshold": -1.0}, "off_policy_mask_threshold=-1.0 must not be negative"),
+        ({"num_teachers": 0, "num_train_epochs": 0.0, "max_steps": -1}, "num_train_epochs=0.0 trains nothing"),
+        ({"num_teachers": 0, "max_prompt_tokens": 5}, "max_prompt_tokens=5 without self-play"),
+        ({"initial_adapters": ""}, "initial_adapters='' names nothing"),
+        ({"initial_adapters": []}, "initial_adapters=.. names nothing"),
+        (
+            {"lr_scheduler_type": "polynomial", "student_learning_rate": 1e-3},
+            "lr_scheduler_type='polynomial'.*learning_rate=0.01, which not all members have.*min_lr_rate",
+        ),
+        (
+            {
+                "lr_scheduler_type": "cosine_with_min_lr",
+                "lr_scheduler_kwargs": {"min_lr": 1e-4},
+                "evolution_interval": 1,
+                "evolution_kwargs": {"mutate_learning_rate": True},
+            },
+            "lr_scheduler_kwargs={'min_lr': 0.0001}.*which not all members have",
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -157,6 +189,11 @@ def test_a_penalty_towards_the_base_needs_members_that_start_there(config):
         )
 
 
+def test_a_head_that_is_the_embedding_is_not_cast(make_trainer):
+    with pytest.raises(ValueError, match="cast_lm_head_to_fp32=true with a base whose LM head is its embedding"):
+        make_trainer(cast_lm_head_to_fp32=True)  # the tiny base's is
+
+
 def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_trainer):
     assert config().lr_scheduler_type == "constant"
     trainer = make_trainer(max_steps=2, evolution_interval=0)
@@ -173,7 +210,9 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
             "lr_scheduler_kwargs={'power': 2}: lr_scheduler_type='constant' takes",
         ),
         ({"evolution_interval": 1, "evolution_kwargs": {"min_age": 2}}, "min_age=2 in 2 rounds replaces nobody"),
+        ({"evolution_interval": 2}, "evolution_interval=2 in 2 rounds replaces nobody"),
         ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
+        ({"lr_scheduler_type": "polynomial", "evolution_interval": 1}, None),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -42,5 +42,7 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
 def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> int:
     """Fewest rows of one member so that a batch can be filled from different members of one role."""
     smallest = min(role_sizes.values(), default=1)
-    fitting = [q for q in range(1, size + 1) if size % q == 0 and all(count % q == 0 for count in counts)]
+    fitting = [
+        q for q in range(1, min(size, *counts) + 1) if size % q == 0 and all(count % q == 0 for count in counts)
+    ]
     return next((q for q in fitting if size // q <= smallest), fitting[-1])

@@ -100,8 +100,8 @@ class LateRewards:
 
         Returns:
             `list[Row]` and `tuple[Proposal, ...]`: Rows of round `round - H` and their proposals with final rewards.
-            If there are none (in the first H rounds, or after a change of the number of members), the rows that were
-            passed, without rewards. So the number of rows is always the same. Proposals of a replaced member are not
+            If there are none (in the first H rounds, or after a change of the number of members, of prompts or of
+            rows of a group), the rows that were passed, without rewards. So the number of rows is always the same. Proposals of a replaced member are not
             `learned`.
         """
         if not self.rounds:
@@ -109,7 +109,7 @@ class LateRewards:
         self._waiting.append(Waiting(round, dict(versions), tuple(rows), tuple(proposals)))
         due = [one for one in self._waiting if one.round == round - self.rounds]
         self._waiting = [one for one in self._waiting if one.round > round - self.rounds]
-        if not due or [row.player for row in due[0].rows] != [row.player for row in rows]:
+        if not due or _shape(due[0].rows, due[0].proposals) != _shape(rows, proposals):
             return [row._replace(reward=None) for row in rows], ()
         (due,) = due
         gone = {row.player for row in rows if due.versions.get(row.player) != versions.get(row.player)}
@@ -146,6 +146,10 @@ class LateRewards:
             for one in state
             if one["round"] > newest - self.rounds
         ]
+
+
+def _shape(rows: Sequence[Row], proposals: Sequence[Proposal]) -> list[tuple[str, int]]:
+    return [(row.player, one.group) for row, one in zip(rows, proposals, strict=True)]
 
 
 def _flat(proposal: Proposal) -> dict[str, Any]:

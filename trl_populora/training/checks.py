@@ -25,7 +25,11 @@ CHOICES = {
     "recombination_roles": ("both", "teachers", "students"),
 }
 LOG_LEVELS = ("detail", "debug", "info", "warning", "error", "critical", "passive")
-INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS)  # others are checked by transformers
+INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS) | {
+    "importance_sampling_level": ("token", "sequence"),
+    "dataloader_multiprocessing_context": (None, "fork", "spawn", "forkserver"),
+}
+"""Of GRPOConfig, which checks others itself."""
 SIZES = (
     "max_completion_length",
     "lora_r",
@@ -37,7 +41,10 @@ SIZES = (
 SIZES += ("generation_rows", "prompts_per_teacher", "max_prompt_tokens", "vllm_max_loras")
 COUNTS = ("num_references", "seed_tasks", "evolution_interval", "recombination_interval", "max_unsolved_tries")
 COUNTS += ("weight_metrics_interval",)
-NOT_NEGATIVE = (*COUNTS, "beta", "epsilon", "weight_decay", "warmup_steps")
+NOT_NEGATIVE = (*COUNTS, "beta", "epsilon", "epsilon_high", "delta", "off_policy_mask_threshold")
+NOT_NEGATIVE += ("vespo_k_pos", "vespo_k_neg", "vespo_lambda_pos", "vespo_lambda_neg")
+NOT_NEGATIVE += ("weight_decay", "warmup_steps", "neftune_noise_alpha", "dataloader_num_workers")
+POSITIVE = ("sapo_temperature_pos", "sapo_temperature_neg")
 LEAST = dict.fromkeys(SIZES, 1) | dict.fromkeys(NOT_NEGATIVE, 0) | {"hall_of_fame_size": 2}
 INTERVALS = ("logging_steps", "save_steps", "eval_steps")
 UNLIMITED = ("max_grad_norm", "delta", "epsilon_high", "vllm_importance_sampling_clip_max")
@@ -70,10 +77,10 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
     reward_of_a_task(args.teacher_reward)
 
 
-def check_choice(name: str, value: object, allowed: Sequence[str]) -> None:
+def check_choice(name: str, value: object, allowed: Sequence[str | None]) -> None:
     """Refuses a value that is not allowed, and names the nearest one that is."""
     if value not in allowed:
-        near = get_close_matches(str(value), allowed, n=1)
+        near = get_close_matches(str(value), filter(None, allowed), n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {list(allowed)}."
         raise ValueError(f"{name}={value!r} is unknown; {hint}")
 
@@ -163,6 +170,11 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
         value = getattr(args, name)
         if value is not None and value < least:
             raise ValueError(f"{name}={value} must {f'be at least {least}' if least else 'not be negative'}.")
+    for name in POSITIVE:
+        if not getattr(args, name) > 0:
+            raise ValueError(f"{name}={getattr(args, name)} must be above 0: the loss divides by it.")
+    if isinstance(args.pad_to_multiple_of, int) and args.pad_to_multiple_of < 1:
+        raise ValueError(f"pad_to_multiple_of={args.pad_to_multiple_of} must be at least 1.")
     for name in INTERVALS:
         every = getattr(args, name)
         if every is not None and not 0 < every < 1 and (every < 1 or every != int(every)):
@@ -186,6 +198,12 @@ def _check_ranges(args: PopulationSelfPlayConfig) -> None:
             f"max_steps={args.max_steps} must be a positive multiple of num_iterations={args.num_iterations}"
             + ("." if args.num_teachers else ", or -1 for num_train_epochs.")
         )
+    if args.max_steps == -1 and args.num_train_epochs <= 0:
+        raise ValueError(
+            f"num_train_epochs={args.num_train_epochs} trains nothing. Give a number above 0, or max_steps."
+        )
+    if args.initial_adapters is not None and not args.initial_adapters:
+        raise ValueError(f"initial_adapters={args.initial_adapters!r} names nothing. Leave it out for fresh adapters.")
     for name in ("learning_rate", "teacher_learning_rate", "student_learning_rate"):
         rate = getattr(args, name)
         if rate is not None and not 0.0 <= rate < math.inf:

@@ -6,7 +6,7 @@ The settings of GRPO are inherited from [`~trl.GRPOConfig`]. Only those of the p
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
-from transformers.trainer_utils import SchedulerType
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 from transformers.training_args import OptimizerNames
 from trl import GRPOConfig
 
@@ -289,7 +289,13 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
         check_choices(self)
-        for name, choices in {"optim": OptimizerNames, "lr_scheduler_type": SchedulerType}.items():
+        strategies = dict.fromkeys(("eval_strategy", "logging_strategy"), IntervalStrategy)
+        enums = {
+            "optim": OptimizerNames,
+            "lr_scheduler_type": SchedulerType,
+            "save_strategy": SaveStrategy,
+        } | strategies
+        for name, choices in enums.items():
             check_choice(name, getattr(self, name), [one.value for one in choices])
         check_population(self)
         derive_batch(self)

@@ -100,6 +100,11 @@ def make_population(
         set_seed(args.seed)
         base = _load_base(model, args, quantization_config) if isinstance(model, str) else model
         keep_gradients(base)
+        if args.cast_lm_head_to_fp32 and base.config.get_text_config().tie_word_embeddings:
+            raise ValueError(
+                "cast_lm_head_to_fp32=true with a base whose LM head is its embedding (tie_word_embeddings): TRL "
+                "cannot cast one without the other on a model with adapters. Set it to false."
+            )
         template = peft_config or LoraConfig(
             r=args.lora_r, lora_alpha=args.lora_alpha, target_modules=args.lora_target_modules, lora_dropout=0.0
         )

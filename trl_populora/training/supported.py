@@ -34,6 +34,11 @@ ALLOWED = {
     "fp16": ((False,), "overflows (use bf16=true)"),
     "torch_compile": ((False,), "would recompile every batch: hooks route the rows"),
     "auto_find_batch_size": ((False,), "is not possible: a round has a fixed number of rows"),
+    "eval_on_start": (
+        (False,),
+        "would evaluate again at each resume: exams are taken before the first round anyway, and "
+        "for a dataset you can call `trainer.evaluate()`",
+    ),
     "load_best_model_at_end": ((False,), "is not possible: a population has no single best member"),
     "save_only_model": ((False,), "writes checkpoints that cannot be resumed exactly"),
     "dataloader_persistent_workers": ((False,), "changes the last bits of a resumed run; rows need no such workers"),
@@ -45,7 +50,7 @@ ALLOWED = {
 SELF_PLAY = ("advantage", "prompt_template", "prompt_style", "prompts_per_teacher", "task_types", "num_references")
 SELF_PLAY += ("seed_tasks", "seed_families", "buffer_capacity", "max_unsolved_tries", "answer_share", "teacher_reward")
 SELF_PLAY += ("solvable_attempts", "solvable_rounds", "reward_kwargs", "pairing", "pairing_floor")
-SELF_PLAY += ("teacher_learning_rate",)
+SELF_PLAY += ("teacher_learning_rate", "max_prompt_tokens")
 """Settings that do nothing without teachers (`num_teachers=0`)."""
 DATASET = ("member_prompts",)
 """Settings that do nothing in self-play."""
@@ -80,6 +85,11 @@ def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
             f"evolution_kwargs: min_age={evolution.min_age} in {args.rounds} rounds replaces nobody: lower it, or set "
             "evolution_interval to 0"
         )
+    if evolution is not None and 0 < args.rounds <= args.evolution_interval:
+        told.append(
+            f"evolution_interval={args.evolution_interval} in {args.rounds} rounds replaces nobody: lower it, or set "
+            "it to 0"
+        )
     return told
 
 
@@ -96,20 +106,33 @@ def launched_with(engine: str) -> bool:
     return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
 
 
+def _text(value: str) -> str:
+    return getattr(value, "value", value)
+
+
 Rules = Iterator[tuple[object, str]]
 
 
 def _values(args: PopulationSelfPlayConfig) -> Rules:
     for name, (allowed, why) in ALLOWED.items():
         value = getattr(args, name)
-        yield value not in allowed, f"{name}={value!r} {why}"
+        yield value not in allowed, f"{name}={getattr(value, 'value', value)!r} {why}"
 
 
 def _objective(args: PopulationSelfPlayConfig) -> Rules:
     yield not args.max_grad_norm > 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
     yield (
         args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
-        f"lr_scheduler_type={str(args.lr_scheduler_type)!r}: members have their own schedules, by step",
+        f"lr_scheduler_type={_text(args.lr_scheduler_type)!r}: members have their own schedules, by step",
+    )
+    schedule = _text(args.lr_scheduler_type)
+    absolute = "min_lr" in (args.lr_scheduler_kwargs or {}) or schedule == "polynomial"
+    mutates = args.evolution is not None and args.evolution.mutate_learning_rate
+    yield (
+        absolute and (mutates or set(args.member_learning_rates.values()) != {args.learning_rate}),
+        f"lr_scheduler_type={schedule!r} with lr_scheduler_kwargs={args.lr_scheduler_kwargs}: its "
+        f"end is a share of learning_rate={args.learning_rate:g}, which not all members have (use "
+        "'cosine_with_min_lr' with min_lr_rate, a share of each member's rate)",
     )
     yield (
         args.mask_truncated_completions and args.prompt_template == "base",
@@ -189,8 +212,8 @@ def _saving(args: PopulationSelfPlayConfig) -> Rules:
     )
     yield (
         args.save_strategy == "epoch" or (args.save_strategy == "steps" and args.logging_strategy != "steps"),
-        f"save_strategy={str(args.save_strategy)!r} with logging_strategy={str(args.logging_strategy)!r} (use 'steps' "
-        "for both: what is logged after a resume would be averaged over other steps)",
+        f"save_strategy={_text(args.save_strategy)!r} with logging_strategy={_text(args.logging_strategy)!r} (use "
+        "'steps' for both: what is logged after a resume would be averaged over other steps)",
     )
     yield from _intervals(args)
 
