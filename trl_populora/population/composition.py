@@ -43,6 +43,6 @@ def _hand_size(counts: Sequence[int], role_sizes: Counter[str], size: int) -> in
     """Fewest rows of one member so that a batch can be filled from different members of one role."""
     smallest = min(role_sizes.values(), default=1)
     fitting = [
-        q for q in range(1, min(size, *counts) + 1) if size % q == 0 and all(count % q == 0 for count in counts)
+        q for q in range(1, min([size, *counts]) + 1) if size % q == 0 and all(count % q == 0 for count in counts)
     ]
     return next((q for q in fitting if size // q <= smallest), fitting[-1])

@@ -101,8 +101,8 @@ class LateRewards:
         Returns:
             `list[Row]` and `tuple[Proposal, ...]`: Rows of round `round - H` and their proposals with final rewards.
             If there are none (in the first H rounds, or after a change of the number of members, of prompts or of
-            rows of a group), the rows that were passed, without rewards. So the number of rows is always the same. Proposals of a replaced member are not
-            `learned`.
+            rows of a group), the rows that were passed, without rewards. So the number of rows is always the same.
+            Proposals of a replaced member are not `learned`.
         """
         if not self.rounds:
             return list(rows), ()
