@@ -213,6 +213,15 @@ def test_the_learning_rate_is_constant_unless_told_otherwise(config, make_traine
         ({"evolution_interval": 2}, "evolution_interval=2 in 2 rounds replaces nobody"),
         ({"warmup_steps": 2, "lr_scheduler_type": "constant_with_warmup", "evolution_interval": 1}, None),
         ({"lr_scheduler_type": "polynomial", "evolution_interval": 1}, None),
+        (
+            {
+                "lr_scheduler_type": "polynomial",
+                "lr_scheduler_kwargs": {"lr_end": 0},
+                "teacher_learning_rate": 1e-3,
+                "evolution_interval": 1,
+            },
+            None,
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -224,7 +224,8 @@ def round_metrics(summary: RoundSummary) -> dict[str, float]:
         for name in ROLE:
             metrics[f"{group}/{MEMBER[name]}"] = mean(getattr(member, name) for member in members)
         metrics[f"{group}/length"] = summary.lengths.get(group, metrics[f"{group}/length"])
-        metrics |= _under(f"{group}/refused", summary.refusals.get(group, {}))
+        refused = sum((Counter(member.refusals) for member in members), Counter())
+        metrics |= _under(f"{group}/refused", summary.refusals.get(group, refused))
         if group == "students":  # a single agent's proposals are the teacher's
             del metrics["students/validity"]
         if summary.teachers:

@@ -322,7 +322,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
             "nats", evaluated=True),
         Metric("kl",
-            "Mean estimate of the KL divergence of members from the base, over all tokens.",
+            "Mean estimate of the KL divergence of members from the base, over all tokens (in an evaluation: over "
+            "batches).",
             "nats", when="`beta` > 0", evaluated=True),
         Metric("clip_ratio/low_mean",
             "Share of tokens whose ratio was clipped from below.", "0 to 1", when=_CLIPPED, evaluated=True),

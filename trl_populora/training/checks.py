@@ -29,7 +29,7 @@ INHERITED_CHOICES = dict.fromkeys(("log_level", "log_level_replica"), LOG_LEVELS
     "importance_sampling_level": ("token", "sequence"),
     "dataloader_multiprocessing_context": (None, "fork", "spawn", "forkserver"),
 }
-"""Of GRPOConfig, which checks others itself."""
+"""Those of GRPOConfig that it does not check at construction."""
 SIZES = (
     "max_completion_length",
     "lora_r",

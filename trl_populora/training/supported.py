@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..self_play.rewards import RewardSettings
 from ..settings import to_mapping
@@ -126,13 +126,14 @@ def _objective(args: PopulationSelfPlayConfig) -> Rules:
         f"lr_scheduler_type={_text(args.lr_scheduler_type)!r}: members have their own schedules, by step",
     )
     schedule = _text(args.lr_scheduler_type)
-    absolute = "min_lr" in (args.lr_scheduler_kwargs or {}) or schedule == "polynomial"
+    ends: Any = args.lr_scheduler_kwargs or {}  # a mapping by now
+    absolute = ends.get("min_lr") or (schedule == "polynomial" and ends.get("lr_end", 1e-7))
     mutates = args.evolution is not None and args.evolution.mutate_learning_rate
     yield (
         absolute and (mutates or set(args.member_learning_rates.values()) != {args.learning_rate}),
         f"lr_scheduler_type={schedule!r} with lr_scheduler_kwargs={args.lr_scheduler_kwargs}: its "
         f"end is a share of learning_rate={args.learning_rate:g}, which not all members have (use "
-        "'cosine_with_min_lr' with min_lr_rate, a share of each member's rate)",
+        "'cosine_with_min_lr' with min_lr_rate, a share of each member's rate, or lr_end: 0)",
     )
     yield (
         args.mask_truncated_completions and args.prompt_template == "base",

@@ -383,14 +383,15 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         names = list(self.population)
         self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
+        metrics = self._metrics["train"]
+        before = {name: len(values) for name, values in metrics.items()}
         loss = super()._compute_loss(model, inputs)
         if not self.model.training:
             self.population.routing.clear()
             return loss
-        metrics = self._metrics["train"]
         by_row = self.importance_sampling_level == "sequence"  # micro-batches have as many rows
         for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
-            if name in metrics:
+            if len(metrics.get(name, ())) > before.get(name, 0):
                 metrics[name][-1] *= inputs["weight"].item()
         return loss
 
