@@ -80,6 +80,11 @@ def test_members_are_summed_up_from_their_own_rows():
     assert summary.alarms == ()
 
 
+def test_a_source_that_does_not_tell_roles_apart_has_those_of_its_members():
+    summary = summarize_round(record(), **members_of_record())
+    assert round_metrics(replace(summary, lengths={}, refusals={})) == round_metrics(summary)
+
+
 def test_a_shared_member_has_both_sides():
     summary = summarize_round(
         record(), ratings=ratings(), members=[member("agent_0", role="shared")], adapter_of=lambda player: "agent_0"
