@@ -35,12 +35,13 @@ def run_summary(folder: str, history: Sequence[RoundSummary], *, base: str, prob
             lines.append(f"{title}: {best.name} ({_quality(best)})")
     totals = compute_totals(history)
     width = max(map(len, totals))
-    lines.append("Learned from:")
+    replaced = any(summary.events for summary in history)
+    lines.append(f"Learned from{' (each slot, with its earlier members)' if replaced else ''}:")
     for name, (rows, prompt, tokens, updates, _) in totals.items():
         counts = f"{rows:,} rows, {prompt:,} prompt tokens, {tokens:,} completion tokens, {counted(updates, 'update')}"
         lines.append(f"  {name:<{width}}  {counts}")
     lines += probes_summary(probes)
-    if any(summary.events for summary in history):
+    if replaced:
         lines += ["Family tree (* lives):", *(f"  {line}" for line in family_tree(folder, history).splitlines())]
     command, place = populora(), shlex.quote(folder)
     lines += ["Next:", f"  {command} report {place}      a page, plots and tables of this run"]

@@ -166,6 +166,7 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
     """Content of a member's card."""
     number, member = of_member(run.history, name)[-1]
     spent = compute_totals(run.history)[name]
+    slot = ", with earlier members of the slot" if member.version else ""
     facts = [
         ["role", member.role],
         ["version", str(member.version)],
@@ -176,7 +177,7 @@ def _card(run: RunData, name: str, distances: Mapping[str, Measures]) -> dict[st
         *[[f"solved, {kind}", written(rate, "share")] for kind, rate in sorted(member.solve_rates.items())],
         ["fill-ins solved", written(member.solve_rate_filled, "share")],
         ["tokens a completion", written(member.length, "number", 0)],
-        ["rows learned from", written(spent[0], "count")],
+        [f"rows learned from{slot}", written(spent[0], "count")],
         ["completion tokens", written(spent[2], "count")],
         ["updates", written(spent[3], "count")],
     ]
