@@ -198,8 +198,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "Roles": (
         Metric("{role}/reward",
             "Mean total reward, also of your own reward functions. In self-play it is over the rows that the role "
-            "learns "
-            "from, on a dataset over members.", "reward"),
+            "learns from, on a dataset over members.", "reward"),
         Metric("{role}/reward_std",
             "Standard deviation of the total reward over these rows.", "0 or more", when=SELF_PLAY),
         Metric("{role}/zero_std_groups",

@@ -9,7 +9,6 @@ out where the loss allows it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +17,6 @@ from ..population.composition import schedule
 
 
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
-TOKEN_MEANS = ("kl", "entropy")
-CLIP_MEANS = ("clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "cispo_clip_ratio")
-"""TRL's metrics that are means over the tokens of a micro-batch."""
 
 
 def deal(
@@ -63,21 +59,6 @@ def deal(
     chosen = [[rows[place] for place in batch] for batch in places]
     chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
     return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
-
-
-def weigh_by_tokens(batches: list[dict[str, Tensor]], total: Callable[[Tensor], Any]) -> None:
-    """Gives each micro-batch its `"weight"`: its completion tokens, divided by their mean over the micro-batches.
-
-    TRL logs the mean over micro-batches of a mean over tokens. Here rows of similar length share a micro-batch. So
-    that would count tokens of short completions too much. Multiplied by the weights, it is the mean over tokens.
-
-    Args:
-        batches (`list[dict[str, torch.Tensor]]`): Of one round and process.
-        total (`Callable[[torch.Tensor], torch.Tensor]`): Returns the sum of a tensor over all processes.
-    """
-    tokens = total(torch.stack([batch["completion_mask"].sum() for batch in batches]).float())
-    for batch, weight in zip(batches, tokens / tokens.mean().clamp(min=1e-9), strict=True):
-        batch["weight"] = weight
 
 
 def needed(

@@ -74,7 +74,7 @@ def check_supported(args: PopulationSelfPlayConfig) -> None:
 
 def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
     """Settings that do nothing because of another one, each with the fix. They are told once, and not refused."""
-    schedule, told = getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type), []
+    schedule, told = _text(args.lr_scheduler_type), []
     if schedule == "constant" and args.warmup_steps:
         told.append(f"warmup_steps={args.warmup_steps:g}: set lr_scheduler_type to 'constant_with_warmup'")
     if schedule in ("constant", "constant_with_warmup") and args.lr_scheduler_kwargs:
@@ -106,7 +106,8 @@ def launched_with(engine: str) -> bool:
     return os.environ.get(f"ACCELERATE_USE_{engine}", "false").lower() in ("1", "true", "yes")
 
 
-def _text(value: str) -> str:
+def _text(value: Any) -> Any:
+    """The value as a user writes it: of an enumeration, the text."""
     return getattr(value, "value", value)
 
 
@@ -116,16 +117,16 @@ Rules = Iterator[tuple[object, str]]
 def _values(args: PopulationSelfPlayConfig) -> Rules:
     for name, (allowed, why) in ALLOWED.items():
         value = getattr(args, name)
-        yield value not in allowed, f"{name}={getattr(value, 'value', value)!r} {why}"
+        yield value not in allowed, f"{name}={_text(value)!r} {why}"
 
 
 def _objective(args: PopulationSelfPlayConfig) -> Rules:
     yield not args.max_grad_norm > 0, f"max_grad_norm={args.max_grad_norm} (use 1e9 for no clipping)"
-    yield (
-        args.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"),
-        f"lr_scheduler_type={_text(args.lr_scheduler_type)!r}: members have their own schedules, by step",
-    )
     schedule = _text(args.lr_scheduler_type)
+    yield (
+        schedule in ("reduce_lr_on_plateau", "greedy"),
+        f"lr_scheduler_type={schedule!r}: members have their own schedules, by step",
+    )
     ends: Any = args.lr_scheduler_kwargs or {}  # a mapping by now
     absolute = ends.get("min_lr") or (schedule == "polynomial" and ends.get("lr_end", 1e-7))
     mutates = args.evolution is not None and args.evolution.mutate_learning_rate

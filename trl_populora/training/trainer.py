@@ -33,7 +33,7 @@ from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
-from .batching import CLIP_MEANS, TOKEN_MEANS, deal, used_columns, weigh_by_tokens
+from .batching import deal, used_columns
 from .callbacks import RoundCallback
 from .changes import note_changes
 from .config import PopulationSelfPlayConfig
@@ -63,6 +63,7 @@ from .scored_rows import ScoredRows, replace_advantages
 from .sharding import average_gradients, leave_unwrapped
 from .stopping import StopCallback
 from .supported import TOKEN_LOSSES, without_effect
+from .token_means import weigh, weighed
 from .uploading import card_facts, open_hub, push, push_checkpoint
 
 
@@ -349,7 +350,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         roles = [member.role for member in self.population.values()]
         idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
         self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
-        weigh_by_tokens(self._buffered_inputs, self.accelerator.reduce)
+        weigh(self._buffered_inputs, self.accelerator.reduce)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
@@ -383,16 +384,10 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         names = list(self.population)
         self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
-        metrics = self._metrics["train"]
-        before = {name: len(values) for name, values in metrics.items()}
-        loss = super()._compute_loss(model, inputs)
+        with weighed(self._metrics["train"], inputs, by_row=self.importance_sampling_level == "sequence"):
+            loss = super()._compute_loss(model, inputs)
         if not self.model.training:
             self.population.routing.clear()
-            return loss
-        by_row = self.importance_sampling_level == "sequence"  # micro-batches have as many rows
-        for name in TOKEN_MEANS if by_row else TOKEN_MEANS + CLIP_MEANS:
-            if len(metrics.get(name, ())) > before.get(name, 0):
-                metrics[name][-1] *= inputs["weight"].item()
         return loss
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
