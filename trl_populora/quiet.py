@@ -9,8 +9,6 @@ MESSAGES = {
     # A population samples from its base and decodes by its tokenizer; both are set up for that on purpose.
     "transformers.trainer_utils": "The tokenizer has new PAD/BOS/EOS tokens that differ from the model config",
     "transformers.tokenization_utils_tokenizers": "Ignoring clean_up_tokenization_spaces=True for BPE tokenizer",
-    # The base is made with them, before TRL sees it.
-    "trl.trainer.grpo_trainer": "You passed `model_init_kwargs` to the `GRPOConfig`, but your model is already",
     # A kernel that is downloaded. Only a 4-bit base on a CPU would use it.
     "bitsandbytes.backends.cpu.ops": "Failed to load CPU gemm_4bit_forward",
     # Rows are drawn with a cache and learned from without one.

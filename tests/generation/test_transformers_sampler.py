@@ -1,13 +1,22 @@
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from transformers import StoppingCriteriaList, StopStringCriteria
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
 from transformers.cache_utils import DynamicLayer
 
-from tests.tiny import tiny_population, tiny_tokenizer
+from tests.tiny import lora, perturb, tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE, RoomyLayer
-from trl_populora.population import routing
+from trl_populora.population import Population, routing
 
 
 NAMES = ["teacher_0", "teacher_1", "student_0", "student_1"]
@@ -19,6 +28,39 @@ def ask(text):
 
 PROMPTS = [ask(text) for text in ("one", "two and more", "three", "4", "five five", "six")]
 ROWS = ["student_1", "teacher_0", "teacher_0", "student_0", "student_1", "teacher_1"]
+
+
+SHAPE = dict(
+    vocab_size=259,
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    eos_token_id=2,
+    pad_token_id=0,
+    bos_token_id=None,
+    initializer_range=0.2,
+)
+LINEAR = dict(linear_num_value_heads=2, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8)
+VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32)
+
+
+def linear_attention():
+    return Qwen3_5ForCausalLM(Qwen3_5TextConfig(**SHAPE, **LINEAR, layer_types=["full_attention", "linear_attention"]))
+
+
+def sliding_window():
+    return Gemma2ForCausalLM(Gemma2Config(**SHAPE, sliding_window=16))
+
+
+def language_model_of_images():
+    text = SHAPE | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}}
+    return Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=VISION))
+
+
+BASES = [linear_attention, sliding_window, language_model_of_images]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +130,31 @@ def test_greedy_equals_generate_of_each_member_alone(population):
             )
         assert want[0, ids.shape[1] :].tolist() == list(got.ids)
     assert max(len(one.ids) for one in together) == limit
+
+
+@pytest.mark.parametrize("make", BASES)
+def test_bases_of_other_kinds_draw_what_each_row_draws_alone(make):
+    """Rows of a group share their prompt, and rows that have ended leave, where the cache can select rows or not."""
+    torch.manual_seed(0)
+    population = Population(make(), lora(target_modules=["q_proj", "o_proj"]), num_teachers=2, num_students=2)
+    perturb(population, 0.3)
+    draw = sampler(population, temperature=0.0, max_completion_length=2 * TOKENS_AT_ONCE + 3)
+    prompts, rows = [*PROMPTS, *PROMPTS], [*ROWS, *ROWS]
+    ids = [draw._tokenize([prompt])[0] for prompt in prompts]
+    population.base_model.generation_config.eos_token_id = 2  # `sampler` has set it; the oracle reads it
+    together = [list(one.ids) for one in draw(prompts, rows, seed=0)]
+    for name, prompt, got in zip(rows, ids, together, strict=True):
+        one = torch.tensor([prompt])
+        for module in draw.offset:
+            module.rope_deltas = None
+        with population.route([name]):
+            want = population.base_model.generate(
+                input_ids=one,
+                attention_mask=torch.ones_like(one),
+                max_new_tokens=draw.max_completion_length,
+                do_sample=False,
+            )
+        assert want[0, one.shape[1] :].tolist() == got
 
 
 def test_rows_that_have_ended_leave_the_batch(population):

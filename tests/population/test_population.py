@@ -206,9 +206,11 @@ def test_refuses_names_that_peft_confuses(name):
         check_names([name], {"model", "layers", "0"})
 
 
-def test_refuses_a_peft_model():
-    with pytest.raises(ValueError, match="already carries"):
-        Population(tiny_population().model, lora(), num_teachers=1, num_students=1)
+def test_refuses_a_model_with_adapters():
+    """Also one that an earlier population has left, as where a notebook's cell runs again."""
+    for model in (tiny_population().model, tiny_population().base_model):
+        with pytest.raises(ValueError, match="already carries adapters.* Load the base model again.*initial_adapters"):
+            Population(model, lora(), num_teachers=1, num_students=1)
 
 
 def test_refuses_targets_that_match_nothing():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset, IterableDataset, concatenate_datasets
+from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -270,10 +270,21 @@ def test_every_member_answers_what_a_user_evaluates_on(make, several):
 def test_a_transform_that_drops_the_member_is_named(make):
     dropping = PROMPTS.with_transform(lambda rows: {"prompt": rows["prompt"]})
     trainer = make(eval_dataset=dropping, num_generations_eval=2, per_device_eval_batch_size=6)
-    with pytest.raises(ValueError, match="no column 'player'.* transform of the dataset must keep it"):
+    with pytest.raises(ValueError, match="no column 'player'.* transform of the dataset .* must keep"):
         trainer.evaluate()
     with pytest.raises(ValueError, match="eval_dataset streams"):
         trainer.evaluate(IterableDataset.from_generator(lambda: iter(PROMPTS)))
+
+
+@pytest.mark.parametrize("given", [[{"prompt": "a"}], DatasetDict({"train": PROMPTS})], ids=["list", "splits"])
+@pytest.mark.parametrize("name", ["train_dataset", "eval_dataset"])
+def test_other_kinds_of_data_are_named(make, name, given):
+    kind = "Dataset" if name == "eval_dataset" and isinstance(given, dict) else type(given).__name__
+    if kind == "Dataset":  # several datasets to evaluate on
+        assert set(make(eval_dataset=given).eval_dataset) == {"train"}
+        return
+    with pytest.raises(ValueError, match=f"{name} must be a datasets.Dataset, got {kind}: .*Dataset.from_list"):
+        make(**{name: given})
 
 
 def test_experts_have_no_loss_of_their_own(make):
@@ -419,7 +430,7 @@ def test_reward_ratings():
         (dict(train_dataset=Dataset.from_dict({"prompt": ["a"] * 4, "image": [0] * 4})), "image column"),
         (dict(train_dataset=PROMPTS.add_column("player", ["student_0"] * 7)), "column 'player'"),
         (dict(train_dataset=Dataset.from_dict({"text": ["a"] * 8})), r"no column 'prompt', only \['text'\]"),
-        (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval has a column 'player'"),
+        (dict(eval_dataset=PROMPTS.add_column("player", ["white"] * 7)), "eval_dataset has a column 'player'"),
         (dict(remove_unused_columns=True), "remove_unused_columns"),
         (dict(max_steps=-1, logging_steps=0.05), "share of max_steps=-1"),
         (

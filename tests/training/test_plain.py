@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from datasets import Dataset
 from trl import GRPOTrainer
+from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_model, tiny_tokenizer
 from trl_populora.progress import Progress
 from trl_populora.training import PopulationSelfPlayTrainer
 
@@ -20,10 +21,24 @@ def test_without_settings_it_is_grpo_trainer(monkeypatch):
     given, data = [], Dataset.from_dict({"prompt": ["a"]})
     monkeypatch.setattr(GRPOTrainer, "__init__", lambda self, *args, **kwargs: given.append((args, kwargs)))
     trainer = PopulationSelfPlayTrainer("base", len, train_dataset=data, callbacks=[])
-    assert given == [(("base", len, None, data), {"callbacks": []})] and trainer.population is None
+    assert given == [(("base", len), {"args": None, "train_dataset": data, "callbacks": []})]
+    assert trainer.population is None
     assert trainer.close() is None
     PopulationSelfPlayTrainer("base", environment_factory=dict)  # an environment brings its own prompts and rewards
-    assert given[1] == (("base", None, None, None), {"environment_factory": dict})
+    assert given[1] == (("base", None), {"args": None, "train_dataset": None, "environment_factory": dict})
+    PopulationSelfPlayTrainer("base", len, None, data, None, "tokenizer")
+    assert given[2] == (("base", len, None, data, None, "tokenizer"), {})
+
+
+@pytest.mark.parametrize("ours_first", [False, True])
+def test_it_can_be_mixed_with_a_trainer_of_trl(ours_first, tmp_path):
+    """Whose constructor takes the later arguments by keyword only."""
+    bases = (GMPOTrainer, PopulationSelfPlayTrainer)
+    mixed = type("Mixed", bases[::-1] if ours_first else bases, {})
+    args = GMPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
+    data = Dataset.from_dict({"prompt": ["a"]})
+    trainer = mixed(tiny_model(), len, args, train_dataset=data, processing_class=tiny_tokenizer())
+    assert trainer.population is None and isinstance(trainer, GMPOTrainer)
 
 
 @pytest.mark.parametrize("name", ["row_source", "on_round", "sampler", "task_types"])

@@ -26,6 +26,7 @@ def parameters(function):
         (GRPOTrainer, "_prepare_inputs", ["self", "generation_batch"]),
         (GRPOTrainer, "_compute_loss", ["self", "model", "inputs"]),
         (GRPOTrainer, "training_step", ["self", "model", "inputs", "num_items_in_batch"]),
+        (GRPOTrainer, "prediction_step", ["self", "model", "inputs", "prediction_loss_only", "ignore_keys"]),
         (Trainer, "create_optimizer", ["self", "model"]),
         (Trainer, "_clip_grad_norm", ["self", "model"]),
         (BaseTrainer, "create_model_card", ["self", "model_name", "dataset_name", "tags"]),
@@ -64,7 +65,7 @@ def test_every_override_is_watched():
         "__init__",
         "_generate_and_score_completions",
         "_generate",
-        "_calculate_rewards",
+        "prediction_step",
     }
     watched |= {
         "_compute_loss",

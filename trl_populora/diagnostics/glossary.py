@@ -22,7 +22,7 @@ with what is measured and ends with the member, so that members are shown side b
 
 **Zero-sum rewards.** No number averages the rewards of teachers and students (but `reward/agent_0`, of a single agent,
 which plays both), because what one side wins the other side loses. So in self-play, TRL's `reward`, `reward_std`,
-`frac_reward_zero_std` and `rewards/…` are not logged. TRL's other numbers cover all rows (`loss`, `entropy`, `kl`,
+`frac_reward_zero_std` and `rewards/…` are not logged. TRL's other numbers cover both roles (`loss`, `entropy`, `kl`,
 `clip_ratio/…`, `completions/…`, `sampling/…`). They measure cost and stability. They do not measure success.
 
 **Missing numbers.** A number that does not exist in a round has no key.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from transformers import Cache, GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 from transformers.generation import (
     GenerateDecoderOnlyOutput,
     MinPLogitsWarper,
@@ -66,6 +66,8 @@ class TransformersSampler(Sampler):
         # Made once: it reads the whole vocabulary.
         stops = [StopStringCriteria(tokenizer, [*self.stop_strings])] if self.stop_strings else []
         self.stopping = StoppingCriteriaList(stops)
+        # Qwen-VL and others keep an offset of positions for each row of the last `generate`.
+        self.offset: list[Any] = [one for one in population.base_model.modules() if hasattr(one, "rope_deltas")]
 
     @classmethod
     def settings_of(cls, args: "PopulationSelfPlayConfig") -> dict[str, Any]:
@@ -120,15 +122,15 @@ class TransformersSampler(Sampler):
             processors = self._warpers()
             if self.temperature:
                 processors.append(GumbelMax(seeds[rows], width))
-            with self.model_as([members[row] for row in rows]) as model:
-                output = model.generate(  # pyright: ignore[reportCallIssue]  # transformers adds it to causal models
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=self._config(min(at_once, self.max_completion_length - drawn)),
-                    logits_processor=processors,
-                    stopping_criteria=self.stopping,
-                    **{CACHE: cache},
-                )
+            output = self._generate(
+                [members[row] for row in rows],
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=self._config(min(at_once, self.max_completion_length - drawn)),
+                logits_processor=processors,
+                stopping_criteria=self.stopping,
+                **{CACHE: cache},
+            )
             ids = output.sequences
             for row, new in zip(rows, ids[:, width + drawn :].tolist(), strict=True):
                 written[row] += new
@@ -158,11 +160,19 @@ class TransformersSampler(Sampler):
         if len(first) == len(places) or min(map(len, prompt_ids)) < 2 or self._sharded:
             return None  # of a prompt of one token, nothing but padding would be left
         rows = [places.index(place) for place in range(len(first))]
-        with self.model_as([members[row] for row in rows]) as model:
-            output = model.generate(  # pyright: ignore[reportCallIssue]  # the token that it adds is not used
-                input_ids=ids[rows, :-1], attention_mask=mask[rows, :-1], generation_config=self._config(1)
-            )
+        output = self._generate(  # the token that it adds is not used
+            [members[row] for row in rows],
+            input_ids=ids[rows, :-1],
+            attention_mask=mask[rows, :-1],
+            generation_config=self._config(1),
+        )
         return _select(getattr(output, CACHE), places)
+
+    def _generate(self, members: list[str | None], **settings: Any) -> GenerateDecoderOnlyOutput:
+        for module in self.offset:
+            module.rope_deltas = None
+        with self.model_as(members) as model:
+            return model.generate(**settings)  # pyright: ignore[reportCallIssue]  # transformers adds it
 
     def _config(self, tokens: int) -> GenerationConfig:
         return GenerationConfig(
@@ -240,12 +250,14 @@ class RoomyLayer(DynamicLayer):
 
 
 def _select(cache: Cache, rows: list[int]) -> Cache | None:
-    """The cache of these rows, with room for the next tokens; `None` if its class cannot select rows. Then a new cache
-    is computed."""
-    if not hasattr(cache, "batch_select_indices"):
+    """The cache of these rows, with room for the next tokens; `None` if rows cannot be selected, as from the states of
+    linear attention and of convolutions. Then a new cache is computed."""
+    layers: list[Any] = getattr(cache, "layers", [])
+    if not layers or not all(hasattr(layer, "batch_select_indices") for layer in layers):
+        return None
+    if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in layers):
         return None
     indices = torch.tensor(rows)
-    layers: list[Any] = cache.layers
     for place, layer in enumerate(layers):
         if type(layer) in (DynamicLayer, RoomyLayer) and layer.get_seq_length():
             layers[place] = RoomyLayer(layer, indices, TOKENS_AT_ONCE + 1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft.tuners.lora import LoraLayer
 from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
@@ -69,9 +70,10 @@ class Population(Mapping[str, Member]):
         shared_init: bool = False,
         guests: Sequence[str] = (),
     ) -> None:
-        if isinstance(model, PeftModel):
+        if isinstance(model, PeftModel) or any(isinstance(module, LoraLayer) for module in model.modules()):
             raise ValueError(
-                "The model already carries PEFT adapters. Pass the base model; the population makes its own adapters."
+                "The model already carries adapters, of PEFT or of an earlier population. Load the base model again; "
+                "the population makes its own adapters. A run starts from adapters that exist by initial_adapters."
             )
         check_lora_config(lora_config)
         check_modules(model, lora_config.target_modules, option="target_modules")

@@ -27,7 +27,19 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
+
+from .positions import count_positions
+
+
+logger = logging.get_logger(__name__)
+
+
+UNROUTED = (
+    "The model was called without a member, so it answered as the frozen base. Ask members by `with "
+    "trainer.population.route(names):`, with the name of the member of each row of the batch, and the base by `with "
+    "trainer.population.routing.base():`, which does not warn."
+)
 
 
 @dataclass(frozen=True)
@@ -113,11 +125,13 @@ class Routing:
         self._base: PreTrainedModel = model.get_base_model()  # pyright: ignore[reportAttributeAccessIssue]
         self.temperatures: dict[str, float] = {}  # of adapters that have one of their own
         self._plan: Plan | None = None
+        self._is_base = False  # whether forwards without a plan are meant to be the base's
         self._row_temperatures: Tensor | None = None
         self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
         add: Any = self._add_members  # PyTorch's hint does not know that all of these are LoRA layers
         self._handles = [model.get_submodule(path).register_forward_hook(add) for path in self.layers]
         self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
+        self._handles += count_positions(self._base.base_model)
 
     def set(self, names_per_row: Sequence[str]) -> None:
         """Sets the members of the rows of the following forwards, until `clear()`.
@@ -154,12 +168,12 @@ class Routing:
             names_per_row (`Sequence[str]`, *optional*):
                 Adapters whose temperatures the base uses, row by row. This gives the reference for each adapter.
         """
-        before = self._plan, self._row_temperatures
-        self._plan, self._row_temperatures = None, self._temperatures_of(names_per_row)
+        before = self._plan, self._row_temperatures, self._is_base
+        self._plan, self._row_temperatures, self._is_base = None, self._temperatures_of(names_per_row), True
         try:
             yield
         finally:
-            self._plan, self._row_temperatures = before
+            self._plan, self._row_temperatures, self._is_base = before
 
     def set_temperature(self, name: str, temperature: float) -> None:
         """Sets an adapter's temperature, relative to the run's, by which logits are divided in any case.
@@ -205,6 +219,8 @@ class Routing:
     def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
         plan = self._plan
         if plan is None:
+            if not self._is_base:
+                logger.warning_once(UNROUTED)
             return None
         x = args[0]
         if x.shape[0] != plan.rows:

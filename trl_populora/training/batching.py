@@ -9,6 +9,7 @@ out where the loss allows it.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,18 +21,18 @@ PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 
 
 def deal(
-    batches: list[dict[str, Tensor]],
+    batches: list[dict[str, Any]],
     roles: Sequence[str],
     *,
     leave_out_idle: bool = False,
     agree: Callable[[int], int] = int,
-) -> list[dict[str, Tensor]]:
+) -> list[dict[str, Any]]:
     """Divides rows into new micro-batches by [`schedule`], each trimmed to its own longest row.
 
     Args:
-        batches (`list[dict[str, torch.Tensor]]`):
+        batches (`list[dict[str, Any]]`):
             Micro-batches of equal size as TRL buffers them: per-row tensors of shape `(rows, ...)`, `"member_ids"` of
-            shape `(rows,)` among them; scalars are shared.
+            shape `(rows,)` among them, and lists with one entry for each row; scalars and `None` are shared.
         roles (`Sequence[str]`): Role of each member, by id.
         leave_out_idle (`bool`, *optional*, defaults to `False`):
             Whether to leave out rows whose `"advantages"` are 0 (see [`needed`]). Only for losses in which such a row
@@ -41,11 +42,11 @@ def deal(
             size, because TRL gathers values of rows.
 
     Returns:
-        `list[dict[str, torch.Tensor]]`: As many micro-batches, of equal size. The widest batch comes first. So a lack
+        `list[dict[str, Any]]`: As many micro-batches, of equal size. The widest batch comes first. So a lack
             of memory shows at once, and later batches fit into the memory blocks of the first.
     """
     first = batches[0]
-    whole = {k: torch.cat([b[k] for b in batches]) if v.dim() else v for k, v in first.items()}
+    whole = {key: _joined([batch[key] for batch in batches]) for key in first}
     lengths = (whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)).tolist()
     members, rows = whole["member_ids"].tolist(), list(range(len(lengths)))
     if leave_out_idle:
@@ -58,7 +59,19 @@ def deal(
     )
     chosen = [[rows[place] for place in batch] for batch in places]
     chosen.sort(key=lambda rows: max(lengths[row] for row in rows), reverse=True)
-    return [trim({k: v[rows] if v.dim() else v for k, v in whole.items()}) for rows in chosen]
+    return [trim({key: _taken(value, rows) for key, value in whole.items()}) for rows in chosen]
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], list):
+        return [one for part in parts for one in part]
+    return torch.cat(parts) if isinstance(parts[0], Tensor) and parts[0].dim() else parts[0]
+
+
+def _taken(value: Any, rows: list[int]) -> Any:
+    if isinstance(value, list):
+        return [value[row] for row in rows]
+    return value[rows] if isinstance(value, Tensor) and value.dim() else value
 
 
 def needed(
@@ -92,16 +105,18 @@ def needed(
     return sorted(kept)
 
 
-def trim(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def trim(batch: dict[str, Any]) -> dict[str, Any]:
     """Cut the columns that are padding in every row: prompts on the left, completions on the right."""
     prompt = max(1, int(batch["prompt_mask"].sum(1).max()))
     completion = max(1, int(batch["completion_mask"].sum(1).max()))
     width = batch["completion_ids"].shape[1]
 
-    def cut(key: str, value: Tensor) -> Tensor:
+    def cut(key: str, value: Any) -> Any:
         if key in PROMPT_KEYS:
             return value[:, -prompt:]
-        if value.dim() == 2 and value.shape[1] == width:  # per-token tensors of the completion
+        if (
+            isinstance(value, Tensor) and value.dim() == 2 and value.shape[1] == width
+        ):  # per-token tensors of the completion
             return value[:, :completion]
         return value
 

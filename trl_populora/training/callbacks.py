@@ -45,6 +45,7 @@ class RoundCallback(TrainerCallback):
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         trainer = self.trainer
+        trainer.updates.check(trainer.optimizer)
         trainer.guard.remember()
         if trainer.accelerator.is_main_process:
             if state.global_step == 0:

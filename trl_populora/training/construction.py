@@ -180,9 +180,11 @@ def plain_settings(args: PopulationSelfPlayConfig, *, eval_dataset: EvalDatasets
     For `beta > 0` it would add a "ref" adapter, a copy of "default"; here the reference is the base. For `use_vllm` it
     would start an engine with one merged model. For `push_to_hub` it would create the repository. With `eval_strategy`
     it would require a dataset; here members can be evaluated by exams instead. For a mixture of experts it would add
-    the auxiliary loss of the model's own settings, which couples members.
+    the auxiliary loss of the model's own settings, which couples members. For `model_init_kwargs` it would warn that
+    they are ignored; the base was made with them.
     """
-    own = {"beta": 0.0, "use_vllm": False, "push_to_hub": False, "router_aux_loss_coef": 0.0}
+    own: dict[str, Any] = {"beta": 0.0, "use_vllm": False, "push_to_hub": False, "router_aux_loss_coef": 0.0}
+    own["model_init_kwargs"] = None
     if eval_dataset is None:
         own["eval_strategy"] = "no"
     given = {name: getattr(args, name) for name in own}

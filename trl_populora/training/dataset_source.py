@@ -50,22 +50,23 @@ class DatasetSource(RowSource):
             raise ValueError(
                 "num_teachers=0 trains the students on a dataset: pass train_dataset, or set num_teachers."
             )
-        sets: dict[str, Any] = eval_dataset if isinstance(eval_dataset, dict) else {"eval": eval_dataset}
+        sets: dict[str, Any] = eval_dataset if isinstance(eval_dataset, dict) else {"eval_dataset": eval_dataset}
         for name, dataset in {"train_dataset": train_dataset, **sets}.items():
             _check_dataset(name, dataset)
         if len(train_dataset) < args.prompts_per_batch:
             raise ValueError(
                 f"train_dataset has {len(train_dataset)} prompts, fewer than the {args.prompts_per_batch} of one "
-                "generation batch. Add rows, or lower gradient_accumulation_steps or per_device_train_batch_size."
+                "generation batch. Add rows, or lower gradient_accumulation_steps, per_device_train_batch_size or "
+                "num_students."
             )
         hashes: Any = {name: rows_hash(dataset) for name, dataset in sets.items()}
-        hashes = hashes if isinstance(eval_dataset, dict) else hashes["eval"]
+        hashes = hashes if isinstance(eval_dataset, dict) else hashes["eval_dataset"]
         self.dataset_hash = {"train_dataset": rows_hash(train_dataset), "eval_dataset": hashes}
         members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
         sets = {
             name: None if dataset is None else _for_every_member(dataset, members) for name, dataset in sets.items()
         }
-        return train_dataset, sets if isinstance(eval_dataset, dict) else sets["eval"]
+        return train_dataset, sets if isinstance(eval_dataset, dict) else sets["eval_dataset"]
 
     def order(self, dataset: Dataset, *, step: Callable[[], int]) -> OrderSampler[int]:
         """TRL's order of prompts, as a function of (seed, epoch)."""
@@ -90,8 +91,9 @@ class DatasetSource(RowSource):
         """
         if not training and not all("player" in row for row in inputs):
             raise ValueError(
-                "The rows to evaluate have no column 'player', which is added for the member that answers. A "
-                "transform of the dataset must keep it, and other data is evaluated by trainer.evaluate(dataset)."
+                "The rows to evaluate have no column 'player', which trainer.evaluate(dataset) adds for the member "
+                "that answers. Use it in place of predict. A transform of the dataset (set_transform) must keep the "
+                "column; map does so by itself."
             )
         members = self.assign_members(len(inputs)) if training else [row["player"] for row in inputs]
         return [{**row, "player": name} for row, name in zip(inputs, members, strict=True)], members
@@ -128,7 +130,12 @@ def _for_every_member(dataset: Dataset, members: Sequence[str]) -> Dataset:
     return concatenate_datasets([dataset.add_column("player", [name] * len(dataset)) for name in members])
 
 
-def _check_dataset(name: str, dataset: Dataset | None) -> None:
+def _check_dataset(name: str, dataset: Any) -> None:
+    if not isinstance(dataset, Dataset | IterableDataset | None):
+        raise ValueError(
+            f"{name} must be a datasets.Dataset, got {type(dataset).__name__}: pass one split of a DatasetDict, and "
+            "make one of a list by Dataset.from_list."
+        )
     if isinstance(dataset, IterableDataset):
         raise ValueError(
             f"{name} streams, and a stream cannot be resumed exactly. Load it without streaming, or take(n) rows into "

@@ -53,6 +53,16 @@ class MemberUpdates:
             for name, member in self.population.items()
         ]
 
+    def check(self, optimizer: Optimizer) -> None:
+        """Raises `ValueError` if the optimizer has no group for each member, as one that a subclass makes."""
+        members = [group.get("member") for group in optimizer.param_groups]
+        if members != list(self.population):
+            raise ValueError(
+                "The optimizer must have one group of parameters for each member, in their order, with its name as "
+                f"'member'; the groups have {members}. In create_optimizer, start from super().create_optimizer(), or "
+                "from trainer.updates.groups(weight_decay=...)."
+            )
+
     def rescale(self, rows: ScoredRows) -> None:
         """Sets the scales for a round, and which members are idle.
 

@@ -74,6 +74,9 @@ def _constructor(cls: Any, construct: Callable) -> Callable:
                 "args=PopulationSelfPlayConfig(output_dir=...). Without args it is GRPOTrainer, which needs the "
                 "other two."
             )
-        super(cls, self).__init__(model, reward_funcs, args, train_dataset, *rest, **named)
+        if rest:
+            super(cls, self).__init__(model, reward_funcs, args, train_dataset, *rest, **named)
+        else:  # by name, because the next class may be one of TRL's that takes nothing else by position
+            super(cls, self).__init__(model, reward_funcs, args=args, train_dataset=train_dataset, **named)
 
     return __init__

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -174,9 +175,18 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         population = make_population(model, args, peft_config, quantization_config)
         self._tag_names = ["trl", "grpo", "populora"]
         self.told: dict[str, Any] = {}  # facts for the card that came as arguments
-        data = (train_dataset, eval_dataset, processing_class)
         with plain_settings(args, eval_dataset=eval_dataset):
-            super().__init__(population.model, functions, args, *data, classes, callbacks, optimizers)
+            super().__init__(
+                population.model,
+                functions,
+                args=args,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                processing_class=processing_class,
+                reward_processing_classes=classes,
+                callbacks=callbacks,
+                optimizers=optimizers,
+            )
         self._attach(population, source, sampler)
         self.given_lora = peft_config
         self.on_round, self.on_probe = on_round, on_probe
@@ -206,6 +216,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         source.setup(args, population, drawing, self.ranks)
         self.source, self.rollout_func = source, source.rollout
+        self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own
         self.ratings, self.lineage = source.ratings, Lineage()
         self.lineage.extend(import_events(population))
         self.guard = Guard(population)
@@ -335,23 +346,29 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.source.sampler.rest()
         return generated
 
-    def _calculate_rewards(
-        self, inputs: list[dict[str, Any]], prompts: list, completions: list, completion_ids_list: list[list[int]]
-    ) -> torch.Tensor:
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._rewards_per_func = self.source.spare(rewards)
+    def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any) -> torch.Tensor:
+        self._rewards_per_func = self.source.spare(calculate(*rows))
         return self._rewards_per_func
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is before:
-            return inputs
-        roles = [member.role for member in self.population.values()]
-        idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
-        self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
-        weigh(self._buffered_inputs, self.accelerator.reduce)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+        if self._buffered_inputs is not before:
+            roles = [member.role for member in self.population.values()]
+            idle = not self.beta and self.args.loss_type in TOKEN_LOSSES  # neither a penalty nor a mean over rows
+            self._buffered_inputs = deal(self._buffered_inputs, roles, leave_out_idle=idle, agree=self.ranks.largest)
+            weigh(self._buffered_inputs, self.accelerator.reduce)
+            inputs = self._buffered_inputs[self._step % self.args.steps_per_generation]
+        names = list(self.population)
+        self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
+        self.population.routing.set(self.row_members)  # a subclass' loss may call the model itself
+        return inputs
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple:
+        try:
+            return super().prediction_step(*args, **kwargs)
+        finally:
+            self.population.routing.clear()
 
     # Loss and optimisation, one member at a time -----------------------------------------------------------------
 
@@ -382,13 +399,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return tuple(None if parts[0] is None else torch.cat(parts)[order] for parts in zip(*scored, strict=True))
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        names = list(self.population)
-        self.row_members = [names[i] for i in inputs["member_ids"].tolist()]
         with weighed(self._metrics["train"], inputs, by_row=self.importance_sampling_level == "sequence"):
-            loss = super()._compute_loss(model, inputs)
-        if not self.model.training:
-            self.population.routing.clear()
-        return loss
+            return super()._compute_loss(model, inputs)
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         try:
