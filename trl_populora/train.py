@@ -18,7 +18,7 @@ from .extras import require
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import WRITE_ERRORS, find_checkpoint, newest_checkpoint
-from .run_files.files import check_writable, gone_if_unused
+from .run_files.files import alone, check_writable, gone_if_unused
 from .run_files.layout import (
     EVALUATION_FOLDER,
     PLOTS_FOLDER,
@@ -119,6 +119,8 @@ def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
     folder, wanted = args.output_dir, args.resume_from_checkpoint
     if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
         check_writable(folder, option="output_dir")
+        with alone(folder):  # training checks it again; this saves a warm start
+            pass
     auto = wants_newest(args)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found
@@ -345,7 +347,7 @@ def write_results(
     """Plots, summary and card of a run."""
     from .reporting import read_history, read_probes, run_summary, save_plots
 
-    if trainer.accelerator.is_main_process:
+    if trainer.accelerator.is_main_process and os.path.isfile(trainer.folder.history):
         history, probes = read_history(args.output_dir), read_probes(args.output_dir)
         if run.plots:
             try:

@@ -4,8 +4,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from tests import tiny
+from tests.tiny import tiny_population
 from trl_populora import cli
 from trl_populora.cli import opening, play
 from trl_populora.evaluation import reserved_keys
@@ -202,6 +204,51 @@ def test_warmup_keeps_exams_out(tiny_model, tmp_path, monkeypatch, capsys):
     assert seen[1:] == [reserved_keys(types) | {types["countdown"].key(task.payload) for task in tasks}]
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["warmup", "--model", "tiny", "--output", ""],
+        ["evolve", "a", "--operator", "average", "--output", ""],
+        ["push", "run", "--to", ""],
+        ["evaluate", "run", "--exams", "held_out", ""],
+    ],
+)
+def test_an_empty_option_is_refused(argv, tmp_path, monkeypatch, capsys):
+    """As of a shell variable that is not set: an empty folder would be the current one."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(argv) == 2
+    option = [word for word in argv if word.startswith("--")][-1]
+    assert f"{option.removeprefix('--')} is empty: name something" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_adapter_is_not_merged_into_another_base(tiny_model, tmp_path, capsys):
+    """PEFT leaves out what it does not find, and warns at most."""
+    run, argv = tmp_path / "run", ["export", str(tmp_path / "run"), "--member", "student_0", "--merge"]
+    population = tiny_population(1, 1)
+    population.name_base(tiny_model)
+    population.save(str(run))
+    for name, model in (("smaller", tiny.tiny_model()), ("other", tiny.two_layers(intermediate_size=32))):
+        model.save_pretrained(tmp_path / name)
+        argv[5:] = ["--output", str(tmp_path / "merged"), "--base", str(tmp_path / name)]
+        assert cli.main(argv) == 2
+        assert "student_0 does not fit" in (told := capsys.readouterr().err) and len(told.splitlines()) == 1
+    weights = load_file(path := run / "student_0" / "adapter_model.safetensors")
+    argv[5:] = ["--output", str(tmp_path / "merged")]
+    for changed, words in (
+        ({name: X * float("nan") for name, X in weights.items()}, "weights that are not finite"),
+        ({name: X.int() for name, X in weights.items()}, "holds other tensors than"),
+    ):
+        save_file(changed, path, metadata={"format": "pt"})
+        assert cli.main(argv) == 2 and words in capsys.readouterr().err
+    assert not (tmp_path / "merged").exists()
+    half = {name: X for name, X in weights.items() if ".layers.0." in name}
+    save_file(half, path, metadata={"format": "pt"})
+    assert cli.main(argv) == 2 and "does not fit" in capsys.readouterr().err
+    save_file(weights, path, metadata={"format": "pt"})
+    assert cli.main(argv) == 0
+
+
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     folder = str(tmp_path / "warm")
     options = ["--output", folder, "--teachers", "1", "--students", "1", "--steps", "2", "--rows", "1", "--rank", "2"]
@@ -228,6 +275,7 @@ def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
     assert "--learning-rate nan must be positive and finite" in capsys.readouterr().err
     assert cli.main(["warmup", "--model", tiny_model, *options, "--reserved-exams", "held"]) == 2
     assert "exam 'held' is unknown" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
     options[1] = f"{folder}/run.json"
     assert cli.main(["warmup", "--model", tiny_model, *options]) == 2
     assert "run.json is a file; name a new folder" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 import trl
 
 from trl_populora import cli, train
+from trl_populora.run_files.files import alone
 from trl_populora.run_files.run_folder import RunFolder
 
 
@@ -193,6 +194,7 @@ def test_accelerate_configs_are_those_of_accelerate():
             "initial_adapters with warm_start_steps=2",
         ),
         ({"output_dir": "/proc/nothing/here"}, "cannot be written"),
+        ({"resume_from_checkpoint": ""}, "resume_from_checkpoint='' is empty"),
         ({"resume_from_checkpoint": "/no/such"}, "is not a complete checkpoint of a population"),
         ({"resume_from_checkpoint": "atuo"}, "no such folder. Name the folder of a checkpoint, or `auto` for"),
         ({"resume_from_checkpoint": __file__}, "it is a file. Name the folder of a checkpoint, or `auto` for"),
@@ -237,6 +239,16 @@ def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):
     assert train.prepare_output(args) is None
     RunFolder(str(folder)).start(overwrite=True)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_in_which_another_run_trains_is_left_alone(recipe, capfd, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "history.jsonl").write_text("")
+    with alone(str(folder)):
+        assert train.main(recipe(overwrite_output_dir=True)) == 2
+    assert "another run trains there. Wait for its end" in capfd.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["history.jsonl"]
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

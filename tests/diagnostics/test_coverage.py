@@ -20,6 +20,19 @@ def test_centroids_are_fixed_and_lie_in_the_cube():
         centres[0, 0] = 2
 
 
+def test_cells_are_about_equally_large():
+    points = np.random.default_rng(1).random((20_000, 4))
+    cells = ((points[:, None] - centroids(64)) ** 2).sum(axis=-1).argmin(axis=1)
+    counts = np.bincount(cells, minlength=64)
+    assert counts.std() < 0.35 * counts.mean()
+
+
+def test_the_cells_of_all_runs_are_the_same():
+    """Numbers of other runs would not be comparable."""
+    expected = [[0.617888, 0.275188, 0.048314, 0.04532], [0.938989, 0.315758, 0.541019, 0.310242]]
+    np.testing.assert_allclose(centroids()[[0, -1]], expected, atol=1e-6)
+
+
 def test_cells_are_opened_once_and_counted_per_author():
     archive = CoverageArchive(64)
     assert archive.add(HERE, author="teacher_0", step=1)

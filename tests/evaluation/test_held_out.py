@@ -11,6 +11,7 @@ from tests.code_tasks import code_types
 from trl_populora.evaluation import exam_keys, held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
 from trl_populora.evaluation.held_out import questions_shown, task_exam
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
+from trl_populora.run_files.layout import STATE_FILE
 from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
 from trl_populora.tasks.base import TaskType
 from trl_populora.tasks.code.keys import output_key, pair_key, program_key
@@ -74,6 +75,13 @@ def test_built_in_types_have_enough():
         held_out_tasks(Countdown(), "hard")
 
 
+def test_the_easy_level_has_tasks_of_easy_families_and_the_other_of_all():
+    for one in code_types().values():
+        easy, every = (held_out_tasks(one, level) for level in ("held_out_easy", "held_out"))
+        assert len(easy) == len(every) and easy != every
+        assert sum(map(one.size, easy)) < 0.8 * sum(map(one.size, every))
+
+
 def test_an_exam_is_asked_by_turns_and_its_keys_are_reserved():
     types = code_types("compact", num_function_inputs=4)
     exam = held_out_exam(types)
@@ -115,6 +123,15 @@ def test_keys_of_an_exam_of_another_run(tmp_path):
     path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
     keys = task_keys(make_exam(f"tasks:{path}", types), types)
     assert keys == {types["countdown"].key(task.payload) for task in tasks}
+
+
+def test_an_exam_of_a_run_has_the_tasks_of_its_members_and_no_seeds(tmp_path):
+    types = code_types()
+    seed, other = types["code_o"].seeds(2, seed=7)
+    own = Task.create("code_o", other.payload, author="teacher_0", step=3)
+    state = {"source": {"buffer": {"tasks": [seed.to_json(), own.to_json()]}}}
+    (tmp_path / STATE_FILE).write_text(json.dumps(state))
+    assert [question.id for question in make_exam(f"tasks:{tmp_path}", types).questions] == [own.id]
 
 
 def test_another_input_with_the_same_output_is_kept_too():

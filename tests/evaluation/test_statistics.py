@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -28,6 +28,7 @@ def no_warnings():
     st.lists(st.sampled_from([0.0, 1.0, math.nan]), min_size=1, max_size=8),
     st.integers(min_value=1, max_value=8),
 )
+@example([1.0, 1.0, 0.0], 2)  # whichever two are drawn, one is right
 def test_pass_at_k_is_the_share_of_subsets_with_a_right_answer(scores, k):
     known = [one for one in scores if not math.isnan(one)]
     (value,) = pass_at_k(np.array([scores]), k)
@@ -121,6 +122,16 @@ def test_equal_differences_are_no_certainty(ours, theirs):
     assert few.low < many.low or few.high > many.high
     assert not few.significant and many.significant == (ours != theirs)
     assert max(few.high, many.high) <= 1 and min(few.low, many.low) >= -1
+
+
+@pytest.mark.parametrize("value, count", [(0.0, 3), (1.0, 8), (0.25, 20)])
+def test_equal_differences_exclude_what_would_have_shown(value, count):
+    """A share u of other questions, all of them -1 or all 1, is missed by `count` questions in 2.5 % of cases."""
+    found = difference(np.full(count, value), np.zeros(count))
+    unseen = 1 - 0.025 ** (1 / count)
+    assert (1 - unseen) ** count == pytest.approx(0.025)
+    expected = (value, value * (1 - unseen) - unseen, value * (1 - unseen) + unseen)
+    assert found[:3] == pytest.approx(expected)
 
 
 def test_bonferroni_asks_more_of_many_comparisons():

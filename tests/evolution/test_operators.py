@@ -11,7 +11,7 @@ from toy_adapters import SHAPES, assert_same_bits, assert_same_delta, delta, fac
 from tests.drawn_examples import drawn, examples
 from trl_populora.evolution.factors import cosine, delta_norm
 from trl_populora.evolution.gauge import align
-from trl_populora.evolution.inheritance import layer_of
+from trl_populora.evolution.inheritance import draw_seed, layer_of
 from trl_populora.evolution.operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
 from trl_populora.population.factors import Factor, Factors
 
@@ -242,8 +242,10 @@ def test_m5_noise_is_bounded_and_on_A_only(parameters, bound):
     A = torch.randn(8, 200, generator=rng)
     parent = {"layers.0": Factor(A * (0.05 / A.std(correction=0)), torch.randn(50, 8, generator=rng), 1.0)}
     child = breed("neftune", [parent], seed=0, parameters=parameters)["layers.0"]
-    noise = (child.A - parent["layers.0"].A).abs()
-    assert 0.99 * bound < float(noise.max()) < bound * (1 + 1e-5)
+    noise = child.A - parent["layers.0"].A
+    assert 0.99 * bound < float(noise.abs().max()) < bound * (1 + 1e-5)
+    assert float(noise.mean()) == pytest.approx(0, abs=0.06 * bound), "to either side"
+    assert float(noise.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05), "uniform"
     assert torch.equal(child.B, parent["layers.0"].B)
 
 
@@ -480,6 +482,11 @@ def test_tables():
 def test_every_operator_has_its_section():
     page = (Path(__file__).resolve().parents[2] / "docs" / "operators.md").read_text()
     assert [name for name in OPERATORS if not re.search(rf"^#+ .*`{name}`", page, re.MULTILINE)] == []
+
+
+def test_seeds_of_children_do_not_repeat():
+    rng = torch.Generator().manual_seed(0)
+    assert len({draw_seed(rng) for _ in range(1000)}) == 1000
 
 
 def test_layer_of():

@@ -193,6 +193,16 @@ def test_ages_count_rounds_and_not_steps():
         assert len(events) == children
 
 
+def test_ages_count_from_birth():
+    """All but the best are 3 rounds old at step 40."""
+    for min_age, children in ((3, 2), (4, 0)):
+        table, ratings = played(4, 4)
+        for name in {*table.names()} - {"teacher_0", "student_0"}:
+            table.members[name] = replace(table[name], born_step=28)
+        settings = EvolutionSettings(min_age=min_age, operators=("clone",))
+        assert len(ask(table, ratings, generator(), settings=settings, step=40, steps_per_round=4)) == children
+
+
 def test_learning_rate_mutation():
     settings = EvolutionSettings(mutate_learning_rate=True, operators=("clone",))
     table, ratings = played(4, 4)

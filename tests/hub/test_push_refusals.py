@@ -53,6 +53,8 @@ def test_what_is_no_population(client, hub, run, tmp_path):
     assert "has no member 'student_9'; choose from teacher_0, teacher_1" in refused(
         client, run, "--member", "student_9"
     )
+    (run / "student_1" / "adapter_model.safetensors").write_bytes(b"garbage")
+    assert "adapter_model.safetensors is damaged" in refused(client, run)
     (run / "student_1" / "adapter_model.safetensors").unlink()
     assert "holds no adapter_model.safetensors" in refused(client, run)
     shutil.rmtree(run / "student_1")

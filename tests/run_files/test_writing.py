@@ -12,6 +12,7 @@ import pytest
 from trl_populora import __version__
 from trl_populora.run_files.checkpoint import find_defect, write_checkpoint
 from trl_populora.run_files.files import (
+    alone,
     append_lines,
     check_writable,
     read_json,
@@ -230,3 +231,22 @@ def test_a_probe_of_a_killed_process_is_removed(tmp_path):
     os.utime(old, (0, 0))
     check_writable(str(tmp_path), option="output_dir")
     assert [path.name for path in tmp_path.iterdir()] == [young.name]  # which may be of a process that lives
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(ValueError, match=f"{path} is neither a file nor a folder.* Name a file"):
+            write_file(path, "text")
+    assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 2
+
+
+def test_one_at_a_time_in_a_folder(tmp_path):
+    with alone(str(tmp_path)), pytest.raises(ValueError, match="another run trains there"), alone(str(tmp_path)):
+        pass
+    with pytest.raises(KeyError), alone(str(tmp_path)):
+        raise KeyError
+    with alone(str(tmp_path)):
+        assert list(tmp_path.iterdir()) == []

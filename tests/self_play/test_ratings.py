@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import norm
 
-from trl_populora.self_play.evidence import Correlations, Outcome
+from trl_populora.self_play.evidence import PROMPT, Correlations, Outcome
 from trl_populora.self_play.ratings import BETA, MU, RECENT, SIGMA, TAU, Rating, Ratings
 
 
@@ -32,6 +32,11 @@ def closed_form(winner: tuple[float, float], loser: tuple[float, float]) -> tupl
         mu_l - variance_l / c * v,
         math.sqrt(variance_l * (1 - variance_l / c2 * w)),
     )
+
+
+def test_the_constants_are_those_of_trueskill():
+    ours = MU, SIGMA, BETA, TAU
+    assert ours == pytest.approx((25, 25 / 3, 25 / 6, 25 / 300))
 
 
 def small() -> Ratings:
@@ -120,6 +125,7 @@ def test_tally_and_residual():
     expected = (faded * residual[0, 0] + 2 * (1 - second)) / (faded + 2)
     assert ratings.residual[0, 0] == pytest.approx(expected)
     assert ratings.residual[0, 1] == residual[0, 1], "pairs that did not meet keep theirs"
+    assert ratings._recent[0, 0, 1] == 4, "and their games do not fade"
     assert np.isnan(ratings.residual[0, 2]) and np.isnan(ratings.residual[1, 1])
 
 
@@ -289,6 +295,16 @@ def test_correlations_are_those_of_the_tasks(task_sd, prompt_sd):
     assert correlations.of("code_i") == pytest.approx((within, across), abs=0.06)
 
 
+def test_two_attempts_at_a_task_show_their_correlation_and_one_task_of_a_prompt_shows_none_across():
+    """Both attempts always end alike."""
+    rng, correlations = np.random.default_rng(0), Correlations()
+    for _ in range(10):
+        played = [[Outcome("t", "s", 2, 2 * int(rng.random() < 0.5), "code_o", p)] for p in range(40)]
+        correlations.learn(played, [0.5] * 40)
+    within, across = correlations.of("code_o")
+    assert within > 0.9 and across == pytest.approx(PROMPT), "the first guess of what was never seen"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("task_sd", [0.0, 1.4])
 @pytest.mark.parametrize(
@@ -364,6 +380,23 @@ def test_types_are_handicaps_and_not_skills():
         skill.append(ratings["s0"].mu - ratings["t0"].mu)
     assert np.std(skill[10:]) < 1.0, "the rating does not swing with the type of the round"
     assert np.nanmax(np.abs(ratings.residual)) < 0.1
+
+
+def test_equal_teachers_that_write_different_types_stay_equal():
+    """One writes mostly what is hard for everybody, the other mostly what is easy."""
+    rng = np.random.default_rng(0)
+    ratings = Ratings(["t0", "t1"], ["s0", "s1"])
+    rates, types = {"code_o": 0.9, "code_f": 0.1}, [["code_f"] * 3 + ["code_o"], ["code_f"] + ["code_o"] * 3]
+    for round in range(30):
+        ratings.update(
+            [
+                Outcome(f"t{i}", f"s{(i + round) % 2}", 8, int(rng.binomial(8, rates[type])), type, p)
+                for i in range(2)
+                for p, type in enumerate(types[i])
+            ]
+        )
+    assert ratings._handicaps()["code_f"] > 0 > ratings._handicaps()["code_o"], "a hard type helps its teacher"
+    assert abs(ratings["t0"].mu - ratings["t1"].mu) < 1.5
 
 
 def test_forfeits_lower_the_teacher_to_where_it_would_win_as_often():

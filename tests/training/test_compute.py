@@ -237,6 +237,7 @@ def test_role_task_whitens_over_the_tokens_of_the_round(make_trainer):
         tokens = np.repeat(rewards[own], lengths[own])
         wanted[own] = (rewards[own] - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
     torch.testing.assert_close(output["advantages"].double(), torch.from_numpy(wanted), rtol=1e-4, atol=1e-4)
+    assert list(trainer._logs["advantages"]) == pytest.approx(wanted, abs=1e-4), "also in the table of completions"
 
 
 @pytest.mark.slow
@@ -255,10 +256,12 @@ def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trai
     assert names[0] and names[0] == names[3]  # the same objects
 
 
-def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer):
-    """Rows of similar length share one, so their mean counts tokens of short completions too much."""
-    settings = {"beta": 0.04, "num_iterations": 2, "max_completion_length": 24, "learning_rate": 0.1}
-    settings["logging_steps"] = 1
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer, level):
+    """Rows of similar length share one, so their mean counts tokens of short completions too much. With one ratio for
+    each row, clip ratios are means over rows."""
+    settings = {"importance_sampling_level": level, "logging_steps": 1}
+    settings |= {"beta": 0.04, "num_iterations": 2, "max_completion_length": 24, "learning_rate": 0.1}
     few, all_rows = [make_trainer(**settings, per_device_train_batch_size=rows) for rows in (4, 12)]
     for trainer in (few, all_rows):
         trainer.train()

@@ -15,6 +15,7 @@ from tests.training.conftest import hash_reward
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import timeless
 from trl_populora.integrations.user_data import load_prompts
+from trl_populora.run_files.files import alone
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.dataset_source import PromptSampler, rows_hash
 from trl_populora.training.reward_ratings import RewardRatings
@@ -457,3 +458,35 @@ def test_reward_ratings():
 def test_bad_input_is_refused_with_the_fix(make, arguments, message):
     with pytest.raises(ValueError, match=message):
         make(**arguments)
+
+
+def test_an_infinite_reward_is_none(make, caplog, tmp_path):
+    """It would make the advantages of its group NaN, and the mean reward infinite."""
+
+    def with_one(*given):
+        def some(completions, player, **columns):
+            rewards = zip(player, hash_reward(completions), given * len(player), strict=False)
+            return [value if name == "student_1" else reward for name, reward, value in rewards]
+
+        return some
+
+    trainers = []
+    for given in ((float("inf"), float("-inf")), (None,)):
+        trainers.append(make(rewards=with_one(*given), output_dir=str(tmp_path / str(len(trainers)))))
+        trainers[-1].train()
+    got, want = trainers
+    assert "Infinite rewards of some do not count" in caplog.text
+    for name in got.population:
+        assert all(map(torch.equal, member_weights(got, name), member_weights(want, name)))
+    alarms = [one["alarms"] for one in map(json.loads, Path(got.folder.history).read_text().splitlines())]
+    assert all(any("no row of student_1 has a reward" in alarm for alarm in told) for told in alarms)
+    assert "Infinity" not in Path(got.folder.history).read_text() and "NaN" not in Path(got.folder.history).read_text()
+
+
+def test_two_runs_in_one_folder_do_not_mix(make):
+    trainer = make()
+    Path(trainer.args.output_dir).mkdir(exist_ok=True)
+    with alone(trainer.args.output_dir), pytest.raises(ValueError, match="another run trains there"):
+        trainer.train()
+    assert not Path(trainer.folder.history).exists()
+    trainer.train()

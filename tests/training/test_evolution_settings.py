@@ -24,3 +24,27 @@ def test_founders_share_one_a_if_asked(make_trainer):
         factors = [population.factors(name) for name in population]
         same = [torch.equal(factors[0][path].A, other[path].A) for other in factors[1:] for path in other]
         assert all(same) if share else not any(same)
+
+
+def test_a_child_learns_at_its_own_rate_and_the_others_at_theirs(make_trainer):
+    """The schedule goes on: at step k of 4, `1 - k / 4` of each member's rate."""
+    trainer = make_trainer(
+        max_steps=4,
+        evolution_interval=2,
+        lr_scheduler_type="linear",
+        evolution_kwargs={"mutate_learning_rate": True, "operators": ["clone"]},
+    )
+    clip, seen = trainer.updates.clip, []
+
+    def note(optimizer):
+        seen.append({group["member"]: group["lr"] for group in optimizer.param_groups})
+        return clip(optimizer)
+
+    trainer.updates.clip = note
+    before = {name: member.learning_rate for name, member in trainer.population.items()}
+    trainer.train()
+    children = {event.slot: event.learning_rate for event in trainer.lineage if event.step == 2}
+    assert children and all(rate != before[name] for name, rate in children.items())
+    for step, rates in enumerate(seen):
+        expected = before | children if step >= 2 else before
+        assert rates == pytest.approx({name: rate * (1 - step / 4) for name, rate in expected.items()})

@@ -106,6 +106,27 @@ def test_founders_stay_as_they_were(make_trainer):
             assert torch.equal(factor.B, founders.students[name][path].B)
 
 
+def test_founders_answer_with_the_weights_that_they_had(make_trainer):
+    trainer = make_trainer(**PROBED)
+    scripted(trainer, lambda member: True)
+    trainer.probes.begin(step=0)
+    founders, population, used = trainer.probes.founders, trainer.population, []
+    perturb(population, 0.1)  # members have learned since
+    guest = population.guests[-1]
+
+    def note(drawn, members):
+        if set(members) == {guest}:
+            used.append([X.clone() for factor in population.factors(guest).values() for X in (factor.A, factor.B)])
+        return drawn
+
+    trainer.source.sampler = Altered(trainer.source.sampler, note)
+    trainer.probes.measure(step=2, round=1)
+    assert len(used) == len(founders.students) == 2
+    for weights, factors in zip(used, founders.students.values(), strict=True):
+        then = [X for factor in factors.values() for X in (factor.A, factor.B)]
+        assert all(torch.equal(mine, own) for mine, own in zip(weights, then, strict=True))
+
+
 def test_prompts_are_a_function_of_the_seed(make_trainer):
     def prompts(**settings):
         source = make_trainer(**PROBED | settings).source

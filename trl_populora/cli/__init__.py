@@ -105,4 +105,7 @@ def answer(parser: Parser, options: argparse.Namespace, rest: list[str]) -> int:
     if rest and not options.recipe_options:
         parser.prog += f" {options.command}"
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    for name, value in vars(options).items():
+        if value == "" or isinstance(value, list) and "" in value:
+            raise ValueError(f"{name.replace('_', '-')} is empty: name something, or leave it out")
     return (options.run(options, rest) if options.recipe_options else options.run(options)) or 0

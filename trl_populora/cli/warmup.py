@@ -6,6 +6,7 @@ The result is a population folder; `populora train` does the same by itself wher
 import argparse
 import json
 import math
+import os
 
 
 FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
@@ -48,15 +49,9 @@ def mapping(text: str) -> dict:
 
 
 def run(options: argparse.Namespace) -> int:
-    import os
-
-    from ..evaluation import exam_keys, reserved_keys
     from ..extras import require
-    from ..integrations.base_models import resolve_base
-    from ..run_files.files import check_writable, write_json
-    from ..run_files.layout import POPULATION_FILE, RUN_FILE
-    from ..tasks import DEFAULT_TYPES, make_task_types
-    from .opening import load_base
+    from ..run_files.files import check_writable, gone_if_unused
+    from ..run_files.layout import POPULATION_FILE
 
     for name in ("steps", "rows", "rank", "teachers", "students"):
         if getattr(options, name) < 1:
@@ -69,8 +64,22 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--output {options.output} is not empty. {fix} name a new folder.")
     if not 0 < options.learning_rate < math.inf:
         raise ValueError(f"--learning-rate {options.learning_rate} must be positive and finite")
-    check_writable(options.output, option="--output")
     require("lightning", user="populora warmup")
+    with gone_if_unused(options.output, lambda: os.path.isfile(os.path.join(options.output, POPULATION_FILE))):
+        check_writable(options.output, option="--output")
+        warm_up(options)
+    return 0
+
+
+def warm_up(options: argparse.Namespace) -> None:
+    """What `run` does when the options are checked."""
+    from ..evaluation import exam_keys, reserved_keys
+    from ..integrations.base_models import resolve_base
+    from ..run_files.files import write_json
+    from ..run_files.layout import RUN_FILE
+    from ..tasks import DEFAULT_TYPES, make_task_types
+    from .opening import load_base
+
     names = options.types or list(DEFAULT_TYPES)
     kwargs = FEW_INPUTS if options.types is None and not options.task_kwargs else options.task_kwargs
     types = make_task_types(names, style=options.style, kwargs=kwargs)
@@ -120,4 +129,3 @@ def run(options: argparse.Namespace) -> int:
     write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
     population.save(options.output)  # last: with it, the folder is complete
     print(f"{options.output}: {', '.join(population)}")
-    return 0

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
 
+from safetensors import SafetensorError, safe_open
+
 from ..run_files.checkpoint import whole_checkpoints
 from ..run_files.files import files_below, read_json
 from ..run_files.layout import (
@@ -67,8 +69,18 @@ def adapter_contents(run: Run, member: str) -> Contents:
     weights = os.path.join(folder, ADAPTER_FILE)
     if not os.path.isfile(weights):
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: the member's adapter is incomplete.")
+    check_weights(weights)
     config["base_model_name_or_path"] = hub_id(run.base)
     return {ADAPTER_CONFIG_FILE: (json.dumps(config, indent=2) + "\n").encode(), ADAPTER_FILE: weights}
+
+
+def check_weights(path: str) -> None:
+    """Raises `ValueError` if a file of weights is damaged. It reads only its table."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            file.keys()
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged: {error}. Save or copy it again.") from None
 
 
 def tokenizer_contents(run: Run) -> Contents:

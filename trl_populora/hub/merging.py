@@ -1,10 +1,13 @@
 """Merging: adds a member's update to the weights of the base model, for tools that cannot load adapters."""
 
 import os
+import warnings
 
-from peft import PeftModel
+from peft import PeftModel, get_peft_model_state_dict
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ..population.adapters import read_adapter
+from ..population.factors import not_finite, to_tensors
 from ..run_files.files import write_files
 from ..run_files.run import Run
 from .pushing import check_member
@@ -22,13 +25,23 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
         base (`str`): Base model, as `from_pretrained` takes it.
 
     Raises:
-        ValueError: If there is no such member.
+        ValueError: If there is no such member, or its adapter is damaged or of another base.
     """
     check_member(run, member)
+    folder = os.path.join(run.folder, member)
+    _, factors = read_adapter(folder)
+    if wrong := not_finite(factors):
+        raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Export another member.")
     model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
-    dtype = model.dtype
-    merged = PeftModel.from_pretrained(model.float(), os.path.join(run.folder, member)).merge_and_unload()
-    merged = merged.to(dtype)
+    dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of missing matrices, which are refused below
+            loaded = PeftModel.from_pretrained(model.float(), folder)
+    except (RuntimeError, ValueError) as error:  # other shapes, or no matching layers
+        raise ValueError(other) from error
+    if get_peft_model_state_dict(loaded).keys() != to_tensors(factors).keys():
+        raise ValueError(other)
+    merged = loaded.merge_and_unload().to(dtype)
     tokenizer = AutoTokenizer.from_pretrained(base)
 
     def write(aside: str) -> None:

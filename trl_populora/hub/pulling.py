@@ -16,6 +16,7 @@ from ..run_files.layout import (
 )
 from ..run_files.run import read_table
 from .client import HubError, download, head
+from .contents import check_weights
 
 
 READ = (".json", ".jsonl", ".md", ".png", ".jinja", ".txt", ".model", os.path.splitext(ADAPTER_FILE)[1])
@@ -118,3 +119,4 @@ def check_adapters(folder: str) -> None:
         read_json(os.path.join(place, ADAPTER_CONFIG_FILE), missing="the adapter is incomplete. Ask its author.")
         if not os.path.isfile(os.path.join(place, ADAPTER_FILE)):
             raise ValueError(f"{os.path.basename(place)} has no {ADAPTER_FILE}. Ask its author to push it again.")
+        check_weights(os.path.join(place, ADAPTER_FILE))

@@ -46,7 +46,8 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
         raise ValueError(f"{os.path.join(folder, ADAPTER_FILE)} is damaged: {error}. Save or copy it again.") from None
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
     pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
-    other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if tensors[key].dim() != 2]
+    usable = {key for key, X in tensors.items() if X.dim() == 2 and X.is_floating_point()}
+    other = sorted(tensors.keys() ^ pairs) + [key for key in tensors if key not in usable]
     if other or not modules:
         raise ValueError(f"{folder} holds other tensors than lora_A and lora_B of linear layers: {other[:4]}.")
     return config, from_tensors(tensors, {module: _scaling(config, module, tensors) for module in modules})

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from ..run_files.layout import POPULATION_FILE
+
 
 ROLES = ("teacher", "student", "shared")
 RESERVED_NAMES = ("default", "ref", "base", "__base__")
@@ -42,8 +44,15 @@ class Member:
 
     @classmethod
     def from_json(cls, data: dict) -> "Member":
-        """Inverse of `to_json`."""
-        return cls(**{**data, "parents": tuple(data["parents"])})
+        """Inverse of `to_json`.
+
+        Raises:
+            ValueError: If a value is missing, of another type, or unknown.
+        """
+        try:
+            return cls(**{**data, "parents": tuple(data["parents"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"The member {data} cannot be read: {error}. Restore {POPULATION_FILE}.") from None
 
 
 def member_names(num_teachers: int, num_students: int, *, shared: bool = False) -> list[str]:

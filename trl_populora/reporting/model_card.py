@@ -410,4 +410,4 @@ def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[st
 
 
 def _code(value: object) -> str:
-    return f"`{str(value).replace('|', '/')}`"
+    return f"`{' '.join(str(value).replace('|', '/').split())}`"

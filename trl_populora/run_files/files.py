@@ -38,8 +38,11 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
 
     Raises:
         OSError: If it cannot be written; the old file does not change. Also exceptions of `content`.
+        ValueError: If the path is a device or a pipe, which would be replaced by a file.
     """
     path = os.fspath(path)
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ValueError(f"{path} is neither a file nor a folder: writing would replace it. Name a file.")
     folder, scratch = os.path.dirname(path) or os.curdir, f"{path}.{secrets.token_hex(4)}{SCRATCH_SUFFIX}"
     os.makedirs(folder, exist_ok=True)
     try:
@@ -165,6 +168,30 @@ def open_log(path: str) -> IO[bytes] | None:
     return file
 
 
+@contextmanager
+def alone(folder: str) -> Iterator[None]:
+    """Context in which no other process, nor another call, is in this context for the same folder.
+
+    The lock is on the folder itself and ends with the process. Some network file systems have no such locks; there, it
+    is not checked.
+
+    Raises:
+        ValueError: If another one is.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"output_dir={folder!r}: another run trains there. Wait for its end, or choose another folder."
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:
     """Writes rows as Parquet. `columns` are names and types (`str`, `int`, `float`, `bool`); `None` is null."""
     import pyarrow
@@ -237,8 +264,8 @@ def read_json(path: str | os.PathLike, *, missing: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         try:
             found = json.load(file)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}). Restore the file.") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged ({_briefly(error)}). Restore the file.") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path} is damaged (it holds a {type(found).__name__}, not a mapping). Restore the file.")
     return found
@@ -258,11 +285,16 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
     for number, line in enumerate(lines, start=1):
         try:
             records.append(parse(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f"{path}, line {number}, cannot be read ({error!r}). Restore the line or remove it."
+                f"{path}, line {number}, cannot be read ({_briefly(error)}). Restore the line or remove it."
             ) from error
     return records
+
+
+def _briefly(error: Exception) -> str:
+    """The error without the text that it could not decode, which may be long."""
+    return f"it is not UTF-8: {error.reason}" if isinstance(error, UnicodeDecodeError) else repr(error)
 
 
 def unless_damaged(read: Callable[[], Record], otherwise: Record, remarks: list[str]) -> Record:

@@ -82,7 +82,7 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     """
     members = tuple(row["id"] for row in read_table(folder)["members"])
     above = os.path.dirname(os.path.abspath(folder))
-    record = _known(os.path.join(folder, RUN_FILE)) or _known(os.path.join(above, RUN_FILE))
+    record = read_record(folder) or read_record(above)
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
     base = base or record.get("model") or adapter.get("base_model_name_or_path")
     if not base:
@@ -91,8 +91,17 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
 
 
 def read_record(folder: str) -> dict:
-    """Content of `run.json` of a run folder; empty if there is none."""
-    return _known(os.path.join(folder, RUN_FILE))
+    """Content of `run.json` of a run folder; empty if there is none.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    path = os.path.join(folder, RUN_FILE)
+    record = _known(path)
+    for name in ("settings", "other_settings"):
+        if not isinstance(record.get(name, {}), dict):
+            raise ValueError(f"{path} is damaged ({name} is no mapping). Restore the file.")
+    return record
 
 
 def hub_id(name: str) -> str | None:
@@ -125,6 +134,12 @@ def read_table(folder: str | os.PathLike) -> dict:
     table = read_json(path, missing=_why_unsaved(os.fspath(folder)))
     if table.get("format") != TABLE_VERSION:
         raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {TABLE_VERSION}.")
+    members, counts = table.get("members"), [table.get("num_teachers"), table.get("num_students")]
+    named = isinstance(members, list) and all(isinstance(row, dict) and type(row.get("id")) is str for row in members)
+    if not named or not members:
+        raise ValueError(f"{path} is damaged (it lists no members). Restore the file.")
+    if None not in counts and len(members) != (1 if table.get("shared_member") else sum(map(int, counts))):
+        raise ValueError(f"{path} is damaged (it lists {len(members)} members and counts {counts}). Restore the file.")
     return table
 
 

@@ -4,9 +4,9 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 
-from .files import append_lines, read_lines, write_lines, write_table
+from .files import alone, append_lines, read_lines, write_lines, write_table
 from .layout import (
     HISTORY_FILE,
     LINEAGE_FILE,
@@ -62,6 +62,11 @@ class RunFolder:
             )
         self._clear()
         self.rewind(0, 0, [])
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Context in which no other process trains here; see [`alone`]."""
+        os.makedirs(self.path, exist_ok=True)
+        return alone(self.path)
 
     def is_elsewhere(self, checkpoint: str) -> bool:
         """Whether a checkpoint is of another folder's run."""

@@ -70,6 +70,13 @@ def target_modules(modules: list[str] | str) -> list[str] | str:
     return names
 
 
+def check_names_given(args: PopulationSelfPlayConfig) -> None:
+    """Refuses empty texts, as of a shell variable that is not set, where a name is expected."""
+    for name in ("output_dir", "resume_from_checkpoint"):
+        if getattr(args, name) == "":
+            raise ValueError(f"{name}='' is empty: name a folder, or leave it out.")
+
+
 def check_choices(args: PopulationSelfPlayConfig) -> None:
     """Refuses values that are not among the choices of their setting."""
     for name, allowed in (CHOICES | INHERITED_CHOICES).items():

@@ -13,7 +13,14 @@ from trl import GRPOConfig
 from ..self_play import RoundSettings
 from ..settings import conform, documented
 from ..tasks import DEFAULT_TYPES
-from .checks import MAX_PROMPT_TOKENS, check_choice, check_choices, check_population, target_modules
+from .checks import (
+    MAX_PROMPT_TOKENS,
+    check_choice,
+    check_choices,
+    check_names_given,
+    check_population,
+    target_modules,
+)
 from .nested import Parts, complete
 from .round_shape import RoundShape, derive_batch
 from .supported import check_supported
@@ -288,6 +295,7 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
         conform(self, own=own, free=("accelerator_config", "deepspeed", "fsdp_config"))
         complete(self)
         self.lora_target_modules = target_modules(self.lora_target_modules)
+        check_names_given(self)
         check_choices(self)
         strategies = dict.fromkeys(("eval_strategy", "logging_strategy"), IntervalStrategy)
         enums = {

@@ -245,7 +245,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if checkpoint is not None and load_finished(self, checkpoint):
             return TrainOutput(self.state.global_step, 0.0, {})
         try:
-            with self.stopping.listening():
+            with self.folder.locked() if self.ranks.is_main else nullcontext(), self.stopping.listening():
                 output = super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self._close_sandboxes()
@@ -347,7 +347,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         return generated
 
     def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any) -> torch.Tensor:
-        self._rewards_per_func = self.source.spare(calculate(*rows))
+        rewards = calculate(*rows)
+        infinite = rewards.isinf()
+        if infinite.any():
+            names = [self.reward_func_names[i] for i in infinite.any(0).nonzero().flatten().tolist()]
+            logger.warning_once(f"Infinite rewards of {', '.join(names)} do not count: they are taken as None.")
+        self._rewards_per_func = self.source.spare(rewards.masked_fill(infinite, torch.nan))
         return self._rewards_per_func
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
