@@ -134,12 +134,14 @@ def read_table(folder: str | os.PathLike) -> dict:
     table = read_json(path, missing=_why_unsaved(os.fspath(folder)))
     if table.get("format") != TABLE_VERSION:
         raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {TABLE_VERSION}.")
-    members, counts = table.get("members"), [table.get("num_teachers"), table.get("num_students")]
+    members, teachers, students = (table.get(name) for name in ("members", "num_teachers", "num_students"))
     named = isinstance(members, list) and all(isinstance(row, dict) and type(row.get("id")) is str for row in members)
     if not named or not members:
         raise ValueError(f"{path} is damaged (it lists no members). Restore the file.")
-    if None not in counts and len(members) != (1 if table.get("shared_member") else sum(map(int, counts))):
-        raise ValueError(f"{path} is damaged (it lists {len(members)} members and counts {counts}). Restore the file.")
+    if isinstance(teachers, int) and isinstance(students, int):
+        wanted = 1 if table.get("shared_member") else teachers + students
+        if len(members) != wanted:
+            raise ValueError(f"{path} is damaged (it lists {len(members)} members of {wanted}). Restore the file.")
     return table
 
 
