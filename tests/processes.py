@@ -4,11 +4,13 @@ A fresh interpreter spends longer on imports than such a test on its work. `torc
 that die under it, are tested in test_two_processes.py.
 """
 
+import fcntl
 import multiprocessing
 import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -81,3 +83,14 @@ def _fork(target: Callable[..., None], arguments: tuple[str, ...], environment: 
     os.dup2(file, 1)
     os.dup2(file, 2)
     target(*arguments)
+
+
+@contextmanager
+def taken(folder):
+    """Context in which somebody else trains in a folder: a lock of another descriptor is as one of another process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
@@ -18,7 +19,7 @@ from .extras import require
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import WRITE_ERRORS, find_checkpoint, newest_checkpoint
-from .run_files.files import alone, check_writable, gone_if_unused
+from .run_files.files import alone, check_writable, gone_if_unused, is_taken
 from .run_files.layout import (
     EVALUATION_FOLDER,
     PLOTS_FOLDER,
@@ -51,8 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_error(error, WRONG_CALL)
     except KeyboardInterrupt:
         return print_error(TOO_EARLY, STOPPED)
+    folder = args.output_dir
     try:
-        with gone_if_unused(args.output_dir, lambda: holds_a_run(args.output_dir)):
+        with gone_if_unused(folder, lambda: holds_a_run(folder) or is_taken(folder)), ExitStack() as held:
+            if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
+                try:
+                    check_writable(folder, option="output_dir")
+                    held.enter_context(alone(folder))
+                except ValueError as error:
+                    return print_error(error, WRONG_CALL)
             return start(run, args)
     except KeyboardInterrupt:  # a second one, before the first was reported
         return print_error("stopped", STOPPED)
@@ -106,21 +114,17 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
 
 
 def prepare_output(args: PopulationSelfPlayConfig) -> str | None:
-    """Make the output folder, and find the checkpoint to resume from, if any. Nothing is removed yet.
+    """Finds the checkpoint to resume from, if any. Nothing is removed yet.
 
     Returns:
         `str` or `None`: `resume_from_checkpoint`, with `auto` turned into the newest whole checkpoint, `None` if there
         is none.
 
     Raises:
-        ValueError: If the folder cannot be written or holds another run, or the checkpoint does not exist. With
-            `auto`, a run that was stopped before its first checkpoint is started again; a finished one is not.
+        ValueError: If the folder holds another run, or the checkpoint does not exist. With `auto`, a run that was
+            stopped before its first checkpoint is started again; a finished one is not.
     """
     folder, wanted = args.output_dir, args.resume_from_checkpoint
-    if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
-        check_writable(folder, option="output_dir")
-        with alone(folder):  # training checks it again; this saves a warm start
-            pass
     auto = wants_newest(args)
     if found := find_checkpoint("auto" if auto else wanted or None, folder):
         return found

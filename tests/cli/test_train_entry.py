@@ -3,13 +3,14 @@
 import json
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import trl
 
+from tests.processes import taken
 from trl_populora import cli, train
-from trl_populora.run_files.files import alone
 from trl_populora.run_files.run_folder import RunFolder
 
 
@@ -245,10 +246,24 @@ def test_a_folder_in_which_another_run_trains_is_left_alone(recipe, capfd, tmp_p
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "history.jsonl").write_text("")
-    with alone(str(folder)):
+    with taken(str(folder)):
         assert train.main(recipe(overwrite_output_dir=True)) == 2
     assert "another run trains there. Wait for its end" in capfd.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["history.jsonl"]
+
+
+def test_two_commands_that_start_at_once(recipe, capfd, tmp_path, monkeypatch):
+    """The second one may have seen no folder, and leaves that of the first one there."""
+    folder = tmp_path / "run"
+    with ExitStack() as first:
+
+        def check(path, **_):
+            Path(path).mkdir()
+            first.enter_context(taken(path))
+
+        monkeypatch.setattr(train, "check_writable", check)
+        assert train.main(recipe()) == 2 and folder.is_dir()
+    assert "another run trains there" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow.parquet
 import pytest
 
+from tests.processes import taken
 from trl_populora import __version__
 from trl_populora.run_files.checkpoint import find_defect, write_checkpoint
 from trl_populora.run_files.files import (
     alone,
     append_lines,
     check_writable,
+    is_taken,
     read_json,
     read_lines,
     write_file,
@@ -243,10 +245,27 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path):
     assert pipe.is_fifo() and link.is_symlink() and len(list(tmp_path.iterdir())) == 2
 
 
-def test_one_at_a_time_in_a_folder(tmp_path):
-    with alone(str(tmp_path)), pytest.raises(ValueError, match="another run trains there"), alone(str(tmp_path)):
-        pass
-    with pytest.raises(KeyError), alone(str(tmp_path)):
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
+    folder = str(tmp_path)
+    with taken(folder):
+        assert is_taken(folder)
+        with pytest.raises(ValueError, match="another run trains there"), alone(folder):
+            pass
+    with pytest.raises(KeyError), alone(folder), alone(folder):  # the command's and the trainer's are one
+        assert not is_taken(folder)
         raise KeyError
+    with alone(folder), pytest.raises(BlockingIOError), taken(folder):
+        pass
+    assert not is_taken(folder) and not is_taken(f"{folder}/none") and list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_that_lives_on_holds_no_folder(tmp_path, monkeypatch):
+    """It has a copy of the descriptor, as processes that a reward function has started."""
+    copies, opened = [], os.open
+    monkeypatch.setattr(os, "open", lambda *args: copies.append(os.dup(one := opened(*args))) or one)
     with alone(str(tmp_path)):
-        assert list(tmp_path.iterdir()) == []
+        pass
+    monkeypatch.undo()
+    with taken(str(tmp_path)):
+        pass
+    os.close(*copies)

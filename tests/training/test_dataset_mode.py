@@ -8,14 +8,15 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, TrainerCallback
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.processes import taken
 from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import timeless
 from trl_populora.integrations.user_data import load_prompts
-from trl_populora.run_files.files import alone
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.dataset_source import PromptSampler, rows_hash
 from trl_populora.training.reward_ratings import RewardRatings
@@ -460,7 +461,7 @@ def test_bad_input_is_refused_with_the_fix(make, arguments, message):
         make(**arguments)
 
 
-def test_an_infinite_reward_is_none(make, caplog, tmp_path):
+def test_an_infinite_reward_is_none(make, monkeypatch, tmp_path):
     """It would make the advantages of its group NaN, and the mean reward infinite."""
 
     def with_one(*given):
@@ -470,12 +471,13 @@ def test_an_infinite_reward_is_none(make, caplog, tmp_path):
 
         return some
 
-    trainers = []
+    trainers, said = [], []
+    monkeypatch.setattr(logging.get_logger("trl_populora.training.trainer"), "warning_once", said.append)
     for given in ((float("inf"), float("-inf")), (None,)):
         trainers.append(make(rewards=with_one(*given), output_dir=str(tmp_path / str(len(trainers)))))
         trainers[-1].train()
     got, want = trainers
-    assert "Infinite rewards of some do not count" in caplog.text
+    assert set(said) == {"Infinite rewards of some do not count: they are taken as None."}
     for name in got.population:
         assert all(map(torch.equal, member_weights(got, name), member_weights(want, name)))
     alarms = [one["alarms"] for one in map(json.loads, Path(got.folder.history).read_text().splitlines())]
@@ -486,7 +488,7 @@ def test_an_infinite_reward_is_none(make, caplog, tmp_path):
 def test_two_runs_in_one_folder_do_not_mix(make):
     trainer = make()
     Path(trainer.args.output_dir).mkdir(exist_ok=True)
-    with alone(trainer.args.output_dir), pytest.raises(ValueError, match="another run trains there"):
+    with taken(trainer.args.output_dir), pytest.raises(ValueError, match="another run trains there"):
         trainer.train()
     assert not Path(trainer.folder.history).exists()
     trainer.train()

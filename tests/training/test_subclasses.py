@@ -31,6 +31,11 @@ class OwnLoss(PopulationSelfPlayTrainer):
         return self._get_per_token_logps_and_entropies(model, ids, attended, kept)[0]
 
 
+class InChunks(OwnLoss):
+    def logps(self, model, ids, attended, kept):
+        return self._get_per_token_logps_and_entropies(model, ids, attended, kept, batch_size=2)[0]
+
+
 class CallsTheModel(OwnLoss):
     def logps(self, model, ids, attended, kept):
         logits = model(input_ids=ids, attention_mask=attended).logits[:, -kept - 1 : -1]
@@ -68,10 +73,10 @@ def weights(trainer):
     )
 
 
-@pytest.mark.parametrize("kind", [OwnLoss, CallsTheModel, Mixed])
-@pytest.mark.parametrize("size", [4, 12], ids=["three micro-batches", "one"])
-def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size):
-    settings = dict(per_device_train_batch_size=size, optim="sgd", learning_rate=1.0)
+@pytest.mark.parametrize("kind", [OwnLoss, InChunks, CallsTheModel, Mixed])
+@pytest.mark.parametrize("size, again", [(4, False), (12, True)], ids=["three micro-batches", "one, checkpointed"])
+def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size, again):
+    settings = dict(per_device_train_batch_size=size, optim="sgd", learning_rate=1.0, gradient_checkpointing=again)
     want, got = (weights(train(one, **settings)) for one in (PopulationSelfPlayTrainer, kind))
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(want, weights(train(kind, **settings | {"learning_rate": 0.0})), atol=1e-3)

@@ -34,12 +34,13 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
         raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Export another member.")
     model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
     dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
+    model = model.float()
     try:
         with warnings.catch_warnings(action="ignore"):  # of missing matrices, which are refused below
-            loaded = PeftModel.from_pretrained(model.float(), folder)
+            loaded = PeftModel.from_pretrained(model, folder)
     except (RuntimeError, ValueError) as error:  # other shapes, or no matching layers
         raise ValueError(other) from error
-    if get_peft_model_state_dict(loaded).keys() != to_tensors(factors).keys():
+    if get_peft_model_state_dict(loaded, save_embedding_layers=False).keys() != to_tensors(factors).keys():
         raise ValueError(other)
     merged = loaded.merge_and_unload().to(dtype)
     tokenizer = AutoTokenizer.from_pretrained(base)

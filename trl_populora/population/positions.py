@@ -16,7 +16,8 @@ def count_positions(backbone: nn.Module) -> list[RemovableHandle]:
     """Lets a base with an embedding for each position count tokens by the attention mask.
 
     Args:
-        backbone (`torch.nn.Module`): The base without its head. One without such an embedding is left as it is.
+        backbone (`torch.nn.Module`): The base without its head. One without such an embedding is left as it is. (One
+            for the positions in images counts, too; then rotary positions are given, and only their origin moves.)
 
     Returns:
         `list[RemovableHandle]`: The hook, if one is needed.

@@ -170,14 +170,18 @@ def open_log(path: str) -> IO[bytes] | None:
 
 @contextmanager
 def alone(folder: str) -> Iterator[None]:
-    """Context in which no other process, nor another call, is in this context for the same folder.
+    """Context in which no other process is in this context for the same folder.
 
-    The lock is on the folder itself and ends with the process. Some network file systems have no such locks; there, it
-    is not checked.
+    The lock is on the folder itself, and ends with the process and those that it has forked meanwhile. Some network
+    file systems have no such locks; there, it is not checked.
 
     Raises:
         ValueError: If another one is.
     """
+    held = (os.getpid(), os.path.realpath(folder))
+    if held in _HELD:
+        yield
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -187,9 +191,29 @@ def alone(folder: str) -> Iterator[None]:
                 raise ValueError(
                     f"output_dir={folder!r}: another run trains there. Wait for its end, or choose another folder."
                 ) from None
+        _HELD.add(held)
         yield
     finally:
+        _HELD.discard(held)
+        if os.getpid() == held[0]:  # not in a fork, which would unlock its parent's
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # forks may still have it open
         os.close(descriptor)
+
+
+def is_taken(folder: str) -> bool:
+    """Whether another process is in [`alone`] for a folder."""
+    try:
+        with alone(folder):
+            return False
+    except ValueError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+_HELD: set[tuple[int, str]] = set()
+"""The folders of `alone` in this process."""
 
 
 def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:

@@ -82,12 +82,13 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     """
     members = tuple(row["id"] for row in read_table(folder)["members"])
     above = os.path.dirname(os.path.abspath(folder))
-    record = read_record(folder) or read_record(above)
+    record = read_record(folder) or _known(os.path.join(above, RUN_FILE))
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
     base = base or record.get("model") or adapter.get("base_model_name_or_path")
     if not base:
         raise ValueError(f"{folder} does not record its base model; name it with --base.")
-    return Run(folder, base, members, record.get("settings", {}))
+    settings = record.get("settings")
+    return Run(folder, base, members, settings if isinstance(settings, dict) else {})
 
 
 def read_record(folder: str) -> dict:

@@ -346,8 +346,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.source.sampler.rest()
         return generated
 
-    def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any) -> torch.Tensor:
-        rewards = calculate(*rows)
+    def _keep_rewards(self, calculate: Callable[..., torch.Tensor], *rows: Any, **named: Any) -> torch.Tensor:
+        rewards = calculate(*rows, **named)
         infinite = rewards.isinf()
         if infinite.any():
             names = [self.reward_func_names[i] for i in infinite.any(0).nonzero().flatten().tolist()]
@@ -391,7 +391,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         names, roles = list(self.population), [member.role for member in self.population.values()]
         own, scored = [names.index(name) for name in self.row_members], []
         chunks = [list(range(len(own)))]
-        if batch_size:  # not in the update, whose batches are dealt and trimmed
+        if batch_size and not torch.is_grad_enabled():  # the update's are dealt and trimmed, and routed until backward
             chunks = schedule(own, attention_mask.sum(1).tolist(), roles=roles, size=batch_size)
         for rows in chunks:
             members = [self.row_members[row] for row in rows]
