@@ -246,7 +246,11 @@ def test_an_adapter_is_not_merged_into_another_base(tiny_model, tmp_path, capsys
     save_file(half, path, metadata={"format": "pt"})
     assert cli.main(argv) == 2 and "does not fit" in capsys.readouterr().err
     save_file(weights, path, metadata={"format": "pt"})
-    assert cli.main(argv) == 0
+    larger = tiny.two_layers()
+    larger.resize_token_embeddings(264)
+    larger.save_pretrained(tmp_path / "larger")  # a base with more tokens is still the adapter's
+    tiny.tiny_tokenizer().save_pretrained(tmp_path / "larger")
+    assert cli.main([*argv, "--base", str(tmp_path / "larger")]) == 0
 
 
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
