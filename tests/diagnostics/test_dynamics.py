@@ -185,6 +185,13 @@ def test_metrics_are_flat_numbers():
     assert metrics["pairs/solve_rate_window/teacher_0/student_0"] == 0.5
 
 
+def test_a_history_without_attempts_has_no_rates_of_pairs():
+    """An older one: `attempts` came later."""
+    data = summarize_round(record(), **members_of_record()).to_json()
+    del data["attempts"]
+    assert not [name for name in round_metrics(RoundSummary.from_json(data)) if name.startswith("pairs/")]
+
+
 def test_headline_numbers_of_a_role_take_the_place_of_means_over_members():
     summary = summarize_round(record(), ratings=ratings(), members=[member("teacher_0"), member("student_0")])
     assert round_metrics(summary)["teachers/reward"] == -0.25

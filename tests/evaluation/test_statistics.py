@@ -198,6 +198,12 @@ def test_equal_members_are_chosen_together_and_one_question_chooses_nobody():
     assert (chosen_elsewhere([ours[:1], 1 - theirs[:1]]) == [0.5]).all()
 
 
+def test_of_two_questions_each_chooses_for_the_other():
+    ours, theirs = np.array([1.0, 0.75]), np.array([0.5, 0.25])
+    assert (chosen_elsewhere([ours, theirs]) == ours).all()
+    assert (chosen_elsewhere([ours, theirs], weakest=True) == theirs).all()
+
+
 @given(rates_strategy(min_size=9, max_size=9), rates_strategy(min_size=9, max_size=9))
 def test_what_is_chosen_lies_among_the_players(ours, theirs):
     low, high = np.fmin(ours, theirs), np.fmax(ours, theirs)

@@ -34,6 +34,19 @@ def test_runs_do_not_learn_from_the_exams_of_the_experiment(plan):
     assert found.run_recipe({}, found.all_jobs[0])["reserved_exams"] == ["c:d", "a:b", "held_out_easy[:2]"]
 
 
+def test_one_measure_of_the_average_needs_it(plan):
+    measures = {"solved": {"metric": "solve_rate"}, "exam": {"exam": "held_out_easy[:2]"}}
+    assert not plan.read(measures=measures).averages
+    measures["average"] = {"exam": "held_out_easy[:2]", "of": "average"}
+    assert plan.read(measures=measures).averages
+
+
+def test_an_arm_may_be_left_empty(plan):
+    """As in YAML `one:`: the recipe as it is."""
+    found = plan.read(arms={"one": None, "two": {"lora_r": 2}}, settings={"lora_r": 4})
+    assert [found.run_recipe({}, found.job(f"{arm}/0"))["lora_r"] for arm in ("one", "two")] == [4, 2]
+
+
 def test_mappings_are_changed_key_by_key():
     base = {"a": {"x": 1, "y": {"z": 2}}, "b": 3}
     assert merged(base, {"a": {"y": {"w": 4}}, "b": {"c": 5}}) == {"a": {"x": 1, "y": {"z": 2, "w": 4}}, "b": {"c": 5}}

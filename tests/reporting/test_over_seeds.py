@@ -86,6 +86,18 @@ def test_what_cannot_be_known_is_not_claimed():
     assert two.low is not None and two.effect is None and "two seeds" in two.why
 
 
+def test_large_numbers_that_differ_by_rounding_are_equal_and_small_ones_that_differ_are_not():
+    large = 1e6
+    found = difference(seeds([large, np.nextafter(large, np.inf), large]), dict.fromkeys(range(3), 0.0))
+    assert found.low is None and "same in every seed" in found.why
+    small = difference(seeds([1e-6, 2e-6, 4e-6]), dict.fromkeys(range(3), 0.0))
+    assert small.low is not None and small.why == ""
+
+
+def test_no_deviation_has_no_effect_size():
+    assert hedges_g(1.0, 0.0, 5) is None
+
+
 def crossed(
     rng, seeds: int, questions: int, *, by_seed: float, by_question: float, rest: float, mean: float = 0.1
 ) -> np.ndarray:

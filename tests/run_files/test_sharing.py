@@ -1,11 +1,13 @@
 """What sharing relies on: files that stay as they are, and names that mean something elsewhere."""
 
+import json
 import os
 
 import pytest
 
 from trl_populora.run_files.files import kept, write_file
 from trl_populora.run_files.layout import left_by_a_run, uploads
+from trl_populora.run_files.round_table import COLUMNS
 from trl_populora.run_files.run import hub_id, open_run
 from trl_populora.run_files.run_folder import RunFolder
 
@@ -83,3 +85,51 @@ def test_where_a_checkpoints_record_is(tmp_path):
     assert open_run(str(tmp_path / "run" / "checkpoint-2"), base="b").record == str(tmp_path / "run")
     for name in ("run", "alone"):
         assert open_run(str(tmp_path / name), base="b").record == str(tmp_path / name)
+
+
+def played(here, rounds):
+    """Two steps a round, a probe before each and one at the end, a checkpoint after each, a birth in each."""
+    for n in range(rounds + 1):
+        here.append_probe({"step": 2 * n}, [{"question": "1"}], {"question": str})
+    for n in range(rounds):
+        here.append_round(n, {"round": n}, [dict.fromkeys(COLUMNS) | {"round": n, "step": 2 * n, "member": "agent_0"}])
+        here.append_events([{"step": 2 * n + 2}])
+        write_file(f"{here.path}/checkpoint-{2 * n + 2}/manifest.json", "{}")
+
+
+def left(folder):
+    """What is in the files of lines, and the names of all others."""
+    lines = {
+        name: [next(iter(json.loads(line).values())) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("history", "probes", "lineage")
+        if (folder / f"{name}.jsonl").exists()
+    }
+    return lines, sorted(path.name for path in (*folder.rglob("*.parquet"), *folder.glob("[cp]*[!l]")))
+
+
+def test_a_rewound_run_has_what_it_had_at_that_step(tmp_path):
+    then, now = RunFolder(str(tmp_path / "then")), RunFolder(str(tmp_path / "now"))
+    for here, rounds in ((then, 2), (now, 5)):
+        here.start(overwrite=False)
+        played(here, rounds)
+    write_file(tmp_path / "now" / "history.jsonl.saving", "half a line")
+    now.rewind(4, 2, [{"step": 2}, {"step": 4}])
+    assert left(tmp_path / "now") == left(tmp_path / "then")
+    assert left(tmp_path / "then")[0] == {"history": [0, 1], "probes": [0, 2, 4], "lineage": [2, 4]}
+    assert not (tmp_path / "now" / "history.jsonl.saving").exists()
+    now.append_round(2, {"round": 2}, [])
+    now.rewind(0, 0, [])
+    lines, files = left(tmp_path / "now")
+    assert lines == {"history": [], "probes": [], "lineage": []} and files == ["probes"]
+
+
+def test_a_run_that_is_overwritten_leaves_nothing(tmp_path):
+    """By a new run, or by one that goes on from a checkpoint elsewhere, in which the round would be its own."""
+    for elsewhere in (False, True):
+        here = RunFolder(str(tmp_path))
+        played(here, 3)
+        write_file(tmp_path / "population.json", "{}")
+        write_file(tmp_path / "notes.txt", "somebody's own")
+        here.is_anothers = elsewhere
+        here.rewind(4, 2, []) if elsewhere else here.start(overwrite=True)
+        assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"] and not here.is_anothers

@@ -39,6 +39,14 @@ def test_niche_counts_are_sums_of_similarities_by_the_weights_of_parts():
     assert niche_counts([frozenset("z")] * 3).tolist() == [3, 3, 3] and niche_counts([]).shape == (0,)
 
 
+def test_a_proposal_that_nobody_could_attempt_is_not_among_the_unsolved():
+    """Valid, but the executor failed on all attempts, so that it has no solve rate."""
+    solved, lost, spared = (proposal(text, 0.5) for text in (SORTED, LENGTH, RENAMED))
+    proposals = (replace(solved, solve_rate=0.5), replace(lost, solve_rate=0.0), spared, proposal(None, -1.0))
+    metrics = task_metrics(RoundRecord(round=0, step=0, proposals=proposals), code_buffer(9), TYPES)
+    assert metrics["unsolved"] == 0.5
+
+
 def test_one_task_without_what_all_others_have_makes_them_hardly_more_alike():
     parts = [frozenset(["def", name]) for name in "abcdefgh" * 4]
     before = niche_counts(parts)

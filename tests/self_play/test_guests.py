@@ -86,6 +86,24 @@ def test_nobody_learns_from_a_guest_and_its_tasks_stay_out_of_the_buffer(executo
     assert all(p.task in game.buffer for p in record.proposals if p.valid)
 
 
+@pytest.mark.parametrize("reserved", [False, True])
+def test_a_guest_may_repeat_itself_and_the_buffer_but_not_an_exam(executor, reserved):
+    game = self_play(executor, types=("code_o",), settings=settings(1.0))
+    script, task_type = scripted(game, guest_teacher="guest_0"), game.task_types["code_o"]
+    known = game.buffer.tasks("code_o")[0]
+    if reserved:
+        game.buffer.reserved = frozenset({task_type.key(known.payload)})
+
+    def sample(prompts, members, *, seed):
+        text = task_type.propose_completion(known)
+        drawn = script(prompts, members, seed=seed)
+        return [one._replace(text=text) if who == "guest_0" else one for one, who in zip(drawn, members, strict=True)]
+
+    record = game.play(sample, round=0, step=0, crossing=Crossing(GUESTS)).record
+    told = {one.verdict for one in record.guest_proposals}
+    assert len(record.guest_proposals) == 2 * G and told == {"held_out" if reserved else "valid"}
+
+
 @pytest.mark.slow
 def test_games_with_members_are_rated_beside_games_with_guests(executor):
     crossed, rated = 0, 0

@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from trl_populora.self_play.evidence import PROMPT, Correlations, Outcome
 from trl_populora.self_play.ratings import BETA, MU, RECENT, SIGMA, TAU, Rating, Ratings
+from trl_populora.self_play.weighted_games import schedule
 
 
 PACKAGE = trueskill.TrueSkill(mu=25, sigma=25 / 3, beta=25 / 6, tau=0, draw_probability=0)
@@ -69,6 +70,15 @@ def test_a_sequence_of_games_follows_the_published_equations(wins):
     shift = 25 - (belief["t"][0] + belief["s"][0]) / 2
     for name, (mu, sigma) in belief.items():
         assert (ratings[name].mu, ratings[name].sigma) == pytest.approx((mu + shift, sigma), abs=1e-4)
+
+
+def test_games_of_a_round_take_turns():
+    """More games of one pair are spread over the round of the other, and none comes before or after it."""
+    steps = schedule({(0, 0, "a"): (2.4, 1.0), (0, 1, "a"): (0.0, 0.5)})
+    assert [step[:4] for step in steps] == [
+        (pytest.approx(1 / 6), 0, 0, "a"), (0.5, 0, 0, "a"), (0.5, 0, 1, "a"), (pytest.approx(5 / 6), 0, 0, "a")
+    ]  # fmt: skip
+    assert [sum(step[i] for step in steps) for i in (4, 5)] == pytest.approx([2.4, 1.5])
 
 
 def test_hopeless_games_stay_finite():

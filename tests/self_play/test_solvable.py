@@ -11,7 +11,15 @@ from tests.code_tasks import code_buffer, code_seeds, code_types
 from tests.self_play.script import G, scripted, self_play
 from trl_populora.diagnostics import task_metrics
 from trl_populora.executor import Status
-from trl_populora.self_play import Attempt, Completion, RewardSettings, RoundRecord, RoundSettings, TokenLimits
+from trl_populora.self_play import (
+    Attempt,
+    Completion,
+    RewardSettings,
+    RoundRecord,
+    RoundSettings,
+    SelfPlay,
+    TokenLimits,
+)
 from trl_populora.self_play.requests import Request
 from trl_populora.self_play.settlement import solved_elsewhere
 from trl_populora.tasks.countdown import Countdown
@@ -378,6 +386,11 @@ def test_induction_takes_a_shorter_program_where_the_drawn_one_does_not_fit(exec
     assert references == [shortest] and length(prompt) == room
     with pytest.raises(ValueError, match=f"max_prompt_tokens={room - 1} is too small.*{room} tokens"):
         TokenLimits(length, prompt=room - 1, answer=9).check(game.task_types, buffer)
+    with pytest.raises(ValueError, match=f"max_prompt_tokens={room - 1} is too small"):
+        SelfPlay(
+            task_types=game.task_types, run_many=game.run_many, buffer=buffer, ratings=game.ratings,
+            settings=game.settings, lengths=TokenLimits(length, prompt=room - 1, answer=9),
+        )  # fmt: skip
     with pytest.raises(ValueError, match="answer limit must be at least 1 token, got 0"):
         TokenLimits(length, prompt=1, answer=0)
 

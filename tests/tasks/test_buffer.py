@@ -142,6 +142,15 @@ def test_what_a_full_buffer_forgets_it_no_longer_knows():
     assert buffer.tries(task(0)) == (0, 0), "tasks that are not here are not counted"
 
 
+def test_a_task_that_comes_back_starts_its_tries_again():
+    buffer = code_buffer(1, [task(0, author="teacher_0")], max_unsolved_tries=2)
+    tried(buffer, task(0), 1)
+    buffer.add(task(1)), buffer.add(task(0, author="teacher_1"))
+    assert buffer.tries(task(0)) == (0, 0)
+    tried(buffer, task(0), 1)
+    assert buffer.given_up == 0
+
+
 def test_loading_into_a_smaller_buffer_keeps_the_newest():
     small = code_buffer(2)
     small.load_state_dict(code_buffer(9, [task(n) for n in range(5)]).state_dict())

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
+from transformers import BitsAndBytesConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, LlamaConfig, LlamaForCausalLM
 
 from tests.cli.test_doctor import Live
 from tests.tiny import lora
@@ -83,6 +83,39 @@ def test_completions_as_long_as_seed_tasks_are_no_longer_than_the_limit(config):
     longest, cut = (phases(config(max_completion_length=limit), len) for limit in (10_000, 20))
     assert all(phase.completion > 20 for phase in longest.values())  # characters, counted by len
     assert cut["propose"].completion == 20 >= cut["solve"].completion
+
+
+def test_champions_take_memory_too(config):
+    shapes = Shapes.of(CONFIG, "all-linear")
+    alone, guests = (
+        memory(shapes, config(hall_of_fame_probability=p, evolution_interval=1), ROUNDS) for p in (0.0, 0.5)
+    )
+    assert guests["adapters"] == alone["adapters"] * 6 / 4  # two champions beside four members
+    same = alone.keys() - {"adapters", "learning", "sampling"}
+    assert {name: alone[name] for name in same} == {name: guests[name] for name in same}
+
+
+@pytest.mark.parametrize("every, limit, kept", [(4, None, 3), (5, None, 2), (4, 1, 2), (0.25, None, 4)])
+def test_checkpoints_take_space(config, every, limit, kept):
+    """One more than the limit, while the next one is written."""
+    settings = dict(save_strategy="steps", save_steps=every, save_total_limit=limit, max_steps=10)
+    space = disk(Shapes.of(CONFIG, "all-linear"), config(**settings), ROUNDS)
+    assert space["checkpoints"] == kept * space["adapters"] * 3  # weights and two moments
+    assert disk(Shapes.of(CONFIG, "all-linear"), config(max_steps=10), ROUNDS)["checkpoints"] == 0
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["c_attn"]])
+def test_the_layers_of_gpt2_count(targets):
+    """They are no `nn.Linear`."""
+    sizes = GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=300)
+    population = Population(GPT2LMHeadModel(sizes), lora(target_modules=targets), num_teachers=1, num_students=1)
+    weights = sum(p.numel() for p in population.parameters("student_0"))
+    assert Shapes.of(sizes, targets).adapted * 4 == weights
+
+
+def test_a_base_that_names_no_heads_of_keys_has_one_for_each_head():
+    sizes = dict(hidden_size=64, intermediate_size=256, num_hidden_layers=3, vocab_size=300)
+    assert Shapes.of(GPTNeoXConfig(num_attention_heads=4, **sizes), "all-linear").cached == 2 * 3 * 64
 
 
 def trained(model, *, checkpointing) -> Population:

@@ -79,6 +79,15 @@ def test_equal_founders_play_as_one(make_trainer):
     assert list(founders.students) == ["student_0"] and asked[2:] == ["teacher_0"] * 2 + ["teacher_1"] * 2
 
 
+def test_founders_that_differ_in_one_number_play_both(make_trainer):
+    """B is zero elsewhere, as in adapters that were trained in some layers only."""
+    trainer = make_trainer(noise=0, **PROBED)
+    factors = trainer.population.factors("student_1")
+    next(iter(factors.values())).B.data[0, 0] = 0.1
+    trainer.probes.founders.start(trainer.probes.examiner)
+    assert list(trainer.probes.founders.students) == ["student_0", "student_1"]
+
+
 @pytest.mark.slow
 def test_founders_stay_as_they_were(make_trainer):
     trainer = make_trainer(**PROBED, save_strategy="steps", save_steps=2, max_completion_length=8)

@@ -140,3 +140,18 @@ def test_a_child_is_not_blamed_for_its_predecessor():
     assert guard.inspect() == ["student_0"]
     pairs = zip(population.parameters("student_0"), population.parameters("student_1"), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_a_birth_remembers_the_child_alone():
+    """A resumed run would set the others back to the weights of the checkpoint, too."""
+    population = tiny_population()
+    guard = Guard(population)
+    guard.remember()
+    before = [p.clone() for p in population.parameters("student_1")]
+    with torch.no_grad():
+        for p in population.parameters("student_1"):
+            p.add_(1.0)  # it has learned since
+        guard.born("student_0")
+        population.parameters("student_1")[0].fill_(math.inf)
+    assert guard.inspect() == ["student_1"]
+    assert all(torch.equal(a, b) for a, b in zip(before, population.parameters("student_1"), strict=True))

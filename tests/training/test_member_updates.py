@@ -1,7 +1,10 @@
 """Invariant 2: every member's update is what a GRPOTrainer with one adapter computes on that member's rows alone."""
 
+import math
 import zlib
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -184,6 +187,28 @@ def test_clipping_is_torchs_own_member_by_member(make_trainer, bound):
     assert trainer.updates.grad_norms == pytest.approx(norms | {NAMES[3]: 0.0}, rel=1e-5)
     assert float(total) == pytest.approx(sum(norm**2 for norm in norms.values()) ** 0.5, rel=1e-5)
     assert all(p.grad is None for p in trainer.population.parameters(NAMES[3]))
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo"])
+def test_a_member_without_rows_or_tokens_changes_no_scale(make_trainer, loss_type):
+    """All completions of a member may be masked, as truncated ones are."""
+    trainer = make_trainer(loss_type=loss_type)
+    members, tokens = NAMES[:3] * 2, [3, 0, 5, 3, 0, 1]
+    rows = SimpleNamespace(members=members, tokens=tokens, rewards=[1.0, 1.0, 1.0, 0.0, 0.0, math.nan])
+    trainer.updates.rescale(rows)
+    by_token = {"teacher_0": 12 / 6, "teacher_1": 0.0, "student_0": 12 / 6, "student_1": 0.0}
+    by_row = {"teacher_0": 3.0, "teacher_1": 3.0, "student_0": 3.0, "student_1": 0.0}
+    assert trainer.updates.scales == (by_token if loss_type == "dapo" else by_row)
+    assert trainer.updates.idle == {"student_1"}
+
+
+def test_a_child_learns_also_if_its_slot_did_not(make_trainer):
+    trainer = make_trainer(learning_rate=0.0, max_steps=4)
+    trainer.create_optimizer_and_scheduler(4)
+    trainer.population.restore(replace(trainer.population["student_0"], learning_rate=0.04))
+    trainer.updates.start_over("student_0", trainer.optimizer, trainer.lr_scheduler)
+    rates = {group["member"]: group["initial_lr"] for group in trainer.optimizer.param_groups}
+    assert rates == dict.fromkeys(NAMES, 0.0) | {"student_0": 0.04}
 
 
 def test_rows_of_a_member_are_compute_matched(make_trainer):

@@ -118,6 +118,29 @@ def test_advantages_and_spared_rows_are_the_sources(make):
     rows = trainer.source.rows_seen
     assert rows.training and rows.members == trainer.source.assign_members(12) and len(rows.tokens) == 12
     assert list(rows.by_function) == ["right_digits"] and rows.rewards[1:].min() > 0
+    (summary,) = read_history(trainer.args.output_dir)
+    first = summary.members[0]
+    assert (first.rows, first.unlearned_rows, first.unlearned_tokens) == (3, 1, rows.tokens[0])
+    assert first.tokens == sum(rows.tokens[1:4]) and first.length == sum(rows.tokens[:4]) / 4
+    assert first.prompt_tokens == sum(rows.prompt_tokens[1:4])
+
+
+def test_every_row_of_a_step_has_a_seed_of_its_own():
+    """Whoever draws it. Batches of an evaluation go on counting until members learn again."""
+
+    def source(index, processes=2):
+        made = Sums()
+        made.args, made._evaluated = SimpleNamespace(seed=1), 0
+        made.ranks = SimpleNamespace(index=index, accelerator=SimpleNamespace(num_processes=processes))
+        return lambda rows, training: made._seeds(rows, step=5, training=training)
+
+    first, second, alone = source(0), source(1), source(0, processes=1)
+    for _ in range(2):
+        learned = first(3, True) + second(3, True)
+        assert learned == alone(6, True)
+        evaluated = [first(3, False) + second(3, False) for _ in range(2)]
+        assert evaluated == [alone(6, False), alone(6, False)]
+        assert len({*learned, *evaluated[0], *evaluated[1]}) == 18
 
 
 @pytest.mark.parametrize(

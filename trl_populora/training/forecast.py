@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers.pytorch_utils import Conv1D
 
 from ..population.lora_config import check_modules
 from ..self_play.requests import proposal_requests, solve_request
@@ -94,7 +95,8 @@ class Shapes:
             model = AutoModelForCausalLM.from_config(config)
         check_modules(model, targets, option="lora_target_modules")
         head, text = model.get_output_embeddings(), config.get_text_config()
-        named = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.Linear) and one is not head]
+        kinds = (nn.Linear, Conv1D)  # the latter in GPT-2
+        named = [(name, one) for name, one in model.named_modules() if isinstance(one, kinds) and one is not head]
         sizes = [one.weight.numel() for _, one in named]
         linears = [one for name, one in named if _is_adapted(name, targets)]
         if not linears:
@@ -103,7 +105,7 @@ class Shapes:
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(
             parameters=sum(p.numel() for p in model.parameters()),
-            adapted=sum(one.in_features + one.out_features for one in linears),
+            adapted=sum(sum(one.weight.shape) for one in linears),
             layers=text.num_hidden_layers,
             hidden=text.hidden_size,
             intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
