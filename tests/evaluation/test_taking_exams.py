@@ -1,6 +1,7 @@
 import json
 import math
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -10,7 +11,15 @@ from tests import tiny
 from tests.evaluation import letters
 from trl_populora.evaluation import Exam
 from trl_populora.evaluation.answering import collect_answers
-from trl_populora.evaluation.evaluating import Decoding, GradingError, base_fingerprint, file_stem, merged, take_exam
+from trl_populora.evaluation.evaluating import (
+    Decoding,
+    GradingError,
+    base_fingerprint,
+    check_length,
+    file_stem,
+    merged,
+    take_exam,
+)
 from trl_populora.evaluation.grading import Grade, Grader
 from trl_populora.evaluation.records import save_evaluation
 from trl_populora.evaluation.results import COLUMNS
@@ -60,6 +69,21 @@ def take(exam, sampler, folder, **changes):
 
 def answers(run):
     return [(one.player, one.question, one.number, one.text, one.tokens, one.grade) for one in run.result.samples]
+
+
+def test_the_longest_prompt_and_an_answer_must_fit(exam):
+    lengths = {one.prompt[0]["content"]: n for one, n in zip(exam.questions, (5, 9, 7, 6, 5, 8, 4, 3), strict=False)}
+    engine = SimpleNamespace(max_completion_length=40, count_tokens=lambda prompt: lengths[prompt[0]["content"]])
+    own = exam.max_completion_length
+    for limit, answer, fits in ((9 + own, None, True), (8 + own, None, False), (19, 10, True), (18, 10, False)):
+        engine.max_length = limit
+        if fits:
+            check_length(exam, engine, max_completion_length=answer)
+            continue
+        with pytest.raises(
+            ValueError, match=f"has 9 tokens and an answer up to {answer or own}, more than the {limit}"
+        ):
+            check_length(exam, engine, max_completion_length=answer)
 
 
 def test_members_share_calls_and_the_base_has_its_own(exam, sampler, tmp_path):
