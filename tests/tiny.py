@@ -13,6 +13,20 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+SHAPE = dict(
+    vocab_size=259,
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=2048,
+    eos_token_id=2,
+    pad_token_id=0,
+    bos_token_id=None,
+    tie_word_embeddings=True,
+    initializer_range=0.2,
+)
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -30,21 +44,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def tiny_model(seed: int = 0, **overrides) -> LlamaForCausalLM:
     """A random Llama of one layer over the bytes. Where layers could be mixed up, tests ask for two."""
     torch.manual_seed(seed)
-    settings = dict(
-        vocab_size=259,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        eos_token_id=2,
-        pad_token_id=0,
-        bos_token_id=None,
-        tie_word_embeddings=True,
-        initializer_range=0.2,
-    )
-    return LlamaForCausalLM(LlamaConfig(**(settings | overrides)))
+    return LlamaForCausalLM(LlamaConfig(**(SHAPE | overrides)))
 
 
 def two_layers(seed: int = 0, **overrides) -> LlamaForCausalLM:

@@ -13,7 +13,7 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
-from tests.tiny import lora, perturb, tiny_population, tiny_tokenizer
+from tests.tiny import SHAPE, lora, perturb, tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE, RoomyLayer
 from trl_populora.population import Population, routing
@@ -30,33 +30,23 @@ PROMPTS = [ask(text) for text in ("one", "two and more", "three", "4", "five fiv
 ROWS = ["student_1", "teacher_0", "teacher_0", "student_0", "student_1", "teacher_1"]
 
 
-SHAPE = dict(
-    vocab_size=259,
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    eos_token_id=2,
-    pad_token_id=0,
-    bos_token_id=None,
-    initializer_range=0.2,
-)
+TWO_LAYERS = SHAPE | {"num_hidden_layers": 2, "head_dim": 8}
 LINEAR = dict(linear_num_value_heads=2, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8)
 VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32)
 
 
 def linear_attention():
-    return Qwen3_5ForCausalLM(Qwen3_5TextConfig(**SHAPE, **LINEAR, layer_types=["full_attention", "linear_attention"]))
+    return Qwen3_5ForCausalLM(
+        Qwen3_5TextConfig(**TWO_LAYERS, **LINEAR, layer_types=["full_attention", "linear_attention"])
+    )
 
 
 def sliding_window():
-    return Gemma2ForCausalLM(Gemma2Config(**SHAPE, sliding_window=16))
+    return Gemma2ForCausalLM(Gemma2Config(**TWO_LAYERS, sliding_window=16))
 
 
 def language_model_of_images():
-    text = SHAPE | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}}
+    text = TWO_LAYERS | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4}}
     return Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=VISION))
 
 

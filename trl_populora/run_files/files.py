@@ -26,6 +26,7 @@ WRITE_CHECK_SECONDS = 60  # after which such a file is no living process's
 COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
 # Each value of a column is stored once, and rows refer to it: prompts and tasks repeat.
 PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
+_HELD: set[tuple[int, str]] = set()  # process and folder of each `alone` that this process is in
 
 
 def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], object]) -> None:
@@ -210,10 +211,6 @@ def is_taken(folder: str) -> bool:
         return True
     except FileNotFoundError:
         return False
-
-
-_HELD: set[tuple[int, str]] = set()
-"""The folders of `alone` in this process."""
 
 
 def write_table(path: str | os.PathLike, rows: Sequence[Mapping], columns: Mapping[str, type]) -> None:
