@@ -1,5 +1,6 @@
 """What every test relies on: no network, one polite thread per process, and a base model made on the spot."""
 
+import collections
 import contextlib
 import gc
 import importlib
@@ -39,7 +40,17 @@ TOGETHER = {
 """Folders and files that share what takes long to make, and so a process."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `every(n)`, all cases but the first of each n become slow ones."""
+    cases: collections.Counter[str] = collections.Counter()
+    for item in items:
+        every = item.get_closest_marker("every")
+        if every and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % every.args[0]:
+                item.add_marker("slow")
+            cases[name] += 1
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path.relative_to(ROOT).parts[0], len(order)))
 

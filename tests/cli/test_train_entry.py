@@ -44,6 +44,7 @@ def test_recipes_are_read_and_give_a_consistent_round(path):
         assert round_in_words(args) in path.read_text()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "path",
     [path if path in FAST else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],

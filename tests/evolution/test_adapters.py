@@ -57,6 +57,7 @@ def test_factors_give_the_update_that_peft_merges(form, tmp_path):
         torch.testing.assert_close(delta(factor).float(), layer.get_delta_weight("default"))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("form", FORMS, ids=["plain", "rslora", "patterns"])
 @pytest.mark.parametrize("name", list(OPERATORS))
 def test_every_child_loads_in_peft_as_what_it_is(name, form, tmp_path):
@@ -126,6 +127,7 @@ def test_the_lineage_file_replays_every_child_bit_for_bit(tmp_path):
         assert_same_bits(child, read_adapter(checkpoint / event.slot)[1])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", list(OPERATORS))
 def test_children_of_files_are_those_of_the_factors_in_memory(name, tmp_path):
     """Tensors in a mapped file start at any multiple of 8 bytes; torch's start at multiples of 64."""

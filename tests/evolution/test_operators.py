@@ -28,6 +28,7 @@ def svds(factors: Factors) -> dict:
     return {path: factor_svd(factor) for path, factor in factors.items()}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", NAMES)
 @examples(12)
 @given(

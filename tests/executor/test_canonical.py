@@ -233,6 +233,7 @@ def test_keys_with_different_hashes_that_lead_to_the_same_places(form):
         canonical.decode(data)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "key",
     [

@@ -123,7 +123,10 @@ def hostile(request, full, tmp_path_factory):
     del os.environ["HOSTILE_SECRET"]
 
 
-@pytest.mark.parametrize("category", suite.CATEGORIES)
+@pytest.mark.parametrize(
+    "category",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "bombs" else []) for name in suite.CATEGORIES],
+)
 def test_hostile_programs(hostile, category):
     cases = suite.CATEGORIES[category]
     executions, changed = hostile.disturbed(cases.values())

@@ -62,10 +62,9 @@ def test_a_plain_user_in_docker(full):
     assert (seen["level"], seen["uid"]) == ("L2" if full == "L3" else "L1", 65534)
 
 
+@pytest.mark.slow
 @needs_root
-@pytest.mark.parametrize(
-    "uid", [65534, pytest.param(54321, marks=pytest.mark.slow)], ids=["nobody", "no passwd entry"]
-)
+@pytest.mark.parametrize("uid", [65534, 54321], ids=["nobody", "no passwd entry"])
 def test_a_plain_user(uid):
     seen = elsewhere(f"user:{uid}", python=interpreter(uid))
     assert seen["level"] in ("L1", "L2", "L3") and seen["uid"] == uid
@@ -73,7 +72,7 @@ def test_a_plain_user(uid):
 
 @pytest.mark.slow
 @needs_root
-@pytest.mark.parametrize("place", ["full-tmp", pytest.param("read-only-tmp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["full-tmp", "read-only-tmp"])
 def test_nowhere_to_write(place, full):
     assert elsewhere(place)["level"] == full
 

@@ -205,6 +205,7 @@ def script(body, **arguments):
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("without", [[], ["namespaces"]])
 def test_nothing_survives_the_caller(without):
     process = script(

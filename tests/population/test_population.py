@@ -51,6 +51,7 @@ def test_routed_rows_equal_plain_peft(ids, tmp_path):
             torch.testing.assert_close(routed[i], alone(ids[i : i + 1]).logits[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "rows",
     [

@@ -63,6 +63,7 @@ def assert_equal(got, want, tolerance):
                 assert b.norm() > 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("rows", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
 def test_gradients_equal_pefts_own_path(rows, checkpointing):

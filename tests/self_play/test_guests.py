@@ -41,6 +41,7 @@ def test_without_crossing_guests_change_nothing(executor, probability):
     assert game.buffer.state_dict() == other.buffer.state_dict()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("teachers", "students"), [(1, 1), (2, 2), (4, 2), (1, 2)])
 @pytest.mark.parametrize("probability", [0.5, 1.0])
 def test_members_rows_are_as_many_as_ever(executor, teachers, students, probability):

@@ -50,6 +50,7 @@ def test_rewards_are_those_of_the_paper(executor):
             assert proposal.reward == -1.0 and proposal.refusal.reason == "no_program"
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("teachers", "students"), [(1, 1), (4, 2), (1, 2), (2, 4), (4, 4)])
 @pytest.mark.parametrize("valid", [0.0, 0.5, 1.0])
 def test_every_student_always_has_the_same_number_of_rows(executor, teachers, students, valid):
@@ -200,6 +201,7 @@ def test_in_every_round_all_teachers_face_the_same_types(executor, prompts):
     assert set(total.values()) == {prompts}, "over time every type has an equal share"
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("teachers", "students"), [(1, 2), (2, 4), (4, 2), (2, 3), (3, 2)])
 def test_proposals_to_one_prompt_go_to_one_student(executor, teachers, students):
     prompts = math.lcm(teachers, students) // teachers

@@ -36,6 +36,7 @@ HELD_OUT = {kind.name: fillings(kind.held_out) for kind in KINDS}
 FAST = ("chain_digits_short", "chain_text_middle", "chain_table_long", "chain_digits_blocks", "chain_text_held_out")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "family",
     [pytest.param(one, id=one.__name__, marks=() if one.__name__ in FAST else pytest.mark.slow) for one in CHAINS],

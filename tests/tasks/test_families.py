@@ -31,6 +31,7 @@ def test_there_are_enough_families_and_the_easy_ones_come_first():
     assert tuple(FAMILIES)[: len(EASY_FAMILIES)] == EASY_FAMILIES
 
 
+@pytest.mark.every(4)
 @pytest.mark.sized
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_pass_hygiene_and_differ_in_form(family):
@@ -40,6 +41,7 @@ def test_programs_pass_hygiene_and_differ_in_form(family):
     assert len(programs) >= 2
 
 
+@pytest.mark.every(4)
 @pytest.mark.sized
 @pytest.mark.parametrize("family", DEFAULT_FAMILIES)
 def test_tasks_are_small_and_varied(family):
@@ -63,6 +65,7 @@ def test_easy_families_are_really_small(family):
         assert len(task.payload.input) <= 24 and len(task.payload.output) <= 40
 
 
+@pytest.mark.every(2)
 @pytest.mark.sized
 @pytest.mark.parametrize("type", TYPES)
 def test_executor_agrees_and_every_task_survives_its_own_completions(type, play):

@@ -144,6 +144,7 @@ def test_answers_and_why_there_is_none(run):
     assert dict(zip(answers, verdicts, strict=True)) == {text: texts[text] for text in answers}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "family",
     [

@@ -50,6 +50,7 @@ def solved(task, text):
     return answer.reason if isinstance(answer, Refusal) else kind.judge([task], [answer], nothing_runs)[0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "query, ordered, result",
     [
@@ -281,6 +282,7 @@ def test_trials_change_one_thing_each_and_are_the_same_each_time():
     assert any(trial.tables[1].rows == tables[1].rows[::-1] and trial.reverse for trial in found)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_seeds_of_every_family_are_what_the_sandbox_finds(family, run):
     kind = Sql()

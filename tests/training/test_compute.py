@@ -55,6 +55,7 @@ def recorded(trainer):
     return totals
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -256,6 +257,7 @@ def test_nothing_is_added_to_the_model_or_kept_of_names_in_every_round(make_trai
     assert names[0] and names[0] == names[3]  # the same objects
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_means_over_tokens_do_not_depend_on_micro_batches(make_trainer, level):
     """Rows of similar length share one, so their mean counts tokens of short completions too much. With one ratio for

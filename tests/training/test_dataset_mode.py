@@ -71,6 +71,7 @@ def seen_by(rewards):
     return function, calls
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("sharing", ["shared", "split"])
 @pytest.mark.parametrize("dataset", [PROMPTS, CHAT], ids=["text", "chat"])
 def test_members_learn_from_the_dataset(make, sharing, dataset):

@@ -105,6 +105,7 @@ def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
     assert record["resumed"] == [] and record["settings"]["learning_rate"] == trainer.args.learning_rate == 1e-2
 
 
+@pytest.mark.slow
 def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog):
     make_trainer(**SETTINGS).train()
     trainer = make_trainer(**SETTINGS)

@@ -36,6 +36,7 @@ def terminated():
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "extra, end",
     [

@@ -73,6 +73,7 @@ def weights(trainer):
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("kind", [OwnLoss, InChunks, CallsTheModel, Mixed])
 @pytest.mark.parametrize("size, again", [(4, False), (12, True)], ids=["three micro-batches", "one, checkpointed"])
 def test_a_loss_of_ones_own_trains_the_member_of_each_row(train, kind, size, again):

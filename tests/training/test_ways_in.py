@@ -160,6 +160,7 @@ def test_enumerations_are_what_transformers_makes_of_them(tmp_path):
 LINEARS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "change, trained",
     [
