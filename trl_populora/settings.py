@@ -141,6 +141,17 @@ def check_keys(given: Mapping[str, Any], known: Collection[str], *, setting: str
             raise ValueError(f"Unknown key {key!r} in {setting}. {hint if known else 'It has no settings.'}")
 
 
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type that a hint allows, whose numbers, texts, lists and mappings are plain ones."""
+    kinds = _kinds(hint)
+    if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
+        return False
+    if isinstance(value, list) and list in kinds:
+        wanted = get_args(kinds[list])
+        return not wanted or all(type(one) in wanted for one in value)
+    return type(value) in kinds
+
+
 def describe(hint: Any) -> str:
     """What a value of this type is called in a message, such as "a whole number, or unset"."""
     kinds = _kinds(hint)
@@ -167,7 +178,7 @@ def _kinds(hint: Any) -> dict[type, Any]:
 
 def _fitted(name: str, value: Any, hint: Any) -> Any:
     fitted = _fit(value, hint, strict=True)
-    if not _fits(fitted, hint):
+    if not fits(fitted, hint):
         raise ValueError(f"{name}={value!r} must be {describe(hint)}{_as_text(value, hint)}.")
     return fitted
 
@@ -217,16 +228,6 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers(one) for one in value]
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    kinds = _kinds(hint)
-    if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
-        return False
-    if isinstance(value, list) and list in kinds:
-        wanted = get_args(kinds[list])
-        return not wanted or all(type(one) in wanted for one in value)
-    return type(value) in kinds
 
 
 def _plain(value: Any) -> Any:

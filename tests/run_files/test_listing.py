@@ -12,7 +12,7 @@ ROUND = '{"round": 0, "seconds": {}, "members": []}\n'
     "name, content, words",
     [
         ("run.json", b"[]", "run.json is damaged (it holds a list, not a mapping)"),
-        ("run.json", b'{"settings": []}', "run.json is damaged (settings is no mapping)"),
+        ("run.json", b'{"settings": []}', "run.json is damaged (settings is [] and not a mapping)"),
         ("run.json", b"[" * 100_000, "run.json is damaged (RecursionError"),
         ("history.jsonl", b'{"round": 0, "seconds": [], "members": 1}\n', "a file holds what no run writes"),
         ("history.jsonl", b'{"round": "' + b"\xff" * 9000 + b'"}\n', "it is not UTF-8: invalid start byte). Restore"),

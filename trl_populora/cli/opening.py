@@ -7,10 +7,12 @@ import gc
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..run_files.run import Run, read_record
 from ..run_files.secrets import HIDDEN
+from ..settings import from_mapping
 
 
 if TYPE_CHECKING:
@@ -142,7 +144,8 @@ def make_executor(run: Run, *, accept_unsafe: bool = False) -> Executor:
     from ..executor import ExecutorSettings
 
     recorded = {name: value for name, value in run.setting("executor_kwargs", {}).items() if name not in OWN_MACHINE}
-    return ExecutorSettings(**recorded, accept_unsafe=accept_unsafe).make()
+    settings = from_mapping(ExecutorSettings, recorded, setting=f"executor_kwargs of {run.folder or run.base}")
+    return replace(settings, accept_unsafe=accept_unsafe).make()
 
 
 def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = None) -> Any:

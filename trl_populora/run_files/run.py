@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..settings import describe, fits
 from .checkpoint import newest_checkpoint
 from .files import read_json
 from .layout import (
@@ -26,6 +27,19 @@ AVERAGE = "average"
 """Name in results of the average of a run's students: one adapter, whose update is the mean of theirs."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 DATA_FILES = (".json", ".jsonl", ".parquet", ".csv")
+
+_MAPPINGS = "settings other_settings sampler versions hardware process exams quantization lora dataset_part git"
+RECORD: dict[str, Any] = dict.fromkeys(_MAPPINGS.split(), dict[str, Any])
+RECORD |= dict.fromkeys(("model", "revision", "dataset", "isolation"), str)
+RECORD |= {"reward_funcs": list[str], "resumed": list[dict], "processes": int}
+"""Entries of `run.json` -> their types, for those that are read. All may be unset."""
+SETTINGS: dict[str, Any] = dict.fromkeys(("executor_kwargs", "probe_kwargs", "task_kwargs"), dict[str, Any])
+SETTINGS |= dict.fromkeys(("task_types", "reserved_exams", "seed_families"), list[str])
+SETTINGS |= dict.fromkeys(("prompt_template", "prompt_style", "teacher_reward", "eval_strategy"), str)
+SETTINGS |= dict.fromkeys(("max_completion_length", "generation_rows", "num_references", "num_teachers"), int)
+SETTINGS |= dict.fromkeys(("num_students", "max_steps", "num_iterations", "seed", "evolution_interval"), int)
+SETTINGS |= {"temperature": int | float}
+"""The same for entries of its `settings`."""
 
 
 class Run(NamedTuple):
@@ -82,13 +96,12 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     """
     members = tuple(row["id"] for row in read_table(folder)["members"])
     above = os.path.dirname(os.path.abspath(folder))
-    record = read_record(folder) or _known(os.path.join(above, RUN_FILE))
+    record = read_record(folder) or read_record(above)
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
     base = base or record.get("model") or adapter.get("base_model_name_or_path")
     if not base:
         raise ValueError(f"{folder} does not record its base model; name it with --base.")
-    settings = record.get("settings")
-    return Run(folder, base, members, settings if isinstance(settings, dict) else {})
+    return Run(folder, base, members, record.get("settings", {}))
 
 
 def read_record(folder: str) -> dict:
@@ -98,10 +111,12 @@ def read_record(folder: str) -> dict:
         ValueError: If it is damaged.
     """
     path = os.path.join(folder, RUN_FILE)
-    record = _known(path)
-    for name in ("settings", "other_settings"):
-        if not isinstance(record.get(name, {}), dict):
-            raise ValueError(f"{path} is damaged ({name} is no mapping). Restore the file.")
+    record = {name: value for name, value in _known(path).items() if value is not None or name not in RECORD}
+    for kinds, held, place in ((RECORD, record, ""), (SETTINGS, record.get("settings", {}), "settings.")):
+        for name in kinds.keys() & held.keys():
+            if held[name] is not None and not fits(held[name], kinds[name]):
+                told = f"{place}{name} is {held[name]!r} and not {describe(kinds[name])}"
+                raise ValueError(f"{path} is damaged ({told}). Restore the file.")
     return record
 
 

@@ -1,0 +1,54 @@
+"""`run.json` by another hand: what is read from it has its type, or the file is told to be damaged."""
+
+import json
+from typing import get_args, get_type_hints
+
+import pytest
+
+from trl_populora.run_files.run import SETTINGS, read_record
+from trl_populora.settings import fits
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(record):
+        (tmp_path / "run.json").write_text(json.dumps(record))
+        return read_record(str(tmp_path))
+
+    return read
+
+
+@pytest.mark.parametrize(
+    "record, told",
+    [
+        ({"settings": 5}, r"settings is 5 and not a mapping"),
+        ({"model": ["tiny"]}, r"model is \['tiny'\] and not text"),
+        ({"processes": True}, r"processes is True and not a whole number"),
+        ({"reward_funcs": [1]}, r"reward_funcs is \[1\] and not a list"),
+        ({"resumed": ["later"]}, r"resumed is \['later'\] and not a list"),
+        ({"settings": {"executor_kwargs": 5}}, r"settings.executor_kwargs is 5 and not a mapping"),
+        ({"settings": {"task_types": "code_o"}}, r"settings.task_types is 'code_o' and not a list"),
+        ({"settings": {"temperature": "1"}}, r"settings.temperature is '1' and not a whole number or a number"),
+        ({"settings": {"max_steps": 2.5}}, r"settings.max_steps is 2.5 and not a whole number"),
+    ],
+)
+def test_what_has_another_type_is_told(read, record, told):
+    with pytest.raises(ValueError, match=rf"run.json is damaged \({told}\). Restore the file."):
+        read(record)
+
+
+def test_what_is_unset_or_not_known_is_kept_out_of_the_way(read):
+    record = {"model": None, "git": None, "settings": {"executor_kwargs": None, "temperature": 1}, "later": [1]}
+    assert read(record) == {"settings": record["settings"], "later": [1]}
+
+
+def test_types_of_settings_are_those_of_the_config():
+    from trl_populora import PopulationSelfPlayConfig
+
+    hints, default = get_type_hints(PopulationSelfPlayConfig), PopulationSelfPlayConfig(use_cpu=True)
+    samples = (1, 0.5, "text", True, [], ["text"], {}, {"key": 1})
+    for name, kind in SETTINGS.items():
+        assert name in default.settings(), name
+        taken = [one for one in samples if fits(one, kind)]
+        assert taken and all(fits(one, hints[name]) or float in get_args(kind) for one in taken), name
+        assert default.settings()[name] is None or fits(default.settings()[name], kind), name
