@@ -298,6 +298,15 @@ def test_a_run_does_not_decide_how_safe_this_machine_is(run_folder, monkeypatch)
         assert executor._accept_unsafe is told and executor.workers < 500 and executor.limits.cpu_seconds == 7.0
 
 
+@pytest.mark.parametrize(
+    "given, words", [({"cpu_seconds": "7s"}, "cpu_seconds='7s' must be a number"), ({"cpu": 7}, "Unknown key 'cpu'")]
+)
+def test_limits_by_another_hand_are_told(given, words):
+    with pytest.raises(ValueError, match="executor_kwargs of runs/mine") as error:
+        opening.make_executor(opening.Run("runs/mine", "tiny", (), {"executor_kwargs": given}))
+    assert words in str(error.value)
+
+
 def test_members_are_asked_with_the_chat_template_of_their_run(run_folder, tmp_path):
     record = json.loads(Path(run_folder, "run.json").read_text())
     record["other_settings"]["chat_template_kwargs"] = {"enable_thinking": False}

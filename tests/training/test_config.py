@@ -8,6 +8,7 @@ from tests.tiny import lora, tiny_model, tiny_tokenizer
 from trl_populora.recipe import RunArguments
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
 from trl_populora.training.checks import CHOICES, prompt_limit
+from trl_populora.training.supported import without_effect
 
 
 def test_the_dial_sets_the_batch(config):
@@ -229,6 +230,11 @@ def test_settings_without_effect_are_told(make_trainer, caplog, settings, words)
     make_trainer(**settings)
     told = [text for text in caplog.messages if text.startswith("Without effect: ")]
     assert len(told) == (words is not None) and (words or "") in "".join(told)
+
+
+def test_exams_are_not_kept_out_of_a_dataset_and_this_is_told(config):
+    told = [without_effect(config(num_teachers=teachers, reserved_exams=["gsm8k"])) for teachers in (0, 2)]
+    assert "reserved_exams" not in "".join(told[1]) and "reserved_exams=['gsm8k']: rows of a dataset are not compared" in "".join(told[0])
 
 
 def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):

@@ -103,8 +103,9 @@ class PopulationSelfPlayConfig(RoundShape, Parts, GRPOConfig):
             Families (kinds) of seed tasks to use. If unset, those that each type uses by default. The documentation
             has a list of all, with examples.
         reserved_exams (`list[str]`, *optional*):
-            Names of further exams, such as `["package.module:my_exam"]`. The run does not learn from their tasks. It
-            never learns from held-out tasks, nor from the tasks of its own exams.
+            Names of further exams, such as `["package.module:my_exam"]`. Self-play does not learn from their tasks. It
+            never learns from held-out tasks, nor from the tasks of its own exams. Rows of a dataset are not compared
+            with exams.
         buffer_capacity (`int`, *optional*, defaults to `16384`):
             Tasks that the buffer keeps per type. When it is full, the newest stay.
         balance_rows (`bool`, *optional*, defaults to `False`):

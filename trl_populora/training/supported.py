@@ -79,6 +79,11 @@ def without_effect(args: PopulationSelfPlayConfig) -> list[str]:
         told.append(f"warmup_steps={args.warmup_steps:g}: set lr_scheduler_type to 'constant_with_warmup'")
     if schedule in ("constant", "constant_with_warmup") and args.lr_scheduler_kwargs:
         told.append(f"lr_scheduler_kwargs={args.lr_scheduler_kwargs}: lr_scheduler_type={schedule!r} takes none")
+    if args.num_teachers == 0 and args.reserved_exams:
+        told.append(
+            f"reserved_exams={args.reserved_exams}: rows of a dataset are not compared with exams. Leave their "
+            "questions out of the dataset"
+        )
     evolution = args.evolution
     if evolution is not None and 0 < args.rounds <= evolution.min_age:
         told.append(
