@@ -64,12 +64,12 @@ def test_what_cannot_be_pulled(client, shared, run, tmp_path):
     assert "user/base holds neither a population nor an adapter" in refused(client, "user/base", tmp_path / "a")
     files = {path: blob.content for path, blob in shared.repos["model", "user/repo"].files.items()}
     shared.put("user/torn", {path: c for path, c in files.items() if path != "student_1/adapter_model.safetensors"})
-    assert "student_1 has no adapter_model.safetensors" in refused(client, "user/torn", tmp_path / "a")
+    assert "user/torn/student_1 has no adapter_model.safetensors" in refused(client, "user/torn", tmp_path / "a")
     shared.put("user/garbage", files | {"student_1/adapter_model.safetensors": b"garbage"})
-    assert "student_1/adapter_model.safetensors is damaged" in refused(client, "user/garbage", tmp_path / "a")
+    assert "user/garbage/student_1/adapter_model.safetensors is damaged" in refused(client, "user/garbage", tmp_path / "a")
     table = json.loads(files["population.json"])
     shared.put("user/none", files | {"population.json": json.dumps(table | {"members": []}).encode()})
-    assert "population.json is damaged (it lists no members)" in refused(client, "user/none", tmp_path / "a")
+    assert "user/none/population.json is damaged (it lists no members)" in refused(client, "user/none", tmp_path / "a")
     table["members"][0]["id"] = "../../away"
     shared.put("user/evil", files | {"population.json": json.dumps(table).encode()})
     assert "invalid names: ['../../away']" in refused(client, "user/evil", tmp_path / "a")

@@ -156,7 +156,7 @@ def test_weights_that_are_not_finite_are_told(model, tokenizer, types):
 
 def test_rows_that_cannot_fit_are_refused_with_the_fix(model, tokenizer, types):
     population = populate(model, num_teachers=1, num_students=1)
-    with pytest.raises(ValueError, match="max_length=20 is too short.*Raise it"):
+    with pytest.raises(ValueError, match="max_length=20 tokens is too short.*larger max_length"):
         run(population, tokenizer, types, max_length=20)
 
 

@@ -88,7 +88,10 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
             target = os.path.join(aside, path.removeprefix(below))
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copyfile(os.path.join(cached, path), target)
-        check_adapters(aside)
+        try:
+            check_adapters(aside)
+        except ValueError as error:  # what was downloaded is removed: name it where it still is
+            raise ValueError(str(error).replace(aside, str(reference))) from None
 
     try:
         write_files(output, write)
@@ -118,5 +121,5 @@ def check_adapters(folder: str) -> None:
     for place in places:
         read_json(os.path.join(place, ADAPTER_CONFIG_FILE), missing="the adapter is incomplete. Ask its author.")
         if not os.path.isfile(os.path.join(place, ADAPTER_FILE)):
-            raise ValueError(f"{os.path.basename(place)} has no {ADAPTER_FILE}. Ask its author to push it again.")
+            raise ValueError(f"{place} has no {ADAPTER_FILE}. Ask its author to push it again.")
         check_weights(os.path.join(place, ADAPTER_FILE))

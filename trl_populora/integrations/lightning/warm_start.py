@@ -184,8 +184,8 @@ class _Rows:
             if len(row.ids) <= self.max_length:
                 return row
         raise ValueError(
-            f"max_length={self.max_length} is too short: {REDRAWS} {type_id} rows of a {role} were all longer. Raise "
-            "it, or use the compact prompt style and fewer references."
+            f"max_length={self.max_length} tokens is too short: {REDRAWS} {type_id} rows of a {role} were all longer. "
+            "Use the compact prompt style and fewer references, or call warm_start() with a larger max_length."
         )
 
 
