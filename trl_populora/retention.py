@@ -130,6 +130,9 @@ def measure_retention(
     if not operators or not seeds:
         raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
     operators = list(operators) if CLONE in operators else [CLONE, *operators]
+    for option, given in (("operators", operators), ("seeds", list(seeds))):
+        if twice := [one for one in given if given.count(one) > 1]:
+            raise ValueError(f"{option} names {twice[0]!r} twice: its curves would count as independent ones.")
     split = (text.partition(":") for text in operators)
     ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]
     least = {"parent_rounds": (parent_rounds, 1), "rounds": (rounds, 1), "every": (every, 1), "tasks": (tasks, 2)}

@@ -51,7 +51,8 @@ def documented(cls: Class) -> Class:
 
 
 @cache  # a run asks for them often, and each time they are compiled from text
-def _hints(cls: type) -> dict[str, Any]:
+def hints_of(cls: type) -> dict[str, Any]:
+    """Field or attribute -> its type."""
     return get_type_hints(cls)
 
 
@@ -72,7 +73,7 @@ def conform(settings: Any, *, own: Collection[str], free: Collection[str] = ()) 
     Raises:
         ValueError: Naming the field, its value and what it must be.
     """
-    hints = _hints(type(settings))
+    hints = hints_of(type(settings))
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
         strict = field.name in own or (field.name not in free and _is_plain(hint))
@@ -95,8 +96,10 @@ def from_mapping(
         ValueError: For an unknown key, a value that does not fit its hint, or one that `record` refuses. It names the
             setting and the key.
     """
-    hints = _hints(record)
+    hints = hints_of(record)
     known = [field.name for field in fields(record) if field.init and field.name not in without]
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"{setting}={given!r} must be a mapping.")
     values: dict[str, Any] = _numbers(dict(given or {}))
     check_keys(values, known, setting=setting)
     try:
@@ -141,15 +144,16 @@ def check_keys(given: Mapping[str, Any], known: Collection[str], *, setting: str
             raise ValueError(f"Unknown key {key!r} in {setting}. {hint if known else 'It has no settings.'}")
 
 
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type that a hint allows, whose numbers, texts, lists and mappings are plain ones."""
-    kinds = _kinds(hint)
-    if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
-        return False
-    if isinstance(value, list) and list in kinds:
-        wanted = get_args(kinds[list])
-        return not wanted or all(type(one) in wanted for one in value)
-    return type(value) in kinds
+def holds(value: Any, hint: Any) -> bool:
+    """Whether data from JSON are of a type, down to their elements. Whole numbers are numbers, lists tuples."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(holds(value, one) for one in inner)
+    if origin in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(holds(one, inner[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(holds(one, inner[1]) for one in value.values())
+    return hint is Any or type(value) is hint or (hint is float and type(value) is int)
 
 
 def describe(hint: Any) -> str:
@@ -178,7 +182,7 @@ def _kinds(hint: Any) -> dict[type, Any]:
 
 def _fitted(name: str, value: Any, hint: Any) -> Any:
     fitted = _fit(value, hint, strict=True)
-    if not fits(fitted, hint):
+    if not _fits(fitted, hint):
         raise ValueError(f"{name}={value!r} must be {describe(hint)}{_as_text(value, hint)}.")
     return fitted
 
@@ -228,6 +232,16 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers(one) for one in value]
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    kinds = _kinds(hint)
+    if isinstance(value, str) and dict in kinds and list not in kinds:  # text is then JSON that could not be read
+        return False
+    if isinstance(value, list) and list in kinds:
+        wanted = get_args(kinds[list])
+        return not wanted or all(type(one) in wanted for one in value)
+    return type(value) in kinds
 
 
 def _plain(value: Any) -> Any:

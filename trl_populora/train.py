@@ -70,6 +70,7 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     """Run what a recipe says; returns the exit code."""
     try:
         from .evaluation.evaluating import check_length
+        from .training.trackers import TrackerError
 
         checkpoint = prepare_output(args)
         exams = final_exams(run, args)
@@ -89,6 +90,8 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
                 except ValueError as error:
                     return print_error(error, FAILURE)
             trainer.train(resume_from_checkpoint=checkpoint or ("auto" if wants_newest(args) else None))
+    except TrackerError as error:  # before the first round
+        return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
         view.note(told_when_stopped(args, checkpoint) if trainer.folder.begun else NOT_BEGUN)
         return STOPPED

@@ -66,7 +66,9 @@ def test_what_cannot_be_pulled(client, shared, run, tmp_path):
     shared.put("user/torn", {path: c for path, c in files.items() if path != "student_1/adapter_model.safetensors"})
     assert "user/torn/student_1 has no adapter_model.safetensors" in refused(client, "user/torn", tmp_path / "a")
     shared.put("user/garbage", files | {"student_1/adapter_model.safetensors": b"garbage"})
-    assert "user/garbage/student_1/adapter_model.safetensors is damaged" in refused(client, "user/garbage", tmp_path / "a")
+    assert "user/garbage/student_1/adapter_model.safetensors is damaged" in refused(
+        client, "user/garbage", tmp_path / "a"
+    )
     table = json.loads(files["population.json"])
     shared.put("user/none", files | {"population.json": json.dumps(table | {"members": []}).encode()})
     assert "user/none/population.json is damaged (it lists no members)" in refused(client, "user/none", tmp_path / "a")

@@ -234,7 +234,9 @@ def test_settings_without_effect_are_told(make_trainer, caplog, settings, words)
 
 def test_exams_are_not_kept_out_of_a_dataset_and_this_is_told(config):
     told = [without_effect(config(num_teachers=teachers, reserved_exams=["gsm8k"])) for teachers in (0, 2)]
-    assert "reserved_exams" not in "".join(told[1]) and "reserved_exams=['gsm8k']: rows of a dataset are not compared" in "".join(told[0])
+    assert "reserved_exams" not in "".join(
+        told[1]
+    ) and "reserved_exams=['gsm8k']: rows of a dataset are not compared" in "".join(told[0])
 
 
 def test_a_spread_gives_members_of_a_role_learning_rates_in_equal_ratios(make_trainer):

@@ -259,7 +259,9 @@ def test_a_tracker_that_is_missing_is_refused_before_the_model_is_loaded(config,
     monkeypatch.setattr(
         "trl_populora.training.trackers.find_spec", lambda name: None if name in ("wandb", "trackio") else find(name)
     )
-    check_trackers(["tensorboard", "mlflow"])
+    check_trackers(["tensorboard"])
+    with pytest.raises(ValueError, match="flyte is not installed"):  # whose name in transformers is another
+        check_trackers(["tensorboard", "flyte"])
     args = config(report_to=["tensorboard", "wandb", "trackio"])
     with pytest.raises(ValueError, match="wandb, trackio is not installed. Run `pip install wandb trackio`"):
         PopulationSelfPlayTrainer("no/such-model", args=args)

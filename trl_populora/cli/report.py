@@ -66,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if options.output and os.path.isdir(options.output):
         raise ValueError(f"--output {options.output} is a folder; name a file in it")
+    if options.output and os.path.isfile(options.output) and not _is_page(options.output):
+        raise ValueError(f"--output {options.output} holds something else than a page; name another file")
     for one, other in (("--watch", "--no-page"), ("--output", "--no-page"), ("--plots", "--no-plots")):
         if all(getattr(options, name.lstrip("-").replace("-", "_")) for name in (one, other)):
             raise ValueError(f"{one} and {other} cannot be used together")
@@ -75,6 +77,13 @@ def _check(options: argparse.Namespace) -> None:
     ):
         if folder:
             check_writable(folder, option=option)
+
+
+def _is_page(path: str) -> bool:
+    """Whether a file may be replaced by a page: it is one, or empty."""
+    with open(path, "rb") as file:
+        start = file.read(64).lstrip().lower()
+    return not start or start.startswith((b"<!doctype html", b"<html"))
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -108,6 +117,8 @@ def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
     """What `write` returns, or a clear error where the page cannot be written."""
     try:
         return write()
+    except BrokenPipeError:  # of what it prints
+        raise
     except OSError as error:
         where = options.output or (options.folders[0] if len(options.folders) == 1 else COMPARISON_PAGE)
         raise ValueError(f"the page cannot be written to {where}: {error.strerror}; choose another --output") from None

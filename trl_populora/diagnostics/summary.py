@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 
+from ..settings import hints_of, holds
+
 
 @dataclass(frozen=True)
 class MemberSummary:
@@ -151,7 +153,11 @@ class RoundSummary:
 
     @classmethod
     def from_json(cls, data: Mapping) -> RoundSummary:
-        """Inverse of `to_json`; keys of later versions are ignored."""
+        """Inverse of `to_json`; keys of later versions are ignored.
+
+        Raises:
+            ValueError: If a value has another type.
+        """
         known = _known(cls, data)
         for name in ("teachers", "students", "events", "recombined", "alarms"):
             known[name] = tuple(known.get(name, ()))
@@ -162,4 +168,8 @@ class RoundSummary:
 
 
 def _known(cls: type, data: Mapping) -> dict:
-    return {field.name: data[field.name] for field in fields(cls) if field.name in data}
+    known = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+    for name, hint in hints_of(cls).items():
+        if name in known and name != "members" and not holds(known[name], hint):
+            raise ValueError(f"{name} is {known[name]!r}")
+    return known

@@ -74,6 +74,8 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
     """
     if experiment.slurm and is_installed("submitit"):
         slurm_executor(os.path.join(experiment.output, SUBMITTED_FOLDER), experiment.slurm, cluster="debug")
+    from ..training.trackers import check_trackers
+
     sizes, exams = {}, []
     for arm in experiment.ordered_arms:
         recipe = experiment.run_recipe(base, experiment.job(f"{arm}/{experiment.seeds[0]}"))
@@ -84,6 +86,7 @@ def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:
                     "environment variables, such as HF_TOKEN."
                 )
             args = parse_settings(recipe)
+            check_trackers(args.report_to)
             if args.push_to_hub:
                 raise ValueError(
                     "push_to_hub: true would push all runs to one repository. Push runs later with `populora push`."

@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import IO, Any, Protocol
 
-from ..run_files.files import open_log, read_json, write_file
+from ..run_files.files import open_log, write_file
 from ..run_files.layout import (
-    EVALUATION_FILE,
-    EVALUATION_FOLDER,
     HISTORY_FILE,
     JOB_LOG,
     JOB_RECIPE,
     POPULATION_FILE,
     left_by_a_run,
 )
+from ..run_files.run import read_scores
 from .plan import Experiment, Job
 
 
@@ -79,8 +78,7 @@ def stage(job: Job, exams: Sequence[str]) -> Stage:
     """The next step of a job, from the files in its folder. `exams` are the names of exams in records."""
     if not os.path.isfile(os.path.join(job.folder, POPULATION_FILE)):
         return Stage.TRAIN
-    path = os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE)
-    taken = [exam["exam"] for exam in read_json(path, missing="")["exams"]] if os.path.isfile(path) else []
+    taken = [exam["exam"] for exam in read_scores(job.folder).get("exams", ())]
     return Stage.DONE if set(exams) <= set(taken) else Stage.EXAMS
 
 

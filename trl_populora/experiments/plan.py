@@ -11,10 +11,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ..recipe import read_mapping
+from ..run_files.layout import PLAN_FILE, RESULTS_FILE, RESULTS_PAGE, SUBMITTED_FOLDER
 from ..settings import from_mapping, to_mapping
 
 
 NAME = re.compile(r"[\w][\w.-]*")
+TAKEN = (PLAN_FILE, RESULTS_FILE, RESULTS_PAGE, SUBMITTED_FOLDER)
 OWN = {
     "seed": "name seeds in `seeds`",
     "output_dir": "name a folder in `output`",
@@ -131,6 +133,8 @@ class Experiment:
         for arm, own in self.arms.items():
             if not (isinstance(arm, str) and NAME.fullmatch(arm)):
                 raise ValueError(f"arm {arm!r} needs a name of letters, digits, '_', '-' and '.': it names a folder.")
+            if arm in TAKEN:
+                raise ValueError(f"arm {arm!r} needs another name: the experiment has a file or folder of this name.")
             _check_settings(own or {}, f"arms.{arm}")
         _check_settings(self.settings, "settings")
         for name, measure in self.parsed_measures.items():
@@ -182,8 +186,10 @@ class Experiment:
     def run_recipe(self, base: Mapping[str, Any], job: Job) -> dict[str, Any]:
         """The complete recipe of one run, as in the file from which it is started."""
         recipe = {name: value for name, value in self.arm_recipe(base, job.arm).items() if name not in OWN}
-        if reserved := list(dict.fromkeys((*(recipe.get("reserved_exams") or ()), *self.exams))):
-            recipe["reserved_exams"] = reserved
+        own = recipe.get("reserved_exams") or []
+        own = [own] if isinstance(own, str) else own
+        if self.exams and isinstance(own, list):  # a run refuses anything else
+            recipe["reserved_exams"] = list(dict.fromkeys((*own, *self.exams)))
         given = {"seed": job.seed, "output_dir": job.folder, "resume_from_checkpoint": "auto"}
         return {"run_name": f"{self.name}-{job.arm}-{job.seed}", **recipe, **given}
 

@@ -48,6 +48,11 @@ def with_questions(
     )
 
 
+def without_answers(runs: Sequence[PlayedRun], exam: str) -> list[str]:
+    """Folders of runs that have scores in an exam, but no table of their answers any more."""
+    return [run.folder for run in runs if exam in run.exams and not right_by_question(run, exam, of="mean")]
+
+
 def right_by_question(run: PlayedRun, exam: str, *, of: str) -> dict[str, float]:
     """Question -> share of right answers in a run's exam, without spared answers. A single student is its average."""
     import pyarrow.parquet

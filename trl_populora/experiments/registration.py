@@ -11,6 +11,7 @@ from ..run_files.files import read_json, write_json
 from ..run_files.git import git_state
 from ..run_files.layout import JOB_LOG, PLAN_FILE, left_by_a_run
 from .checks import fingerprints
+from .jobs import begun
 from .plan import Experiment
 
 
@@ -65,12 +66,23 @@ def check_registered(experiment: Experiment, base: Mapping[str, Any]) -> dict[st
     """The plan with which runs have started, as it was registered; `None` if no run has. Writes nothing.
 
     Raises:
-        ValueError: If the plan or the recipe has changes other than new arms or seeds.
+        ValueError: If the plan or the recipe has changes other than new arms or seeds, or the file is missing or
+            damaged.
     """
     place = os.path.join(experiment.output, PLAN_FILE)
-    if not os.path.isfile(place) or not has_begun(experiment):
+    if not os.path.isfile(place):
+        begun_jobs = [job.name for job in experiment.all_jobs if begun(job) and not os.path.islink(job.folder)]
+        if begun_jobs:
+            raise ValueError(
+                f"{place} is missing, but {', '.join(begun_jobs)} has begun. Restore the file, or name another output "
+                f"(reuse: [{experiment.output}] then takes finished runs of the same settings)."
+            )
+        return None
+    if not has_begun(experiment):
         return None
     record = read_json(place, missing="")
+    if not (isinstance(record.get("plan"), dict) and {*GROWING} <= record["plan"].keys() and "recipe" in record):
+        raise ValueError(f"{place} is damaged (it holds no plan). Restore the file.")
     _check_same(record["plan"], experiment.to_json(), place)
     if record["recipe"] != dict(base):
         names = sorted(n for n in {*base, *record["recipe"]} if base.get(n) != record["recipe"].get(n))

@@ -14,7 +14,7 @@ from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
 from .jobs import Stage, begun, last_words, rounds_done, stage
 from .plan import Experiment, Job, Measure
-from .questions import with_questions
+from .questions import with_questions, without_answers
 from .reuse import reused
 
 
@@ -68,6 +68,11 @@ def results(
         reach = with_questions(*pair, names[measure.exam], of=measure.of) if measure.exam else None
         one["with_questions"] = reach and reach._asdict()
         judged.append(reach.p if reach else one["p"])
+    lost = {  # exam -> runs whose questions cannot be compared
+        exam: folders
+        for exam in dict.fromkeys(names[one.exam] for one in measures.values() if one.exam)
+        if (folders := without_answers([run for runs in arms.values() for run in runs], exam))
+    }
     comparisons = sum(p is not None for p in judged)
     for one, p in zip(found, judged, strict=True):
         one["clear"] = p is not None and p <= (1 - LEVEL) / comparisons
@@ -87,7 +92,14 @@ def results(
         "differences": found,
         "comparisons": comparisons,
         "compute": {arm: compute(runs) for arm, runs in arms.items() if runs},
-        "circumstances": played.circumstances() if played else [],
+        "circumstances": [
+            *(played.circumstances() if played else ()),
+            *(
+                f"Final exam {exam}: no answers in {', '.join(places)}; differences there have no interval over "
+                "questions."
+                for exam, places in lost.items()
+            ),
+        ],
     }
     return record, played
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..recipe import read_mapping
-from ..run_files.files import read_json
-from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER, JOB_RECIPE
-from ..run_files.run import AVERAGE
+from ..run_files.layout import JOB_RECIPE
+from ..run_files.run import AVERAGE, read_scores
 from .jobs import Stage, stage
 from .plan import Experiment, Job
 
@@ -90,10 +89,9 @@ def _examined_alike(
     """Whether all students of a run, and their average if it is needed, have taken the exams in the same way."""
     if not exam_versions:
         return True
-    record = read_json(os.path.join(job.folder, EVALUATION_FOLDER, EVALUATION_FILE), missing="")
     wanted = (experiment.exam_samples, experiment.exam_temperature)
     students = recipe.get("num_students", 4)
-    for exam in record["exams"]:
+    for exam in read_scores(job.folder).get("exams", ()):
         if exam["exam"] in exam_versions:
             own = (exam["decoding"]["samples"], exam["decoding"]["temperature"])
             solvers = [name for name in exam["scores"] if name.startswith(("student", "agent"))]

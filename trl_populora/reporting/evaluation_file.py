@@ -3,9 +3,8 @@
 import os
 from typing import Any
 
-from ..run_files.files import read_json
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
-from ..run_files.run import adapter_fingerprint
+from ..run_files.run import adapter_fingerprint, read_scores
 from .probes import BASE
 
 
@@ -21,9 +20,9 @@ def read_evaluation(folder: str, *, archived: bool = True) -> dict[str, Any] | N
         ValueError: If the file is damaged, or about weights other than those in the folder.
     """
     path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
-    if not os.path.isfile(path):
+    record = read_scores(folder)
+    if not record:
         return None
-    record = read_json(path, missing="")
     evaluated = {name: value for name, value in record.get("weights", {}).items() if name != BASE}
     present = {name: adapter_fingerprint(folder, name) for name in evaluated}
     others = [name for name, value in evaluated.items() if present[name] != value and (present[name] or not archived)]

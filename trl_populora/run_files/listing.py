@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..settings import holds
 from .checkpoint import whole_checkpoints
 from .files import files_below, read_lines
 from .layout import (
@@ -88,13 +89,15 @@ def read_state(folder: str) -> RunState:
     lines = read_lines(there[HISTORY_FILE], lambda one: (one["round"], one)) if HISTORY_FILE in there else ()
     rounds = dict(lines)
     last = rounds[max(rounds)] if rounds else {}
+    if not holds(last.get("solve_rate"), float | None):
+        raise ValueError(f"{there[HISTORY_FILE]} is damaged (solve_rate is {last['solve_rate']!r}). Restore the file.")
     record = read_record(folder)
     settings = record.get("settings", {})
     changed = os.path.getmtime(next(iter(there.values())))
     limit = max(QUIET, QUIET_ROUNDS * sum(last.get("seconds", {}).values()))
     stopped = has_ended(record.get("process", {})) or time.time() - changed >= limit
     state = FINISHED if POPULATION_FILE in there else STOPPED if stopped else RUNNING
-    steps, each = settings.get("max_steps", -1), settings.get("num_iterations", 1)
+    steps, each = settings.get("max_steps", -1), settings.get("num_iterations") or 1
     whole = whole_checkpoints(folder)
     return RunState(
         folder=folder,

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..settings import describe, fits
+from ..settings import describe, holds
 from .checkpoint import newest_checkpoint
 from .files import read_json
 from .layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
+    EVALUATION_FILE,
+    EVALUATION_FOLDER,
     HISTORY_FILE,
     POPULATION_FILE,
     RUN_FILE,
@@ -28,18 +30,33 @@ AVERAGE = "average"
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 DATA_FILES = (".json", ".jsonl", ".parquet", ".csv")
 
-_MAPPINGS = "settings other_settings sampler versions hardware process exams quantization lora dataset_part git"
-RECORD: dict[str, Any] = dict.fromkeys(_MAPPINGS.split(), dict[str, Any])
-RECORD |= dict.fromkeys(("model", "revision", "dataset", "isolation"), str)
-RECORD |= {"reward_funcs": list[str], "resumed": list[dict], "processes": int}
+
+def _all(kind: Any, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), kind)
+
+
+RECORD = {
+    **_all(str, "model revision dataset isolation"),
+    **_all(dict[str, Any], "settings other_settings sampler versions hardware process exams"),
+    **_all(dict[str, Any], "quantization lora dataset_part git"),
+    **{"processes": int, "reward_funcs": list[str], "resumed": list[dict[str, Any]]},
+}
 """Entries of `run.json` -> their types, for those that are read. All may be unset."""
-SETTINGS: dict[str, Any] = dict.fromkeys(("executor_kwargs", "probe_kwargs", "task_kwargs"), dict[str, Any])
-SETTINGS |= dict.fromkeys(("task_types", "reserved_exams", "seed_families"), list[str])
-SETTINGS |= dict.fromkeys(("prompt_template", "prompt_style", "teacher_reward", "eval_strategy"), str)
-SETTINGS |= dict.fromkeys(("max_completion_length", "generation_rows", "num_references", "num_teachers"), int)
-SETTINGS |= dict.fromkeys(("num_students", "max_steps", "num_iterations", "seed", "evolution_interval"), int)
-SETTINGS |= {"temperature": int | float}
+SETTINGS = {
+    **_all(int, "num_teachers num_students max_steps num_iterations evolution_interval seed seed_tasks"),
+    **_all(int, "max_completion_length generation_rows num_references"),
+    **_all(float, "temperature learning_rate teacher_learning_rate student_learning_rate learning_rate_spread"),
+    **_all(str, "prompt_template prompt_style teacher_reward eval_strategy"),
+    **_all(list[str], "task_types reserved_exams seed_families"),
+    **_all(dict[str, Any], "executor_kwargs probe_kwargs task_kwargs"),
+}
 """The same for entries of its `settings`."""
+OTHERS = {"chat_template_kwargs": dict[str, Any]}
+"""The same for entries of its `other_settings`."""
+EXAM = {"exam": str, "version": str, "scores": dict[str, dict], "decoding": dict[str, Any]}
+"""The same for entries of `exams` in `evaluation.json`."""
+CHANGE = {"step": int, "changed": dict[str, list]}
+"""The same for entries of `resumed`."""
 
 
 class Run(NamedTuple):
@@ -112,12 +129,35 @@ def read_record(folder: str) -> dict:
     """
     path = os.path.join(folder, RUN_FILE)
     record = {name: value for name, value in _known(path).items() if value is not None or name not in RECORD}
-    for kinds, held, place in ((RECORD, record, ""), (SETTINGS, record.get("settings", {}), "settings.")):
-        for name in kinds.keys() & held.keys():
-            if held[name] is not None and not fits(held[name], kinds[name]):
-                told = f"{place}{name} is {held[name]!r} and not {describe(kinds[name])}"
-                raise ValueError(f"{path} is damaged ({told}). Restore the file.")
+    _check(path, record, RECORD)
+    _check(path, record.get("settings", {}), SETTINGS, of="settings.")
+    _check(path, record.get("other_settings", {}), OTHERS, of="other_settings.")
+    for change in record.get("resumed", ()):
+        _check(path, dict.fromkeys(CHANGE, ...) | change, CHANGE, of="resumed.")
     return record
+
+
+def read_scores(folder: str) -> dict:
+    """Content of `evaluation.json` of a run folder; empty if it was not evaluated.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
+    record = _known(path)
+    if record:
+        _check(path, {"exams": ...} | record, {"exams": list[dict[str, Any]], "weights": dict[str, str]})
+    for exam in record.get("exams", ()):
+        _check(path, dict.fromkeys(("exam", "scores"), ...) | exam, EXAM, of="exams.")
+    return record
+
+
+def _check(path: str, held: Mapping[str, Any], kinds: Mapping[str, Any], *, of: str = "") -> None:
+    """Refuses a file if what it holds of `kinds` has another type."""
+    for name, kind in kinds.items():
+        if held.get(name) is not None and not holds(held[name], kind):
+            value = "missing" if held[name] is ... else repr(held[name])
+            raise ValueError(f"{path} is damaged ({of}{name} is {value} and not {describe(kind)}). Restore the file.")
 
 
 def hub_id(name: str) -> str | None:

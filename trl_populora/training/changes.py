@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from transformers.utils import logging
@@ -34,10 +34,11 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
     set back to the values in force, so that all records of the run are true. (With `resize_on_resume`, new members use
     the new values, so they count as changed.)
     """
-    record = read_record(os.path.dirname(os.path.abspath(checkpoint)))
+    record = record_before(checkpoint)
     if not record:
         return
-    args, before, now = trainer.args, _settings(record), _settings(run_record(trainer))
+    args, told = trainer.args, trainer.args.settings()
+    before, now = (_settings(one, told) for one in (record, run_record(trainer)))
     earlier, step = record.get("resumed", []), _step(checkpoint)
     undone = {}  # by later resumes, whose rounds are removed
     for later in reversed([one for one in earlier if one["step"] >= step]):
@@ -61,6 +62,15 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         logger.warning(" ".join(_in_words(step, changed, useless)))
 
 
+def record_before(checkpoint: str) -> dict[str, Any]:
+    """`run.json` of the run that a checkpoint belongs to; empty if there is none.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    return read_record(os.path.dirname(os.path.abspath(checkpoint)))
+
+
 def _in_words(step: int, changed: Mapping[str, list], useless: Mapping[str, list]) -> list[str]:
     told = [
         ", ".join(f"{name} {json.dumps(old)} -> {json.dumps(new)}" for name, (old, new) in one.items())
@@ -78,11 +88,12 @@ def _step(checkpoint: str) -> int:
     return read_json(os.path.join(checkpoint, TRAINER_STATE_FILE), missing="")["global_step"]
 
 
-def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings in a `run.json`, with data and reward functions."""
+def _settings(record: Mapping[str, Any], told: Collection[str]) -> dict[str, Any]:
+    """All settings in a `run.json`, with data and reward functions. GRPO's that are not `told` have its defaults."""
     names = ("dataset", "dataset_part", "dataset_hash", "reward_funcs")
     beside = {name: record[name] for name in names if name in record}
-    others = grpo_defaults() | record["other_settings"] if "other_settings" in record else {}
+    defaults = {name: value for name, value in grpo_defaults().items() if name not in told}
+    others = defaults | record["other_settings"] if "other_settings" in record else {}
     return others | record.get("settings", {}) | beside
 
 

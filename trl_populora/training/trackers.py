@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import TrainerCallback
-from transformers.integrations import TensorBoardCallback, TrackioCallback, WandbCallback
+from transformers.integrations import TensorBoardCallback, TrackioCallback, WandbCallback, integration_utils
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.utils import logging
 
@@ -31,6 +31,8 @@ logger = logging.get_logger(__name__)
 
 PACKAGES = {"trackio": ("trackio",), "wandb": ("wandb",), "tensorboard": ("tensorboard", "tensorboardX")}
 """Name in `report_to` -> modules of which one must be installed."""
+OTHERS = {"azure_ml": "azureml", "comet_ml": "comet", "flyte": "flytekit"}
+"""Name in `report_to` -> the name in transformers' function that says whether it is installed, if it is another."""
 EVENTS = ("on_log", "on_save", "on_predict", "on_push_begin", "on_train_end")
 """Methods that transformers calls on a tracker during a run, after it was opened."""
 NEWEST = 200
@@ -47,8 +49,15 @@ class Table(NamedTuple):
 
 
 def missing_trackers(report_to: Sequence[str]) -> list[str]:
-    """Those that are not installed. Names that are not in `PACKAGES` are left to transformers."""
-    return [name for name in report_to if name in PACKAGES and not any(map(find_spec, PACKAGES[name]))]
+    """Those that are not installed, for names not in `PACKAGES` according to transformers."""
+    return [name for name in report_to if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    if name in PACKAGES:
+        return any(map(find_spec, PACKAGES[name]))
+    available = getattr(integration_utils, f"is_{OTHERS.get(name, name)}_available", None)
+    return available is None or bool(available())
 
 
 def check_trackers(report_to: Sequence[str]) -> None:
@@ -71,6 +80,10 @@ def check_trackers(report_to: Sequence[str]) -> None:
             f"{' '.join(missing)}`, or `pip install 'trl-populora[trackers]'` for trackio, wandb and tensorboard; or "
             "leave it out of report_to."
         )
+
+
+class TrackerError(ValueError):
+    """A tracker could not be opened."""
 
 
 class Tracker(ABC):
@@ -168,6 +181,9 @@ class Trackers:
         self._events = self._told = 0  # events of the lineage, and alarms, that were shown
         self._standing: set[str] = set()
         self._failed: set[str] = set()
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, tuple(INTEGRATION_TO_CALLBACK.values())):
+                callback.on_train_begin = _opening(callback.on_train_begin, callback)
 
     def begin(self) -> None:
         """Takes the trackers that transformers has opened, and shows what the run is made of."""
@@ -231,6 +247,23 @@ class Trackers:
                 self._failed.add(name)
 
         return harmless
+
+
+def _opening(call: Callable, callback: TrainerCallback) -> Callable:
+    """`call`, whose errors say which tracker they are of, and what to do."""
+
+    @wraps(call)
+    def opening(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            told = str(error).strip() or repr(error)
+            raise TrackerError(
+                f"report_to: {type(callback).__name__} could not open its tracker: {told} Mend that, or leave the "
+                "tracker out of report_to."
+            ) from error
+
+    return opening
 
 
 def _birth(event: EvolutionEvent) -> tuple:

@@ -36,7 +36,7 @@ from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
 from .batching import deal, used_columns
 from .callbacks import RoundCallback
-from .changes import note_changes
+from .changes import note_changes, record_before
 from .config import PopulationSelfPlayConfig
 from .construction import (
     EvalDatasets,
@@ -263,6 +263,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         checkpoint = find_checkpoint(wanted, self.args.output_dir)
         if checkpoint is not None:
             check_origin(checkpoint, **about_run(self))
+            record_before(checkpoint)  # refused now if it is damaged
             check_adapters(self, checkpoint)
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
