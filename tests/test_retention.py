@@ -170,6 +170,8 @@ def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_pat
         ({"rounds": 0}, "rounds=0"),
         ({"tasks": 1}, "tasks=1"),
         ({"seeds": ()}, "seed"),
+        ({"seeds": (1, 0, 1)}, "seeds names 1 twice"),
+        ({"operators": ["clone", "gaussian", "clone"]}, "operators names 'clone' twice"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, changes, words):

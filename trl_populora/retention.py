@@ -9,6 +9,7 @@ frozen, so that all tasks come from one distribution.
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -130,8 +131,8 @@ def measure_retention(
     if not operators or not seeds:
         raise ValueError(f"at least one {'seed' if operators else 'operator'} is needed")
     operators = list(operators) if CLONE in operators else [CLONE, *operators]
-    for option, given in (("operators", operators), ("seeds", list(seeds))):
-        if twice := [one for one in given if given.count(one) > 1]:
+    for option, given in {"operators": Counter(operators), "seeds": Counter(seeds)}.items():
+        if twice := [one for one, times in given.items() if times > 1]:
             raise ValueError(f"{option} names {twice[0]!r} twice: its curves would count as independent ones.")
     split = (text.partition(":") for text in operators)
     ways = [(name, read_parameters(name, filter(None, rest.split(",")))) for name, _, rest in split]

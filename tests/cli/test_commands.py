@@ -70,6 +70,9 @@ def test_report(run_folder, capsys, tmp_path, monkeypatch):
     assert compute["mean"][0] == "6.0" and compute["teacher_0"][3:] == ["2", "0"]  # updates; all learned from
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "has no history.jsonl" in capsys.readouterr().err
+    for folders in ([run_folder], [run_folder, run_folder]):
+        assert cli.main(["report", *folders, "--no-plots", "--output", str(tmp_path / "ratings.png")]) == 2
+        assert "ratings.png holds something else than a page; name another file" in capsys.readouterr().err
 
 
 def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):

@@ -163,6 +163,19 @@ def test_summary_survives_json_and_later_keys():
     assert RoundSummary.from_json(data) == summary
 
 
+@pytest.mark.parametrize(
+    "name, value", [("round", None), ("seconds", {"learn": "1"}), ("games", [3]), ("alarms", "a")]
+)
+def test_a_summary_of_other_types_is_refused(name, value):
+    members = [member("teacher_0"), member("student_0")]
+    data = json.loads(json.dumps(summarize_round(record(), ratings=ratings(), members=members).to_json()))
+    with pytest.raises(ValueError, match=f"^{name} is "):
+        RoundSummary.from_json(data | {name: value})
+    data["members"][0]["tokens"] = 0.5
+    with pytest.raises(ValueError, match=r"^tokens is 0.5"):
+        RoundSummary.from_json(data)
+
+
 def test_metrics_are_flat_numbers():
     summary = summarize_round(
         record(),

@@ -34,6 +34,13 @@ def test_runs_do_not_learn_from_the_exams_of_the_experiment(plan):
     assert found.run_recipe({}, found.all_jobs[0])["reserved_exams"] == ["c:d", "a:b", "held_out_easy[:2]"]
 
 
+def test_one_exam_may_be_reserved_as_text(plan):
+    found = plan.read(settings={"reserved_exams": "c:d"})
+    assert found.run_recipe({}, found.all_jobs[0])["reserved_exams"] == ["c:d", "held_out_easy[:2]"]
+    found = plan.read(settings={"reserved_exams": 5})  # which a run refuses
+    assert found.run_recipe({}, found.all_jobs[0])["reserved_exams"] == 5
+
+
 def test_one_measure_of_the_average_needs_it(plan):
     measures = {"solved": {"metric": "solve_rate"}, "exam": {"exam": "held_out_easy[:2]"}}
     assert not plan.read(measures=measures).averages

@@ -92,3 +92,15 @@ def test_a_changed_recipe_is_refused(plan, registered):
     plan.write_recipe(max_steps=5)
     with pytest.raises(ValueError, match="recipe.yaml has changed in max_steps"):
         registered()
+
+
+def test_runs_without_their_plan_are_not_taken_for_runs_of_this_one(plan, registered):
+    registered()
+    begin(plan)
+    (plan.folder / "out" / "one" / "seed_0" / "history.jsonl").write_text("")
+    (plan.folder / "out" / "experiment.json").unlink()
+    with pytest.raises(ValueError, match=r"experiment.json is missing, but one/0 has begun. Restore the file, or"):
+        registered()
+    (plan.folder / "out" / "experiment.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"experiment.json is damaged \(it holds no plan\)"):
+        registered()

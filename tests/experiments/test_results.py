@@ -4,6 +4,8 @@ import io
 import json
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from scipy import stats
 
@@ -80,6 +82,25 @@ def test_failed_and_missing_runs_are_listed(finished, plan, view):
     assert (states["one/5"], states["two/5"], states["two/1"]) == ("missing", "missing", "unfinished")
     (again,) = [job for job in results(experiment, registered, {})[0]["jobs"] if job["job"] == "two/1"]
     assert "training is next; its log ends with: broken" in again["why"]
+
+
+def test_lost_answers_are_told(finished, plan):
+    told = "Final exam held_out_easy[:2]: no answers in "
+    record, _ = finished()
+    assert [line for line in record["circumstances"] if line.startswith(told)]  # stubs leave none
+    for job in plan.read().all_jobs:
+        rows = [{"exam": "held_out_easy[:2]", "player": "student_0", "question": "a", "verdict": "solved"}]
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), f"{job.folder}/evaluation/answers.parquet")
+    record, _ = finished()
+    assert not [line for line in record["circumstances"] if line.startswith(told)]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"exams": 5}', '{"exams": [{"exam": "held_out_easy[:2]"}]}', "["])
+def test_a_damaged_evaluation_is_told(finished, plan, content):
+    finished()
+    (plan.folder / "out" / "one" / "seed_1" / "evaluation" / "evaluation.json").write_text(content)
+    with pytest.raises(ValueError, match=r"evaluation.json is damaged \(.*\). Restore the file."):
+        finished()
 
 
 def test_without_the_control_nothing_is_compared(finished):

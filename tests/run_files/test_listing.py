@@ -17,6 +17,7 @@ ROUND = '{"round": 0, "seconds": {}, "members": []}\n'
         ("history.jsonl", b'{"round": 0, "seconds": [], "members": 1}\n', "a file holds what no run writes"),
         ("history.jsonl", b'{"round": "' + b"\xff" * 9000 + b'"}\n', "it is not UTF-8: invalid start byte). Restore"),
         ("history.jsonl", b"\0" * 100, "history.jsonl is damaged (it holds no JSON lines)"),
+        ("history.jsonl", ROUND.replace("{", '{"solve_rate": [], ', 1).encode(), "damaged (solve_rate is [])"),
         ("history.jsonl", b"[]\n", "history.jsonl, line 1, cannot be read"),
         ("probes.jsonl", b"{}\n", "probes.jsonl, line 1, cannot be read"),
     ],
@@ -30,3 +31,9 @@ def test_a_damaged_run_hides_no_other(tmp_path, name, content, words):
     bad, good = find_runs(str(tmp_path))
     assert bad.state == DAMAGED and words in bad.problem
     assert good.state != DAMAGED and good.rounds == 1
+
+
+def test_a_run_without_iterations_is_listed(tmp_path):
+    (tmp_path / "run.json").write_text('{"settings": {"max_steps": 4, "num_iterations": 0}}')
+    (tmp_path / "history.jsonl").write_text(ROUND)
+    assert find_runs(str(tmp_path))[0].of == 4

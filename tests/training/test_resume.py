@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.training.test_isolation import member_state
+from trl_populora.run_files.files import write_json
 
 
 SETTINGS = dict(max_steps=4, save_strategy="steps", save_steps=2, evolution_interval=2, lr_scheduler_type="linear")
@@ -103,6 +104,22 @@ def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
     trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-2"))
     record = record_of(trainer)
     assert record["resumed"] == [] and record["settings"]["learning_rate"] == trainer.args.learning_rate == 1e-2
+
+
+def test_a_record_by_another_hand_changes_no_rate(make_trainer):
+    settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0, "max_steps": 2}
+    first = make_trainer(**settings)
+    first.train()
+    place, record = os.path.join(first.args.output_dir, "run.json"), record_of(first)
+    write_json(place, {**record, "settings": 5})
+    again = make_trainer(**settings | {"max_steps": 4})
+    with pytest.raises(ValueError, match="run.json is damaged .settings is 5"):
+        again.check_checkpoint("auto")  # before anything is trained
+    del record["settings"]["learning_rate"]  # whose default is GRPO's, and not the run's
+    write_json(place, record)
+    again.train(resume_from_checkpoint="auto")
+    rates = {member.learning_rate for member in again.population.values()}
+    assert again.args.learning_rate == record_of(again)["settings"]["learning_rate"] == 1e-2 and rates == {1e-2}
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tests.tiny import lora, tiny_model, tiny_tokenizer
 from tests.training.conftest import hash_reward
 from tests.training.tracked import main
 from trl_populora.training import PopulationSelfPlayTrainer
-from trl_populora.training.trackers import check_trackers
+from trl_populora.training.trackers import TrackerError, check_trackers
 
 
 ROOT = Path(__file__).parents[2]
@@ -265,3 +265,12 @@ def test_a_tracker_that_is_missing_is_refused_before_the_model_is_loaded(config,
     args = config(report_to=["tensorboard", "wandb", "trackio"])
     with pytest.raises(ValueError, match="wandb, trackio is not installed. Run `pip install wandb trackio`"):
         PopulationSelfPlayTrainer("no/such-model", args=args)
+
+
+def test_a_tracker_that_cannot_be_opened_is_named(make_trainer, tmp_path, monkeypatch):
+    (tmp_path / "events").write_text("")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
+    trainer = make_trainer(report_to="tensorboard")
+    with pytest.raises(TrackerError, match="TensorBoardCallback could not open .*events.*or leave the tracker"):
+        trainer.train()
+    assert not trainer.folder.begun

@@ -39,7 +39,9 @@ RECORD = {
     **_all(str, "model revision dataset isolation"),
     **_all(dict[str, Any], "settings other_settings sampler versions hardware process exams"),
     **_all(dict[str, Any], "quantization lora dataset_part git"),
-    **{"processes": int, "reward_funcs": list[str], "resumed": list[dict[str, Any]]},
+    "processes": int,
+    "reward_funcs": list[str],
+    "resumed": list[dict[str, Any]],
 }
 """Entries of `run.json` -> their types, for those that are read. All may be unset."""
 SETTINGS = {
@@ -128,7 +130,8 @@ def read_record(folder: str) -> dict:
         ValueError: If it is damaged.
     """
     path = os.path.join(folder, RUN_FILE)
-    record = {name: value for name, value in _known(path).items() if value is not None or name not in RECORD}
+    found = _known(path).items()
+    record: dict[str, Any] = {name: value for name, value in found if value is not None or name not in RECORD}
     _check(path, record, RECORD)
     _check(path, record.get("settings", {}), SETTINGS, of="settings.")
     _check(path, record.get("other_settings", {}), OTHERS, of="other_settings.")
@@ -145,7 +148,7 @@ def read_scores(folder: str) -> dict:
     """
     path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
     record = _known(path)
-    if record:
+    if os.path.isfile(path):
         _check(path, {"exams": ...} | record, {"exams": list[dict[str, Any]], "weights": dict[str, str]})
     for exam in record.get("exams", ()):
         _check(path, dict.fromkeys(("exam", "scores"), ...) | exam, EXAM, of="exams.")
