@@ -4,8 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.code_tasks import code_task, code_types
-from trl_populora.diagnostics import Observer, RoundSummary, round_metrics, solve_rate_matrix, summarize_round
+from tests.code_tasks import code_buffer, code_seeds, code_task, code_types
+from trl_populora.diagnostics import (
+    Observer,
+    RoundSummary,
+    round_metrics,
+    solve_rate_matrix,
+    summarize_round,
+    task_metrics,
+)
 from trl_populora.diagnostics.dynamics import (
     RESIDUAL_GAMES,
     MemberSummary,
@@ -372,3 +379,89 @@ def test_extra_attempts_are_rows_that_nobody_learns_from():
     assert replace(after, unlearned_rows=0, unlearned_tokens=0) == replace(
         before, unlearned_rows=0, unlearned_tokens=0
     )
+
+
+def test_fill_ins_that_the_executor_failed_on_are_not_unsolved():
+    attempts = (
+        Attempt("student_0", TASK, "2", group=0, solved=True, reward=1.0),
+        Attempt("student_0", TASK, "2", group=0, refusal=INFRASTRUCTURE),
+    )
+    summary = summarize_round(replace(record(), attempts=attempts), **members_of_record())
+    assert summary.solve_rate_filled == summary.members[1].solve_rate_filled == 1.0 and summary.fill_rate == 1.0
+
+
+def test_a_single_agent_counts_in_both_roles():
+    summary = summarize_round(
+        record(), ratings=ratings(), members=[member("agent_0", role="shared")], adapter_of=lambda player: "agent_0"
+    )
+    metrics = round_metrics(summary)
+    for name in ("reward", "rating/mu"):
+        assert metrics[f"students/{name}"] == metrics[f"teachers/{name}"] == metrics[f"{name}/agent_0"]
+    assert "students/validity" not in metrics
+
+
+def test_pairs_have_the_rate_of_the_round_and_that_of_the_window():
+    summary = summarize_round(record(), **members_of_record())
+    summary = replace(summary, window_attempts=((8,),), window_solved=((7,),))
+    metrics = round_metrics(summary)
+    assert metrics["pairs/solve_rate/teacher_0/student_0"] == 0.5
+    assert metrics["pairs/solve_rate_window/teacher_0/student_0"] == 7 / 8
+
+
+def test_coverage_stalls_after_as_many_rounds_as_told_and_not_before():
+    def stalled(coverage):
+        return any("coverage" in alarm for alarm in collapse_alarms([], [], coverage=coverage, patience=20))
+
+    assert stalled([5] * 21) and stalled([1, *[5] * 21])
+    assert not stalled([5] * 20) and not stalled([1, *[5] * 20])
+
+
+def test_members_that_met_in_forfeits_only_have_met():
+    both = Ratings(["teacher_0"], ["student_0", "student_1"])
+    both.update([Outcome("teacher_0", "student_0", 2, 1), Outcome("teacher_0", "student_1", 2, 0, forfeit=True)])
+    games = MatchedGames()
+    members = [member(name) for name in ("teacher_0", "student_0", "student_1")]
+    for number in range(6):
+        summary = summarize_round(record(number), ratings=both, members=members, matched=games)
+    assert not any("never met" in alarm for alarm in summary.alarms)
+
+
+def test_tasks_that_nobody_tried_are_not_among_the_unsolved():
+    buffer = code_buffer(1000, code_seeds(4, type="code_o"))
+    other = code_task(
+        "code_o", "def f(x):\n    return x + 2", inputs=("1",), outputs=("3",), author="teacher_0", step=3
+    )
+    buffer.add(TASK)
+    buffer.add(other)
+    buffer.count(TASK, solved=False)
+    assert task_metrics(record(), buffer, TYPES)["never_solved"] == 1.0
+    buffer.count(other, solved=True)
+    assert task_metrics(record(), buffer, TYPES)["never_solved"] == 0.5
+
+
+def test_negative_rewards_are_not_earned():
+    """As `learnability` pays -0.5 for a task that is never solved."""
+    proposals = tuple(
+        Proposal("teacher_0", "code_o", "", group=0, task=TASK, reward=reward, solve_rate=rate)
+        for reward, rate in ((-0.5, 0.0), (0.5, 0.5), (0.5, 0.0))
+    )
+    told = task_metrics(RoundRecord(3, 3, proposals=proposals), code_buffer(1000, code_seeds(4, type="code_o")), TYPES)
+    assert told["unsolved_reward"] == 0.5 and told["unsolved"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("prompts, rotation", [(1, 3), (2, 2), (3, 1), (4, 1)])
+def test_the_rotation_is_the_rounds_in_which_all_types_have_their_turn(prompts, rotation):
+    assert Observer(TYPES, prompts_per_teacher=prompts).matched.rotation == rotation == -(-len(TYPES) // prompts)
+
+
+def test_new_cells_are_those_of_the_round():
+    population = SimpleNamespace(values=lambda: [member("teacher_0"), member("student_0")], adapter_of=str)
+    observer, new = Observer(TYPES), []
+    for number, body in enumerate(("x + 1", "[x] * 3", "sorted([x, 2, 3])[::-1] + [str(x)]")):
+        task = code_task(
+            "code_o", f"def f(x):\n    return {body}", inputs=("1",), outputs=("2",), author="teacher_0", step=3
+        )
+        proposal = Proposal("teacher_0", "code_o", "", group=0, task=task)
+        own = replace(record(number), proposals=(proposal,))
+        new.append(observer.observe(own, ratings=ratings(), population=population).coverage["new"])
+    assert new == [1, 1, 1]

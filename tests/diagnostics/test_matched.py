@@ -216,3 +216,29 @@ def test_a_resumed_count_is_the_one_that_was_never_stopped(rounds, rotation, sto
         assert rate is None or rate == sum(game[3] for game in rounds[number]) / len(rounds[number])
     assert resumed.state_dict() == whole.state_dict()
     assert resumed.solve_rate() == whole.solve_rate()
+
+
+def test_the_window_of_a_member_is_of_rounds_and_not_of_rounds_for_each_opponent():
+    """It meets another opponent in every other round."""
+    games = MatchedGames()
+    for number in range(2 * WINDOW):
+        observe(games, played(number, attempts("teacher_0", STUDENTS[number % 2], [[number >= WINDOW]])))
+    assert games.window("teacher_0") == games.window() == Tally(WINDOW, WINDOW, WINDOW)
+    assert games.window("teacher_0", "student_0") == Tally(WINDOW, WINDOW, WINDOW // 2)
+
+
+def test_another_run_of_one_round_forgets_the_first():
+    games = MatchedGames()
+    for solved in (True, False):
+        observe(games, played(0, attempts("teacher_0", "student_0", [[solved]])))
+    assert games.window() == Tally(1, 1, 0)
+
+
+def test_types_that_take_more_than_a_window_of_rounds_are_all_in_the_headline():
+    games, rotation = MatchedGames(rotation=WINDOW + 4), WINDOW + 4
+    for number in range(rotation):
+        observe(games, played(number, attempts("teacher_0", "student_0", [[number == 0]], kind=KINDS[number > 0])))
+    assert games.solve_rate() == games.solve_rate("teacher_0", "student_0") == 0.5
+
+
+KINDS = ("code_o", "code_i")

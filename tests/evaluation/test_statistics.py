@@ -221,3 +221,19 @@ def test_the_mean_is_taken_within_questions_first():
 def test_few_equal_rates_are_no_certainty():
     _, low, high = share(np.array([0.25, 0.25]))
     assert low < 0.1 and high > 0.4
+
+
+def test_an_interval_of_means_is_that_of_wilson_with_a_design_effect():
+    """Of four questions whose rates are means over samples: the variance is unbiased, the quantile Student's."""
+    rates = np.array([0.5, 0.25, 0.75, 0.5])
+    n, p, z = 4, rates.mean(), stats.norm.ppf(0.975)
+    effect = (stats.t.ppf(0.975, n - 1) / z) ** 2 * np.var(rates, ddof=1) / (p * (1 - p))
+    assert 1 / n < effect < 1
+    ratio = z**2 * effect / n
+    center, spread = (p + ratio / 2) / (1 + ratio), math.sqrt(ratio * (p * (1 - p) + ratio / 4)) / (1 + ratio)
+    assert share(rates) == pytest.approx((p, center - spread, center + spread))
+
+
+def test_players_that_are_equal_on_the_other_questions_are_all_chosen():
+    first, second = np.array([1.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0])
+    assert chosen_elsewhere([first, second]).tolist() == [0.5, 0.0, 1.0]

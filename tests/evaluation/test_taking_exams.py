@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 from tests import tiny
 from tests.evaluation import letters
-from trl_populora.evaluation import Exam
-from trl_populora.evaluation.answering import collect_answers
+from trl_populora.evaluation import Exam, Question
+from trl_populora.evaluation.answering import Sample, collect_answers
 from trl_populora.evaluation.evaluating import (
     Decoding,
     GradingError,
@@ -22,8 +23,9 @@ from trl_populora.evaluation.evaluating import (
 )
 from trl_populora.evaluation.grading import Grade, Grader
 from trl_populora.evaluation.records import save_evaluation
-from trl_populora.evaluation.results import COLUMNS
+from trl_populora.evaluation.results import COLUMNS, ExamResult
 from trl_populora.generation import TransformersSampler
+from trl_populora.self_play import Completion
 
 
 STUDENTS = ["student_0", "student_1"]
@@ -337,3 +339,69 @@ def test_the_fingerprint_is_of_the_base_alone(population, sampler):
     other = TransformersSampler(tiny.tiny_population(1, 1, seed=3), tiny.tiny_tokenizer(), max_completion_length=4)
     assert base_fingerprint(other) != first
     tiny.perturb(population, 0.5)
+
+
+def test_answers_to_other_prompts_or_templates_are_not_used(exam, sampler, tmp_path, monkeypatch):
+    first = take(exam, sampler, tmp_path)
+    questions = [
+        Question(one.id, [{"role": "user", "content": one.prompt[0]["content"] + "!"}], one.reference)
+        for one in exam.questions
+    ]
+    other = Exam(exam.name, tuple(questions), exam.grader, max_completion_length=6)
+    sampler.calls.clear()
+    paths = {first.files[0].path, take(other, sampler, tmp_path).files[0].path}
+    assert sampler.calls and len(paths) == 2
+    for name, value in (("template", "plain"), ("chat_template_kwargs", {"enable_thinking": False})):
+        monkeypatch.setattr(sampler, name, value)
+        paths.add(take(exam, sampler, tmp_path).files[0].path)
+        monkeypatch.undo()
+    assert len(paths) == 4
+
+
+def test_the_seed_and_the_sample_choose_the_noise(exam, sampler, tmp_path):
+    sampler.expected = (1.0, 6)
+
+    def texts(seed):
+        run = take(exam, sampler, tmp_path, decoding=Decoding(3, 1.0, seed=seed), base=False, members=STUDENTS[:1])
+        return [one.text for one in run.result.samples]
+
+    assert texts(0) == texts(0) != texts(1)
+
+
+def test_every_sample_of_every_question_has_noise_of_its_own(exam):
+    asked = []
+
+    def note(prompts, members, *, seed, streams):
+        asked.extend(streams)
+        return [Completion("", [1], [2])] * len(prompts)
+
+    collect_answers(exam, ["student_0"], note, samples=3, base=False)
+    assert sorted(asked) == list(range(3 * len(exam.questions)))
+
+
+def verdicts_of(verdicts):
+    questions = tuple(Question(str(i), [{"role": "user", "content": str(i)}], "0") for i in range(len(verdicts)))
+    samples = [
+        Sample("student_0", i, k, "", 1, 1, Grade(verdict))
+        for i, own in enumerate(verdicts)
+        for k, verdict in enumerate(own)
+    ]
+    return ExamResult(Exam("exam", questions, None), samples)
+
+
+def test_spared_answers_and_questions_are_not_counted():
+    half = verdicts_of([("solved", "spared"), ("solved", "wrong"), ("spared", "spared")])
+    assert half.accuracy("student_0") == pytest.approx(0.75)
+    assert math.isnan(verdicts_of([("spared",)]).accuracy("student_0"))
+
+
+def test_the_fingerprint_does_not_depend_on_the_matrices_that_are_adapted(sampler):
+    narrow = tiny.tiny_population(1, 1, lora_config=tiny.lora(target_modules=["q_proj"]))
+    other = TransformersSampler(narrow, tiny.tiny_tokenizer(), max_completion_length=4)
+    assert base_fingerprint(other) == base_fingerprint(sampler)
+
+
+def test_the_seconds_of_sampling_are_those_of_the_calls(exam, sampler, tmp_path):
+    start = time.monotonic()
+    run = take(exam, sampler, tmp_path)
+    assert 0 < run.generation <= time.monotonic() - start

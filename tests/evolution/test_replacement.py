@@ -5,7 +5,17 @@ import torch
 from toy_adapters import assert_same_bits, make_factors
 
 from tests.tiny import tiny_population
-from trl_populora.evolution import OPERATORS, EvolutionSettings, NotFiniteError, Operator, ask, evolve, remake, tell
+from trl_populora.evolution import (
+    OPERATORS,
+    EvolutionSettings,
+    NotFiniteError,
+    Operator,
+    ask,
+    breed,
+    evolve,
+    remake,
+    tell,
+)
 from trl_populora.population.factors import Factor
 from trl_populora.self_play.ratings import SIGMA, Outcome, Rating, Ratings
 
@@ -374,3 +384,32 @@ def test_an_operator_of_ones_own_is_tried_at_construction(monkeypatch, function,
 
 def test_settings_from_lists():
     assert EvolutionSettings(operators=["dare", "average"]).operators == ("dare", "average")
+
+
+@pytest.mark.parametrize("operator", ["extrapolative", "dare"])
+def test_parents_are_given_to_the_operator_best_first(operator):
+    """Also where the best has the last slot."""
+    table = Table(0, 4)
+    ratings = Ratings([], table.names("student"))
+    state = ratings.state_dict()
+    state["ratings"] = {f"student_{i}": [20.0 + i, 1.0] for i in range(4)}
+    ratings.load_state_dict(state)
+    settings = EvolutionSettings(operators=(operator,))
+    (child,) = ask(table, ratings, generator(), settings=settings)
+    parents = [name for name, _ in child.parents]
+    assert child.slot == "student_0" and parents == ["student_3", "student_2"]
+    parameters = {name: value for name, value in child.parameters.items() if name != "seed"}
+    own = breed(
+        operator, [table.factors(name) for name in parents], seed=child.parameters["seed"], parameters=parameters
+    )
+    assert_same_bits(own, child.factors)
+
+
+def test_learning_rate_and_temperature_mutate_separately():
+    table, found = Table(0, 4), set()
+    ratings = Ratings([], table.names("student"))
+    settings = EvolutionSettings(operators=("clone",), mutate_learning_rate=True, mutate_temperature=True)
+    for seed in range(40):
+        (child,) = ask(table, ratings, generator(seed), settings=settings)
+        found.add((round(child.learning_rate / 1e-3, 2), child.temperature))
+    assert found == {(0.8, 0.8), (0.8, 1.25), (1.25, 0.8), (1.25, 1.25)}

@@ -149,3 +149,11 @@ def test_bad_input_is_named():
     for options in ({"elites": 0}, {"selection": "roulette"}, {"tournament_size": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             slots(role(1, 2), **options)
+
+
+@pytest.mark.parametrize("selection", ["truncation", "tournament"])
+def test_a_replaced_member_is_no_parent_where_the_others_are_enough(selection):
+    settings = EvolutionSettings(selection=selection, tournament_size=1)
+    for seed in range(20):
+        (child,) = select(role(3, 1, 2), settings, rng=random.Random(seed), num_parents=2)
+        assert child.slot == "m1" and child.parents == ("m0", "m2")

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_examples import examples
-from trl_populora.self_play.pairing import PAIRINGS, pair
+from trl_populora.self_play import Completion, Proposal, RewardSettings, RoundSettings
+from trl_populora.self_play.late import LateRewards, Row
+from trl_populora.self_play.matching import pair_up
+from trl_populora.self_play.pairing import PAIRINGS, pair, scheduled_type
 from trl_populora.self_play.ratings import Outcome, Ratings
+from trl_populora.tasks import Refusal
 
 
 METHODS = [*PAIRINGS, "fixed"]
@@ -124,3 +128,69 @@ def test_bad_input_is_named():
         pair(sides(2, 2), rng=rng, power=-1)
     with pytest.raises(ValueError, match="0 teachers"):
         pair(sides(0, 2), rng=rng)
+
+
+def test_hard_prefers_teachers_that_win():
+    """By the square of P(teacher wins), with Gumbel noise: compare with a simulation."""
+    ratings = rated({"t0": 22, "s0": 20, "t1": 16, "s1": 36})
+    hard = ratings.win_probabilities() ** 2
+    noise = np.random.default_rng(3).gumbel(size=(200_000, 2, 2))
+    score = np.log(0.9 * hard / hard.mean() + 0.1) + noise
+    straight = score[:, [0, 1], [0, 1]].sum(1) > score[:, [0, 1], [1, 0]].sum(1)
+    assert shares(ratings, method="hard")[("t0", "s0")] == pytest.approx(straight.mean(), abs=0.025)
+
+
+@pytest.mark.parametrize("prompts, types", [(1, 3), (2, 3), (2, 4), (2, 5), (3, 2)])
+def test_every_type_has_its_turn_in_each_rotation(prompts, types):
+    names = [f"type_{i}" for i in range(types)]
+    rotation = -(-types // prompts)
+    turns = [
+        [scheduled_type(names, round=round, prompt=p, prompts_per_teacher=prompts) for p in range(prompts)]
+        for round in range(prompts * types)
+    ]
+    for start in range(len(turns) - rotation + 1):
+        assert {name for turn in turns[start : start + rotation] for name in turn} == set(names)
+    counts = Counter(name for turn in turns for name in turn)
+    assert set(counts.values()) == {prompts * prompts}
+
+
+def test_rows_of_other_groups_are_not_taken_for_these():
+    """One prompt of four rows, and then two of two: as many rows, but other groups."""
+    late = LateRewards(1, RewardSettings(teacher="solvable"))
+
+    def round(number, group_size):
+        written = [
+            Proposal("teacher_0", "countdown", "", group=i // group_size, refusal=Refusal("no_task", ""))
+            for i in range(4)
+        ]
+        rows = [Row("teacher_0", "teacher", "countdown", [], Completion("", [1], [2]), -1.0) for _ in written]
+        return late.exchange(number, rows, written, {"teacher_0": 0})
+
+    round(0, 4)
+    rows, settled = round(1, 2)
+    assert {row.reward for row in rows} == {None} and settled == ()
+    rows, settled = round(2, 2)
+    assert len(rows) == len(settled) == 4
+
+
+def test_a_round_pairs_by_its_settings_and_its_number():
+    ratings = rated({"t0": 22, "s0": 20, "t1": 16, "s1": 36})
+
+    def drawn(**changes):
+        rules = RoundSettings(prompts_per_teacher=4, num_generations=1, **changes)
+        return [pair_up(ratings, rules, round=round, crossing=0.0) for round in range(60)]
+
+    def straight(rounds):
+        return sum((one.teacher, one.student) == ("t0", "s0") for pairings in rounds for one in pairings)
+
+    plain = drawn(pairing="hard", pairing_floor=0.0)
+    assert straight(plain) < 15 and plain == drawn(pairing="hard", pairing_floor=0.0)
+    assert 20 < straight(drawn(pairing="hard", pairing_floor=1.0)) < 40, "half of them"
+    assert straight(drawn(pairing="fixed")) == 60
+    assert plain != drawn(pairing="hard", pairing_floor=0.0, seed=1)
+
+
+def test_other_prompts_go_to_a_student_in_every_round():
+    rules = RoundSettings(prompts_per_teacher=2, num_generations=1, pairing="fixed")
+    dealt = {tuple(pair_up(sides(1, 2), rules, round=round, crossing=0.0)) for round in range(20)}
+    assert len(dealt) == 2

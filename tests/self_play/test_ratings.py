@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import norm
 
-from trl_populora.self_play.evidence import PROMPT, Correlations, Outcome
-from trl_populora.self_play.ratings import BETA, MU, RECENT, SIGMA, TAU, Rating, Ratings
+from trl_populora.self_play.evidence import MEMORY, PROMPT, TASK, Correlations
+from trl_populora.self_play.ratings import BETA, MU, RECENT, SIGMA, TAU, Outcome, Rating, Ratings
 from trl_populora.self_play.weighted_games import schedule
 
 
@@ -488,3 +488,83 @@ def test_state_of_a_mixed_round_survives_json_exactly():
 def test_a_forfeit_is_not_solved():
     with pytest.raises(ValueError, match="0 wins if forfeit, got student_wins=1, games=6 and forfeit=True"):
         Outcome("t0", "s0", 6, 1, forfeit=True)
+
+
+def test_the_mean_stays_where_one_side_is_better_known():
+    """A newcomer moves more than the members that it meets."""
+    ratings = Ratings(["t0", "t1"], ["s0", "s1"])
+    state = ratings.state_dict()
+    state["ratings"]["t0"][1] = 1.0
+    ratings.load_state_dict(state)
+    for _ in range(5):
+        ratings.update([Outcome("t0", "s0", 20, 18)])
+    mus = [ratings.skill(name).mu for name in ("t0", "t1", "s0", "s1")]
+    assert math.fsum(mus) / 4 == pytest.approx(MU, abs=1e-9) and mus[2] - MU > MU - mus[0]
+
+
+def test_a_child_has_no_residual_yet():
+    ratings = small()
+    for student in ("s0", "s1", "s2"):
+        ratings.update([Outcome(teacher, student, 40, 30) for teacher in ("t0", "t1")])
+    before = ratings.residual
+    ratings.inherit("s1", ["s0"])
+    assert np.isnan(ratings.residual[:, 1]).all() and (ratings.residual[:, [0, 2]] == before[:, [0, 2]]).all()
+    ratings.inherit("t0", ["t1"])
+    assert np.isnan(ratings.residual[0]).all() and (ratings.residual[1, [0, 2]] == before[1, [0, 2]]).all()
+
+
+def test_a_teacher_inherits_skill_and_validity_apart():
+    """From the rating, which has forfeits in it, they would count twice."""
+    ratings = Ratings(["t0", "t1"], ["s0", "s1"])
+    for i in range(6):
+        games = [Outcome("t0", "s0", 8, 2, prompt=i), Outcome("t0", "s0", 8, 0, prompt=i, forfeit=True)]
+        ratings.update([*games, Outcome("t1", "s1", 8, 4, prompt=i)])
+    skill, rating = ratings.skill("t0"), ratings["t0"]
+    assert rating.mu < skill.mu - 1
+    ratings.inherit("t1", ["t0"])
+    assert ratings.skill("t1").mu == skill.mu
+    assert ratings["t1"].mu == pytest.approx(rating.mu, abs=0.5)
+
+
+def test_a_new_interval_adds_no_proposals():
+    ratings = Ratings(["t0", "t1"], ["s0", "s1"])
+    ratings.update([Outcome("t0", "s0", 8, 2), Outcome("t0", "s0", 8, 0, prompt=1, forfeit=True)])
+    before = ratings.state_dict()["proposals"]["t0"]
+    ratings.inherit("s1", ["s0"])
+    assert ratings.state_dict()["proposals"]["t0"] == before and before[0] <= 2
+
+
+def test_proposals_to_one_prompt_count_as_fewer_valid_and_invalid():
+    """All four are valid at half of the prompts, and none at the others."""
+    ratings = Ratings(["t0"], ["s0"])
+    for _ in range(5):
+        ratings.update([Outcome("t0", "s0", 8, 0, prompt=i // 4, forfeit=i // 4 % 2 == 0) for i in range(32)])
+    proposals, invalid = ratings.state_dict()["proposals"]["t0"]
+    assert 40 <= proposals < 130 and invalid / proposals == pytest.approx(0.5)
+
+
+def test_the_turn_of_types_is_no_residual_and_no_correlation():
+    """Equal members play an easy and a hard type in turn, one prompt a round."""
+    rng, ratings = np.random.default_rng(0), Ratings(["t0"], ["s0"])
+    for round in range(300):
+        type, rate = (("easy", 0.85), ("hard", 0.15))[round % 2]
+        tasks = [Outcome("t0", "s0", 8, int(rng.binomial(8, rate)), type=type) for _ in range(8)]
+        ratings.update(tasks)
+        if round >= 200:
+            assert abs(ratings.residual[0, 0]) < 0.05
+    for type in ("easy", "hard"):
+        assert max(ratings.correlations.of(type)) < 0.1
+
+
+def test_the_weight_of_several_tasks_of_one_prompt():
+    """Kish's design effect: 2 * 12 ordered pairs of attempts at one task, 2 * 16 at two tasks."""
+    tasks = [Outcome("t0", "s0", 4, 1), Outcome("t0", "s0", 4, 3)]
+    assert Correlations().weigh(tasks) == pytest.approx(1 / (1 + (TASK * 24 + PROMPT * 32) / 8))
+
+
+def test_what_was_seen_long_ago_fades():
+    correlations = Correlations()
+    for wins in (0, 4):
+        for _ in range(MEMORY // 4):
+            correlations.learn([[Outcome("t0", "s0", 4, wins)]] * 8, [0.5] * 8)
+    assert correlations.solve_rate("") == pytest.approx(1 - math.exp(-2), abs=0.03)

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from tests.tiny import tiny_population
+from tests.tiny import perturb, tiny_population
 from tests.training.test_isolation import member_state
 from trl_populora.evolution import OPERATORS, Operator
 from trl_populora.training.guard import PATIENCE, Guard
@@ -155,3 +155,33 @@ def test_a_birth_remembers_the_child_alone():
         population.parameters("student_1")[0].fill_(math.inf)
     assert guard.inspect() == ["student_1"]
     assert all(torch.equal(a, b) for a, b in zip(before, population.parameters("student_1"), strict=True))
+
+
+def test_an_infinite_gradient_is_held_back():
+    population = tiny_population()
+    guard = Guard(population)
+    guard.remember()
+    assert guard.hold_back(dict.fromkeys(population, 1.0) | {"student_1": math.inf}) == ["student_1"]
+    (alarm,) = guard.end_round()
+    assert alarm == "student_1: gradient norm inf; reset to its last stored weights"
+
+
+def test_failures_and_weights_are_those_of_the_checkpoint():
+    """A member that was about to be frozen is frozen after a resume, too; it is set back to what was loaded."""
+    population = tiny_population()
+    guard = Guard(population)
+    guard.remember()
+    norms = dict.fromkeys(population, 1.0) | {"student_1": math.nan}
+    for _ in range(PATIENCE - 1):
+        guard.hold_back(norms)
+        guard.end_round()
+    state = json.loads(json.dumps(guard.state_dict()))
+    perturb(population, 0.3, seed=1)  # as if these weights had been loaded
+    loaded = [p.clone() for p in population.parameters("student_1")]
+    again = Guard(population)
+    again.load_state_dict(state)
+    with torch.no_grad():
+        population.parameters("student_1")[0].add_(1.0)
+    again.hold_back(norms)
+    assert all(torch.equal(a, b) for a, b in zip(loaded, population.parameters("student_1"), strict=True))
+    assert "frozen after 3" in again.end_round()[-1] and again.frozen("student_1")

@@ -4,6 +4,8 @@ a run with them is bit for bit the run without."""
 import json
 import os
 import random
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -22,8 +24,9 @@ from trl_populora.evaluation.benchmarks import Benchmark, chat
 from trl_populora.evaluation.grading import Grade, Grader
 from trl_populora.evaluation.results import COLUMNS
 from trl_populora.executor import Job, Status
-from trl_populora.generation import EngineSampler
+from trl_populora.generation import EngineSampler, TransformersSampler
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.examiner import unchanged_random_states
 
 
 PROBED = dict(eval_strategy="steps", eval_steps=2, probe_kwargs={"exams": ["held_out[:4]"], "founders": 1})
@@ -430,3 +433,175 @@ def test_settings_are_left_as_they_were_given(config):
     args = config(**PROBED, num_generations=3, num_teachers=2, num_students=2, per_device_train_batch_size=6)
     assert isinstance(args, PopulationSelfPlayConfig) and args.probes.founders == 1 and args.is_probed
     assert args.probe_kwargs["exams"] == ["held_out[:4]"] and args.probe_kwargs["teachers"] is False
+
+
+def test_the_clock_of_a_resumed_run_goes_on(make_trainer, tmp_path):
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": 0}})
+    probes = trainer.probes
+    probes.load(str(tmp_path), {"elapsed": 100.0, "seconds": 10.0})
+    probes.begin(step=2)
+    kept = probes.keep({"step": 2, "seconds": 1.0})
+    assert 100 <= kept["elapsed"] < 110 and kept["probing"] == 11.0
+    assert probes.state_dict()["elapsed"] >= kept["elapsed"] and probes.state_dict()["seconds"] == 11.0
+
+
+def test_the_first_probe_costs_what_the_founders_tasks_cost(make_trainer, monkeypatch):
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": 0}})
+    clock = [1.0]
+    monkeypatch.setattr("trl_populora.training.probes.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    trainer.probes.begin(step=0)
+    clock[0] = 6.0
+    first, _ = trainer.probes.measure(step=0, round=0)
+    later, _ = trainer.probes.measure(step=2, round=1)
+    assert (first["seconds"], later["seconds"]) == (5.0, 0.0)
+
+
+@pytest.mark.parametrize("length, own, most", [(3, 5, 3), (None, 5, 5), (None, None, 8)])
+def test_answers_are_as_long_as_the_probes_or_else_the_exam_allow(make_trainer, length, own, most):
+    """The run's own are of 8 tokens."""
+    probes = {"exams": ["held_out[:3]"], "founders": 0, "max_completion_length": length}
+    trainer = make_trainer(**PROBED | {"probe_kwargs": probes})
+    object.__setattr__(trainer.probes.exams[0], "max_completion_length", own)
+    _, rows = trainer.probes.measure(step=0, round=0)
+    assert {row["player"] for row in rows} == {"student_0", "student_1", "base"}
+    assert max(row["tokens"] for row in rows) == most
+
+
+def test_random_states_are_as_they_were():
+    def draw():
+        return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    first = draw()
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(states[2])
+    with pytest.raises(RuntimeError), unchanged_random_states():
+        draw()
+        raise RuntimeError
+    assert draw() == first
+
+
+def test_the_mean_of_a_group_is_that_of_its_questions(make_trainer):
+    """One student knows the answers to tasks of one type."""
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out_easy[:6]"], "founders": 0}})
+    types = trainer.source.task_types
+    (exam,) = trainer.probes.exams
+    tasks = [types[r["type"]].read_task(r) for r in (json.loads(one.reference) for one in exam.questions)]
+    gold = {
+        json.dumps(one.prompt): types[task.type].solve_completion(task)
+        for one, task in zip(exam.questions, tasks)
+        if task.type == "code_f"
+    }
+    sampler = trainer.source.sampler
+
+    class Knowing(Altered):
+        def __call__(self, prompts, members, **kwargs):
+            drawn = sampler(prompts, members, **kwargs)
+            texts = [gold.get(json.dumps(p), "") if m == "student_1" else "" for p, m in zip(prompts, members)]
+            return [one._replace(text=text) for one, text in zip(drawn, texts, strict=True)]
+
+    trainer.source.sampler = Knowing(sampler, None)
+    told = trainer.evaluate()
+    means = {name: told[f"eval_held_out_easy_6/{name}mean"] for name in ("", "code_o/", "code_f/")}
+    assert means == {"": pytest.approx(1 / 6), "code_o/": 0.0, "code_f/": 0.5}
+
+
+def test_exams_are_answered_greedily(make_trainer):
+    """Whatever the temperature of the run; its sampler has that again afterwards."""
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 1}}, temperature=0.9)
+    trainer.probes.begin(step=0)
+    _, rows = trainer.probes.measure(step=0, round=0)
+    population, sampler = trainer.population, trainer.source.sampler
+    greedy = TransformersSampler(population, sampler.tokenizer, max_completion_length=8, temperature=0.0)
+    (exam,) = trainer.probes.exams
+    for player in ("student_0", "student_1", "base"):
+        member = None if player == "base" else player
+        drawn = greedy([one.prompt for one in exam.questions], [member] * 4, seed=7, streams=[3, 2, 1, 0])
+        own = [row["completion"] for row in rows if row["player"] == player and row["exam"] == exam.name]
+        assert own == [one.text for one in drawn]
+    assert sampler.temperature == 0.9 and sampler.max_completion_length == 8
+
+
+def test_the_round_of_a_probe_counts_rounds_and_not_steps(make_trainer):
+    records = []
+    trainer = make_trainer(
+        **PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": 0}}, num_iterations=2, max_steps=4
+    )
+    trainer.on_probe = records.append
+    trainer.train()
+    assert [(one["step"], one["round"]) for one in records] == [(0, 0), (2, 1), (4, 2)]
+
+
+def test_a_single_agent_is_the_one_that_solves(make_trainer):
+    probes = {"exams": ["held_out[:2]"], "founders": 0}
+    shape = dict(num_teachers=1, num_students=1, shared_member=True, per_device_train_batch_size=3)
+    trainer = make_trainer(**PROBED | {"probe_kwargs": probes} | shape)
+    record, _ = trainer.probes.measure(step=0, round=0)
+    exam = record["exams"]["held_out[:2]"]
+    assert list(exam["players"]) == ["agent_0", "base"]
+    assert exam["mean"] == exam["players"]["agent_0"]["accuracy"] is not None
+
+
+def test_the_base_is_asked_again_if_the_sandbox_failed_on_its_answers(make_trainer):
+    probes = {"exams": ["held_out[:2]"], "founders": 0}
+    trainer = make_trainer(**PROBED | {"probe_kwargs": probes, "task_types": ["code_i"]})
+    asked, examiner = [], trainer.probes.examiner
+
+    def change(drawn, members):
+        asked.extend(members)
+        return [one._replace(text="```input\n1\n```") for one in drawn]
+
+    trainer.source.sampler = Altered(trainer.source.sampler, change)
+    run = examiner.run
+    examiner.run = lambda jobs: [replace(one, status=Status.INFRA_ERROR, values=()) for one in run(jobs)]
+    record, _ = trainer.probes.measure(step=0, round=0)
+    assert record["exams"]["held_out[:2]"]["mean"] is None
+    examiner.run = run
+    trainer.probes.measure(step=2, round=1)
+    trainer.probes.measure(step=4, round=2)
+    assert asked.count(None) == 4
+
+
+def test_one_answer_that_breaks_the_grader_fails_alone(make_trainer):
+    trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:4]"], "founders": 0}})
+    (exam,) = trainer.probes.exams
+    make = exam.grader
+
+    def fragile(run):
+        grader = make(run)
+        judge = grader.judge
+
+        def breaks(completions, references, run):
+            if "boom" in completions:
+                raise OSError
+            return judge(completions, references, run)
+
+        grader.judge = breaks
+        return grader
+
+    def change(drawn, members):
+        first = next((i for i, member in enumerate(members) if member == "student_0"), None)
+        return [one._replace(text="boom" if i == first else "") for i, one in enumerate(drawn)]
+
+    object.__setattr__(exam, "grader", fragile)
+    trainer.source.sampler = Altered(trainer.source.sampler, change)
+    record, rows = trainer.probes.measure(step=0, round=0)
+    told = record["exams"]["held_out[:4]"]
+    assert [row["verdict"] for row in rows].count("failed") == 1
+    assert told["players"]["student_0"]["groups"] == dict.fromkeys(told["groups"], 0.0)
+    assert told["players"]["student_0"]["well_formed"] is not None
+
+
+@pytest.mark.slow
+def test_the_base_is_asked_again_if_answers_may_be_longer(make_trainer):
+    def probed(length, **changes):
+        probes = {"exams": ["held_out[:4]"], "founders": 0, "max_completion_length": length}
+        return make_trainer(**PROBED | {"probe_kwargs": probes, "save_strategy": "steps", "save_steps": 2} | changes)
+
+    first = probed(4)
+    first.train()
+    again = probed(8, max_steps=4)
+    calls = asked(again)
+    again.train(resume_from_checkpoint=os.path.join(first.args.output_dir, "checkpoint-2"))
+    assert sum(call.count(None) for call in calls) == 4

@@ -56,7 +56,7 @@ class Probes:
         self.founders: Founders | None = None
         self.last: dict[str, Any] | None = None
         self.seconds = 0.0
-        self._base: dict[str, dict] = {}  # exam -> version and scores of the base, which never change
+        self._base: dict[str, dict] = {}  # exam -> how it was asked, and scores of the base, which never change
         self._began, self._elapsed = time.perf_counter(), 0.0
         if args.is_probed:
             self.prepare()
@@ -182,9 +182,15 @@ class Probes:
         return self.examiner.examine(
             exam,
             [*members, *self.solvers],
-            base=self._base.get(exam.name, {}).get("version") != exam.version,
+            base=self._base.get(exam.name, {}).get("asked") != self._asked(exam),
             length=self.settings.max_completion_length,
         )
+
+    def _asked(self, exam: Exam) -> list[Any]:
+        """What the answers of the base depend on, as data for JSON."""
+        sampler = self.source.sampler
+        length = self.settings.max_completion_length or exam.max_completion_length or sampler.max_completion_length
+        return [exam.version, length, sampler.template, dict(sampler.chat_template_kwargs)]
 
     def _summary(self, result: ExamResult) -> dict[str, Any]:
         from ..evaluation.grading import summarise
@@ -205,7 +211,7 @@ class Probes:
         if BASE not in players:
             players[BASE] = self._base[exam.name]["scores"]
         elif not any(one.broke_the_grader or one.verdict == "spared" for one in grades[BASE]):
-            self._base[exam.name] = {"version": exam.version, "scores": players[BASE]}  # for later probes, too
+            self._base[exam.name] = {"asked": self._asked(exam), "scores": players[BASE]}  # for later probes, too
         return {
             "version": exam.version,
             "questions": len(exam.questions),
