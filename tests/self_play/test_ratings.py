@@ -543,6 +543,7 @@ def test_proposals_to_one_prompt_count_as_fewer_valid_and_invalid():
     assert 40 <= proposals < 130 and invalid / proposals == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_the_turn_of_types_is_no_residual_and_no_correlation():
     """Equal members play an easy and a hard type in turn, one prompt a round."""
     rng, ratings = np.random.default_rng(0), Ratings(["t0"], ["s0"])

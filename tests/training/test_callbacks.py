@@ -27,6 +27,7 @@ def test_replacement_steps_are_told_their_round_and_have_random_numbers_of_their
     assert len({one["seed"] for one in calls}) == 4
 
 
+@pytest.mark.slow
 def test_recombination_is_told_who_failed_and_the_islands(make_trainer, monkeypatch):
     calls = noted(monkeypatch, "recombine")
     trainer = make_trainer(recombination_interval=1, recombination_roles="students", max_steps=2, evolution_interval=0)
@@ -35,6 +36,7 @@ def test_recombination_is_told_who_failed_and_the_islands(make_trainer, monkeypa
     assert calls == [{"roles": ["student"], "islands": 1, "without": {"student_1"}}]
 
 
+@pytest.mark.slow
 def test_weights_are_measured_after_every_so_many_rounds(make_trainer):
     rounds = []
     make_trainer(on_round=rounds.append, weight_metrics_interval=2, max_steps=5).train()
