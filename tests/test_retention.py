@@ -157,6 +157,8 @@ def test_the_exam_is_reserved_and_an_unknown_one_is_told_before_training(tmp_pat
     where = {"folder": str(tmp_path / "out"), "seeds": [0]}
     with pytest.raises(ValueError, match="reserved_exams: exam 'held_ou' is unknown. Did you mean 'held_out'"):
         measure_retention(recipe, ["gaussian"], exam="held_ou", **where)
+    with pytest.raises(ValueError, match=r"exam='held_out\[:1\]' has one question"):
+        measure_retention(recipe, ["gaussian"], exam="held_out[:1]", **where)
     assert not list(tmp_path.glob("out/**/history.jsonl"))
 
 

@@ -148,6 +148,8 @@ def measure_retention(
         own_folder = os.path.join(folder, f"seed-{seed}")
         with closing(_Phase(recipe, os.path.join(own_folder, "parents"), 2, parent_rounds, seed, exam)) as parents:
             questions = parents.exam(tasks, exam)
+            if len(questions.questions) < 2:
+                raise ValueError(f"exam={exam!r} has one question: differences need at least two")
             parents.train()
             solved = np.nanmean(parents.take_exam(questions), axis=1)
             order = np.argsort(-solved, kind="stable")  # operators take the best parent first

@@ -15,6 +15,10 @@ from ..run_files.layout import EVALUATION_FOLDER, TABLE_SUFFIX
 from ..run_files.run import AVERAGE
 
 
+COMPARED = ("mean", AVERAGE)
+"""Scores of an exam whose difference between arms has an interval over questions."""
+
+
 def with_questions(
     arm: Sequence[PlayedRun], control: Sequence[PlayedRun], exam: str, *, of: str, control_of: str | None = None
 ) -> Reach | None:
@@ -32,7 +36,7 @@ def with_questions(
         [`Reach`], or `None` if there are fewer than two common seeds or questions, if the difference is not paired
         ([`~reporting.over_seeds.difference`]), or for another `of`.
     """
-    if of not in ("mean", AVERAGE):
+    if of not in COMPARED:
         return None
     ours, theirs = ({run.seed: run for run in runs} for runs in (arm, control))
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):

@@ -14,7 +14,7 @@ from ..reporting.over_seeds import LEVEL
 from ..run_files.layout import JOB_LOG
 from .jobs import Stage, begun, last_words, rounds_done, stage
 from .plan import Experiment, Job, Measure
-from .questions import with_questions, without_answers
+from .questions import COMPARED, with_questions, without_answers
 from .reuse import reused
 
 
@@ -70,7 +70,7 @@ def results(
         judged.append(reach.p if reach else one["p"])
     lost = {  # exam -> runs whose questions cannot be compared
         exam: folders
-        for exam in dict.fromkeys(names[one.exam] for one in measures.values() if one.exam)
+        for exam in dict.fromkeys(names[one.exam] for one in measures.values() if one.exam and one.of in COMPARED)
         if (folders := without_answers([run for runs in arms.values() for run in runs], exam))
     }
     comparisons = sum(p is not None for p in judged)
