@@ -108,8 +108,10 @@ class MadeRun:
         write_json(self.folder / "run.json", record)
 
     def finish(self) -> None:
-        table = [{"id": name, "role": name.split("_")[0], "version": self.versions[name]} for name in self.members]
-        write_json(self.folder / "population.json", {"format": 1, "members": table})
+        born = {"operator": "founder", "parents": []}
+        rows = [{"id": one, "role": one.split("_")[0], "version": self.versions[one]} | born for one in self.members]
+        sizes = {f"num_{role}s": sum(row["role"] == role for row in rows) for role in ("teacher", "student")}
+        write_json(self.folder / "population.json", {"format": 1, **sizes, "shared_member": False, "members": rows})
 
     def play(self) -> None:
         """One more round, with its table, and a probe every fifth."""

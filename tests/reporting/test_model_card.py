@@ -159,7 +159,7 @@ def test_how_the_best_is_chosen_is_told_where_there_is_one():
 
 def test_a_checkpoint_has_the_results_before_it(tmp_path):
     folder = MadeRun(tmp_path / "run").make(6).folder
-    write_json(folder / "checkpoint-3" / "population.json", {"format": 1, "members": [member("student_0")]})
+    write_json(folder / "checkpoint-3" / "population.json", {"format": 1} | table(member("student_0"), teachers=0))
     write_json(folder / "checkpoint-3" / "self_play.json", {"step": 3})
     (folder / "plots").mkdir()
     (folder / "plots" / "ratings.png").touch()

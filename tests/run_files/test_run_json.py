@@ -5,7 +5,7 @@ from typing import get_origin, get_type_hints
 
 import pytest
 
-from trl_populora.run_files.run import SETTINGS, read_record
+from trl_populora.run_files.run import SETTINGS, read_record, read_table
 from trl_populora.settings import alternatives, holds
 
 
@@ -43,6 +43,26 @@ def test_what_has_another_type_is_told(read, record, told):
 def test_what_is_unset_or_not_known_is_kept_out_of_the_way(read):
     record = {"model": None, "git": None, "settings": {"executor_kwargs": None, "temperature": 1}, "later": [1]}
     assert read(record) == {"settings": record["settings"], "later": [1]}
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"num_teachers": "1"}, "num_teachers is '1' and not a whole number"),
+        ({"shared_member": None}, "shared_member is missing"),
+        ({"num_students": 2}, "it lists 1 members of 2"),
+        ({"role": None}, "student_0: role is missing and not text"),
+        ({"parents": [1]}, "student_0: parents is .1. and not a list"),
+    ],
+)
+def test_a_table_by_another_hand(tmp_path, change, told):
+    row = {"id": "student_0", "role": "student", "version": 0, "operator": "founder", "parents": []}
+    table = {"format": 1, "num_teachers": 0, "num_students": 1, "shared_member": False}
+    row, table = (one | {name: value for name, value in change.items() if name in one} for one in (row, table))
+    row, table = ({name: value for name, value in one.items() if value is not None} for one in (row, table))
+    (tmp_path / "population.json").write_text(json.dumps(table | {"members": [row]}))
+    with pytest.raises(ValueError, match=rf"population.json is damaged \({told}"):
+        read_table(tmp_path)
 
 
 def test_types_of_settings_are_those_of_the_config():

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from trl_populora.run_files.files import kept, write_file
+from trl_populora.run_files.files import kept, write_file, write_json
 from trl_populora.run_files.layout import left_by_a_run, uploads
 from trl_populora.run_files.round_table import COLUMNS
 from trl_populora.run_files.run import hub_id, open_run
@@ -78,9 +78,10 @@ def test_names_on_the_hub(tmp_path, monkeypatch):
 
 
 def test_where_a_checkpoints_record_is(tmp_path):
-    table = '{"format": 1, "members": [{"id": "student_0"}]}'
+    row = {"id": "student_0", "role": "student", "version": 0, "operator": "founder", "parents": []}
+    table = {"format": 1, "num_teachers": 0, "num_students": 1, "shared_member": False, "members": [row]}
     for folder in (tmp_path / "run", tmp_path / "run" / "checkpoint-2", tmp_path / "alone"):
-        write_file(folder / "population.json", table)
+        write_json(folder / "population.json", table)
     write_file(tmp_path / "run" / "history.jsonl", "")
     assert open_run(str(tmp_path / "run" / "checkpoint-2"), base="b").record == str(tmp_path / "run")
     for name in ("run", "alone"):

@@ -57,6 +57,10 @@ OTHERS = {"chat_template_kwargs": dict[str, Any]}
 """The same for entries of its `other_settings`."""
 EXAM = {"exam": str, "version": str, "scores": dict[str, dict], "decoding": dict[str, Any]}
 """The same for entries of `exams` in `evaluation.json`."""
+TABLE = {"num_teachers": int, "num_students": int, "shared_member": bool}
+"""The same for `population.json`, which has all of them."""
+MEMBER = {"role": str, "version": int, "operator": str, "parents": list[str]}
+"""The same for its members."""
 CHANGE = {"step": int, "changed": dict[str, list]}
 """The same for entries of `resumed`."""
 
@@ -193,14 +197,16 @@ def read_table(folder: str | os.PathLike) -> dict:
     table = read_json(path, missing=_why_unsaved(os.fspath(folder)))
     if table.get("format") != TABLE_VERSION:
         raise ValueError(f"{path} has format {table.get('format')!r}; this version reads format {TABLE_VERSION}.")
-    members, teachers, students = (table.get(name) for name in ("members", "num_teachers", "num_students"))
+    members = table.get("members")
     named = isinstance(members, list) and all(isinstance(row, dict) and type(row.get("id")) is str for row in members)
     if not named or not members:
         raise ValueError(f"{path} is damaged (it lists no members). Restore the file.")
-    if isinstance(teachers, int) and isinstance(students, int):
-        wanted = 1 if table.get("shared_member") else teachers + students
-        if len(members) != wanted:
-            raise ValueError(f"{path} is damaged (it lists {len(members)} members of {wanted}). Restore the file.")
+    _check(path, dict.fromkeys(TABLE, ...) | table, TABLE)
+    for row in members:
+        _check(path, dict.fromkeys(MEMBER, ...) | row, MEMBER, of=f"{row['id']}: ")
+    wanted = 1 if table["shared_member"] else table["num_teachers"] + table["num_students"]
+    if len(members) != wanted:
+        raise ValueError(f"{path} is damaged (it lists {len(members)} members of {wanted}). Restore the file.")
     return table
 
 

@@ -259,8 +259,8 @@ def _opening(call: Callable, callback: TrainerCallback) -> Callable:
         except Exception as error:
             told = str(error).strip() or repr(error)
             raise TrackerError(
-                f"report_to: {type(callback).__name__} could not open its tracker: {told} Mend that, or leave the "
-                "tracker out of report_to."
+                f"report_to: {type(callback).__name__} could not open its tracker: {told.removesuffix('.')}. Mend "
+                "that, or leave the tracker out of report_to."
             ) from error
 
     return opening
