@@ -34,6 +34,7 @@ WRONG = [
     (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
     (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
     (["retention", "--config", "/no/such.yaml"], "cannot be read"),
+    (["retention", "--config", "recipes/tiny/retention.yaml", "--output", "setup.cfg"], "setup.cfg is a file; name a"),
     (["train", "--config", "/no/such.yaml"], "cannot be read"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),

@@ -73,6 +73,12 @@ def test_exams_along_a_run_can_be_measured(plan):
         checked(plan, settings=probed | {"probe_kwargs": {"exams": ["held_uot"]}}, measures=measures)
 
 
+def test_a_tracker_that_is_not_there_is_told_before_the_first_run(plan):
+    plan.write_recipe(report_to="tensorbord")
+    with pytest.raises(ValueError, match="arm 'one': report_to=.*Did you mean 'tensorboard'"):
+        checked(plan)
+
+
 def test_a_recipe_that_pushes_is_refused(plan):
     plan.write_recipe(push_to_hub=True, hub_model_id="user/name")
     with pytest.raises(ValueError, match="push all runs to one repository"):

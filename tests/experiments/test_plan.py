@@ -78,6 +78,8 @@ def test_mappings_are_changed_key_by_key():
         ({"settings": {"output_dir": "x"}}, "settings.output_dir cannot be set"),
         ({"arms": {"one": 3, "two": {}}}, "arms.one=3 must be a mapping"),
         ({"arms": {"a/b": {}}, "control": "a/b"}, "needs a name of letters"),
+        ({"arms": {"results.json": {}}, "control": "results.json"}, "'results.json' needs another name"),
+        ({"measures": {"m": 1}}, "measures.m=1 must be a mapping"),
         ({"jobs": 0}, "jobs=0"),
         ({"exams": ["a", "a"]}, "an exam twice"),
         ({"exam_samples": 4}, "set exam_temperature"),

@@ -99,7 +99,9 @@ def test_runs_without_their_plan_are_not_taken_for_runs_of_this_one(plan, regist
     begin(plan)
     (plan.folder / "out" / "one" / "seed_0" / "history.jsonl").write_text("")
     (plan.folder / "out" / "experiment.json").unlink()
-    with pytest.raises(ValueError, match=r"experiment.json is missing, but one/0 has begun. Restore the file, or"):
+    with pytest.raises(
+        ValueError, match=r"experiment.json is missing, but runs have begun .one/0.. Restore the file, or"
+    ):
         registered()
     (plan.folder / "out" / "experiment.json").write_text("{}")
     with pytest.raises(ValueError, match=r"experiment.json is damaged \(it holds no plan\)"):

@@ -81,6 +81,28 @@ def play_plausibly(trainer):
     return trainer
 
 
+def let_one_know(trainer, *known):
+    """From now on, student_1 gives right answers to the tasks of these types (of all if none is named), and all others
+    nothing."""
+    types = trainer.source.task_types
+    (exam,) = trainer.probes.exams
+    tasks = [types[r["type"]].read_task(r) for r in (json.loads(one.reference) for one in exam.questions)]
+    gold = {
+        json.dumps(one.prompt): types[task.type].solve_completion(task)
+        for one, task in zip(exam.questions, tasks)
+        if task.type in (known or types)
+    }
+    sampler = trainer.source.sampler
+
+    class Knowing(Altered):
+        def __call__(self, prompts, members, **kwargs):
+            drawn = sampler(prompts, members, **kwargs)
+            texts = [gold.get(json.dumps(p), "") if m == "student_1" else "" for p, m in zip(prompts, members)]
+            return [one._replace(text=text) for one, text in zip(drawn, texts, strict=True)]
+
+    trainer.source.sampler = Knowing(sampler, None)
+
+
 def asked(trainer):
     """Adapters of the rows of every call of the sampler, collected as they are drawn."""
     calls = []
@@ -204,21 +226,7 @@ def test_names_as_trackers_get_them(make_trainer):
 def test_shares_are_those_of_the_answers(make_trainer):
     """A sampler that knows the right answers scores 1, and the base, which does not, 0."""
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out_easy[:6]"], "founders": 0}})
-    types = trainer.source.task_types
-    (exam,) = trainer.probes.exams
-    tasks = [types[r["type"]].read_task(r) for r in (json.loads(one.reference) for one in exam.questions)]
-    gold = {
-        json.dumps(one.prompt): types[task.type].solve_completion(task) for one, task in zip(exam.questions, tasks)
-    }
-    sampler = trainer.source.sampler
-
-    class Knowing(Altered):
-        def __call__(self, prompts, members, **kwargs):
-            drawn = sampler(prompts, members, **kwargs)
-            texts = [gold.get(json.dumps(p), "") if m == "student_1" else "" for p, m in zip(prompts, members)]
-            return [one._replace(text=text) for one, text in zip(drawn, texts, strict=True)]
-
-    trainer.source.sampler = Knowing(sampler, None)
+    let_one_know(trainer)
     told = trainer.evaluate()
     assert told["eval_held_out_easy_6/student_1"] == 1 and told["eval_held_out_easy_6/base"] == 0
     assert told["eval_held_out_easy_6/mean"] == 0.5 and told["eval_held_out_easy_6/code_f/mean"] == 0.5
@@ -485,23 +493,7 @@ def test_random_states_are_as_they_were():
 def test_the_mean_of_a_group_is_that_of_its_questions(make_trainer):
     """One student knows the answers to tasks of one type."""
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out_easy[:6]"], "founders": 0}})
-    types = trainer.source.task_types
-    (exam,) = trainer.probes.exams
-    tasks = [types[r["type"]].read_task(r) for r in (json.loads(one.reference) for one in exam.questions)]
-    gold = {
-        json.dumps(one.prompt): types[task.type].solve_completion(task)
-        for one, task in zip(exam.questions, tasks)
-        if task.type == "code_f"
-    }
-    sampler = trainer.source.sampler
-
-    class Knowing(Altered):
-        def __call__(self, prompts, members, **kwargs):
-            drawn = sampler(prompts, members, **kwargs)
-            texts = [gold.get(json.dumps(p), "") if m == "student_1" else "" for p, m in zip(prompts, members)]
-            return [one._replace(text=text) for one, text in zip(drawn, texts, strict=True)]
-
-    trainer.source.sampler = Knowing(sampler, None)
+    let_one_know(trainer, "code_f")
     told = trainer.evaluate()
     means = {name: told[f"eval_held_out_easy_6/{name}mean"] for name in ("", "code_o/", "code_f/")}
     assert means == {"": pytest.approx(1 / 6), "code_o/": 0.0, "code_f/": 0.5}

@@ -7,7 +7,6 @@ import gc
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..run_files.run import Run, read_record
@@ -144,8 +143,8 @@ def make_executor(run: Run, *, accept_unsafe: bool = False) -> Executor:
     from ..executor import ExecutorSettings
 
     recorded = {name: value for name, value in run.setting("executor_kwargs", {}).items() if name not in OWN_MACHINE}
-    settings = from_mapping(ExecutorSettings, recorded, setting=f"executor_kwargs of {run.folder or run.base}")
-    return replace(settings, accept_unsafe=accept_unsafe).make()
+    given = recorded | {"accept_unsafe": accept_unsafe}
+    return from_mapping(ExecutorSettings, given, setting=f"executor_kwargs of {run.folder or run.base}").make()
 
 
 def shared_setting(runs: Sequence[Run], name: str, option: str, *, given: Any = None) -> Any:

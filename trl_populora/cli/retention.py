@@ -45,14 +45,14 @@ def run(options: argparse.Namespace) -> int:
     argv = ["--config", options.config]
     recipe = read_recipe(argv)
     check_call(argv, recipe)
+    folder = options.output or recipe.get("output_dir") or "runs/retention"
+    if os.path.isfile(folder):
+        raise ValueError(f"--output {folder} is a file; name a folder")
 
     from ..evolution import OPERATORS
     from ..retention import measure_retention
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
-    folder = options.output or recipe.get("output_dir") or "runs/retention"
-    if os.path.isfile(folder):
-        raise ValueError(f"--output {folder} is a file; name a folder")
     curves = measure_retention(
         ["--config", options.config],
         options.operators or list(OPERATORS),

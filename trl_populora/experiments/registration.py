@@ -71,11 +71,10 @@ def check_registered(experiment: Experiment, base: Mapping[str, Any]) -> dict[st
     """
     place = os.path.join(experiment.output, PLAN_FILE)
     if not os.path.isfile(place):
-        begun_jobs = [job.name for job in experiment.all_jobs if begun(job) and not os.path.islink(job.folder)]
-        if begun_jobs:
+        if runs := [job.name for job in experiment.all_jobs if begun(job) and not os.path.islink(job.folder)]:
             raise ValueError(
-                f"{place} is missing, but {', '.join(begun_jobs)} has begun. Restore the file, or name another output "
-                f"(reuse: [{experiment.output}] then takes finished runs of the same settings)."
+                f"{place} is missing, but runs have begun ({', '.join(runs)}). Restore the file, or name another "
+                f"output (reuse: [{experiment.output}] then takes finished runs of the same settings)."
             )
         return None
     if not has_begun(experiment):

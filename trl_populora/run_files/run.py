@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from ..settings import describe, holds
@@ -55,8 +55,10 @@ SETTINGS = {
 """The same for entries of its `settings`."""
 OTHERS = {"chat_template_kwargs": dict[str, Any]}
 """The same for entries of its `other_settings`."""
+SCORES = {"exams": list[dict[str, Any]], "weights": dict[str, str]}
+"""The same for `evaluation.json`."""
 EXAM = {"exam": str, "version": str, "scores": dict[str, dict], "decoding": dict[str, Any]}
-"""The same for entries of `exams` in `evaluation.json`."""
+"""The same for entries of its `exams`."""
 TABLE = {"num_teachers": int, "num_students": int, "shared_member": bool}
 """The same for `population.json`, which has all of them."""
 MEMBER = {"role": str, "version": int, "operator": str, "parents": list[str]}
@@ -140,7 +142,7 @@ def read_record(folder: str) -> dict:
     _check(path, record.get("settings", {}), SETTINGS, of="settings.")
     _check(path, record.get("other_settings", {}), OTHERS, of="other_settings.")
     for change in record.get("resumed", ()):
-        _check(path, dict.fromkeys(CHANGE, ...) | change, CHANGE, of="resumed.")
+        _check(path, change, CHANGE, of="resumed.", required=CHANGE)
     return record
 
 
@@ -153,17 +155,22 @@ def read_scores(folder: str) -> dict:
     path = os.path.join(folder, EVALUATION_FOLDER, EVALUATION_FILE)
     record = _known(path)
     if os.path.isfile(path):
-        _check(path, {"exams": ...} | record, {"exams": list[dict[str, Any]], "weights": dict[str, str]})
+        _check(path, record, SCORES, required=("exams",))
     for exam in record.get("exams", ()):
-        _check(path, dict.fromkeys(("exam", "scores"), ...) | exam, EXAM, of="exams.")
+        _check(path, exam, EXAM, of="exams.", required=("exam", "scores"))
     return record
 
 
-def _check(path: str, held: Mapping[str, Any], kinds: Mapping[str, Any], *, of: str = "") -> None:
-    """Refuses a file if what it holds of `kinds` has another type."""
+def _check(
+    path: str, held: Mapping[str, Any], kinds: Mapping[str, Any], *, of: str = "", required: Collection[str] = ()
+) -> None:
+    """Refuses a file if what it holds of `kinds` has another type, or if something required is unset."""
     for name, kind in kinds.items():
-        if held.get(name) is not None and not holds(held[name], kind):
-            value = "missing" if held[name] is ... else repr(held[name])
+        value = held.get(name)
+        if value is None and name not in required:
+            continue
+        if not holds(value, kind):
+            value = repr(value) if name in held else "missing"
             raise ValueError(f"{path} is damaged ({of}{name} is {value} and not {describe(kind)}). Restore the file.")
 
 
@@ -201,9 +208,9 @@ def read_table(folder: str | os.PathLike) -> dict:
     named = isinstance(members, list) and all(isinstance(row, dict) and type(row.get("id")) is str for row in members)
     if not named or not members:
         raise ValueError(f"{path} is damaged (it lists no members). Restore the file.")
-    _check(path, dict.fromkeys(TABLE, ...) | table, TABLE)
+    _check(path, table, TABLE, required=TABLE)
     for row in members:
-        _check(path, dict.fromkeys(MEMBER, ...) | row, MEMBER, of=f"{row['id']}: ")
+        _check(path, row, MEMBER, of=f"{row['id']}: ", required=MEMBER)
     wanted = 1 if table["shared_member"] else table["num_teachers"] + table["num_students"]
     if len(members) != wanted:
         raise ValueError(f"{path} is damaged (it lists {len(members)} members of {wanted}). Restore the file.")
