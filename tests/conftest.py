@@ -7,6 +7,7 @@ import importlib
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,15 @@ def pytest_collection_finish() -> None:
     """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_warning_recorded(warning_message: warnings.WarningMessage) -> None:
+    """The process that gathers results would import PEFT and Lightning, to print warnings of their own classes."""
+    category = warning_message.category
+    if category.__module__ != "builtins":
+        warning_message.message = UserWarning(f"{category.__name__}: {warning_message.message}")
+        warning_message.category = UserWarning
 
 
 def pytest_sessionfinish() -> None:

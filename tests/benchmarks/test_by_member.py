@@ -21,6 +21,7 @@ def runs(tmp_path_factory):
     return folder / "stops_rates"
 
 
+@pytest.mark.slow
 def test_the_committed_numbers_come_from_the_archive(runs, tmp_path, monkeypatch):
     out = tmp_path / "out.json"
     argv = ["by_member.py", str(runs), "--exam", "chains", "--without", "none/student_3", "--json", str(out)]
@@ -37,6 +38,7 @@ def test_the_committed_numbers_come_from_the_archive(runs, tmp_path, monkeypatch
     assert got["means"]["none"][0] == pytest.approx(sum(others) / 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", ["nobody/student_3", "none/student_9"])
 def test_a_student_that_is_not_there(runs, without, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["by_member.py", str(runs), "--exam", "chains", "--without", without])

@@ -60,6 +60,7 @@ def test_it_names_a_run_with_too_few_checkpoints_or_several_members(tmp_path):
         time_average.average_checkpoints(tmp_path / "run", tmp_path / "averaged", last=1)
 
 
+@pytest.mark.slow
 def test_arms_are_compared_as_the_experiment_compares_them(tmp_path):
     with tarfile.open(RESULTS / "weak_sharing.tar.xz") as archive:
         wanted = ("weak_sharing/students/", "weak_sharing/single_agent_4x_rows/")

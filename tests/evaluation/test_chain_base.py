@@ -18,7 +18,8 @@ CHAINS = Path(__file__).parents[2] / "recipes" / "chains"
 BASE = CHAINS / "base"
 
 
-@pytest.mark.parametrize("name", ["base", pytest.param("base_weak", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["base", "base_weak"])
 def test_they_solve_short_chains(name, run):
     model = AutoModelForCausalLM.from_pretrained(CHAINS / name, dtype="float32")
     assert model.num_parameters() == 951_424

@@ -326,6 +326,7 @@ def test_x3_keeps_the_chosen_components(seed, rank):
         assert min(errors) < 1e-9 * float(first.s[0] + second.s[0])
 
 
+@pytest.mark.slow
 def test_x3_draws_every_cut():
     parents = [{"a": make_factors(i, dtype=torch.float64)["model.layers.2.q_proj"]} for i in (1, 2)]
     counts = [0, 0, 0]

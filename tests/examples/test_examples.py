@@ -41,6 +41,7 @@ def test_every_example_is_described():
     assert [name for name in SCRIPTS + NOTEBOOKS if f"examples/{name})" not in page] == []
 
 
+@pytest.mark.slow
 def test_own_dataset_then_start_from_its_adapters(run_main, tmp_path, capsys):
     first = run_main("own_dataset.py", output=str(tmp_path / "first"), rounds=1, students=2)
     assert all(math.isfinite(first.ratings[name].mu) for name in first.population)

@@ -122,7 +122,7 @@ def test_greedy_equals_generate_of_each_member_alone(population):
     assert max(len(one.ids) for one in together) == limit
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("make", BASES)
 def test_bases_of_other_kinds_draw_what_each_row_draws_alone(make):
     """Rows of a group share their prompt, and rows that have ended leave, where the cache can select rows or not."""

@@ -161,6 +161,7 @@ def test_rows_of_chosen_kinds_and_types():
 # Tokens --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_statement_is_the_same_tokens_in_a_program_and_in_an_answer(tokenizer):
     def tokens(text):
         return tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -130,6 +130,7 @@ def test_an_interval_over_questions_too_is_never_surer_than_students(seed, runs,
     assert tuple(turned) == pytest.approx(tuple(found))
 
 
+@pytest.mark.slow
 def test_two_seeds_with_many_questions_rarely_show_a_difference_that_is_not_there():
     rng = np.random.default_rng(0)
     tables = (crossed(rng, 2, 60, by_seed=0.06, by_question=0.3, rest=0.3, mean=0.0) for _ in range(2000))

@@ -88,8 +88,8 @@ def slow(**settings):
     [
         slow(loss_type="dapo", gradient_checkpointing=True),
         slow(loss_type="dapo", optim="sgd"),
-        slow(loss_type="grpo", optim="sgd", beta=0.2),
-        {"loss_type": "dapo", "optim": "sgd", "beta": 0.2, "num_iterations": 2},
+        {"loss_type": "grpo", "optim": "sgd", "beta": 0.2},
+        slow(loss_type="dapo", optim="sgd", beta=0.2, num_iterations=2),
         slow(loss_type="dr_grpo", optim="sgd", num_iterations=2, max_grad_norm=1e9),
         slow(loss_type="cispo", optim="sgd"),
         slow(loss_type="sapo", optim="sgd", scale_rewards="none"),

@@ -66,6 +66,7 @@ def record_of(trainer):
         return json.load(file)
 
 
+@pytest.mark.slow
 def test_a_resume_with_other_settings_is_told_and_recorded(make_trainer, caplog):
     settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0}
     folder = make_trainer(**settings).args.output_dir

@@ -85,6 +85,7 @@ def test_every_command_is_listed_with_its_options(monkeypatch):
             ] == []  # no help
 
 
+@pytest.mark.slow
 def test_every_family_of_seed_tasks_is_listed_with_an_example():
     page = families_page()
     for name, kind in make_task_types(["code_o", "sql"]).items():

@@ -3,12 +3,14 @@
 import runpy
 from pathlib import Path
 
+import pytest
 from peft import LoraConfig
 
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "lightning_evolve.py"
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_learns(tmp_path, monkeypatch, capsys):
     main = runpy.run_path(str(EXAMPLE))["main"]
     trainer = main(output=str(tmp_path), members=3, epochs=3, size=24)
