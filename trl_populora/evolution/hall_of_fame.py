@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from trl_populora.population.factors import Factor, Factors, from_tensors, to_tensors
+from trl_populora.population.factors import Factors, from_tensors, on_cpu, to_tensors
 from trl_populora.run_files.files import read_json, write_file, write_json
 from trl_populora.run_files.layout import HALL_FILE, champion_file
 
@@ -99,11 +99,7 @@ class HallOfFame:
                 f"The newest {role} in the hall of fame is of step {others[-1].step}; got one of step {step}. Add "
                 "champions in the order of time."
             )
-        factors = {
-            path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
-            for path, (A, B, scaling) in original.factors.items()
-        }
-        champion = replace(original, factors=factors)
+        champion = replace(original, factors=on_cpu(original.factors))
         self._champions.append(champion)
         self._thin(role)
         return champion

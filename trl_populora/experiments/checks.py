@@ -133,8 +133,9 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     from ..diagnostics import MemberSummary, RoundSummary, round_metrics
     from ..diagnostics.task_metrics import TASK_METRICS
     from ..population.member import member_names
+    from ..training.self_play_source import types_in_play
 
-    types = _task_types(args) if args.num_teachers else {}
+    types = types_in_play(args, None) if args.num_teachers else {}
     numbers: dict[str, Any] = dict(
         reward=0.0, validity=0.0, solve_rate=0.0, mu=0.0, sigma=0.0, length=0.0, rows=0, tokens=0
     )
@@ -212,17 +213,6 @@ def _probed_exams(args: PopulationSelfPlayConfig) -> list[Exam]:
 
 def _made(names: Sequence[str], args: PopulationSelfPlayConfig, data: str | None) -> list[Exam]:
     from ..evaluation import make_exams
+    from ..training.self_play_source import types_in_play
 
-    return make_exams(names, _task_types(args) if args.num_teachers else {}, data=data)
-
-
-def _task_types(args: PopulationSelfPlayConfig) -> dict[str, Any]:
-    from ..settings import as_mapping
-    from ..tasks import make_task_types
-
-    return make_task_types(
-        args.task_types,
-        style=args.prompt_style,
-        num_references=args.num_references,
-        kwargs=as_mapping(args.task_kwargs),
-    )
+    return make_exams(names, types_in_play(args, None) if args.num_teachers else {}, data=data)

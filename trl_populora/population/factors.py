@@ -42,6 +42,11 @@ def from_tensors(tensors: Mapping[str, Tensor], scalings: Mapping[str, float]) -
     }
 
 
+def on_cpu(factors: Factors) -> Factors:
+    """A copy on the CPU."""
+    return {path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), s) for path, (A, B, s) in factors.items()}
+
+
 def not_finite(factors: Factors) -> list[str]:
     """Module paths at which a factor holds NaN or an infinite value, found in one transfer from the device."""
     if not factors:

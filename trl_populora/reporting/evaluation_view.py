@@ -15,7 +15,7 @@ from rich.table import Table
 from ..progress import Progress
 from .live import PLAIN_WIDTH
 from .progress_line import ProgressLine, duration
-from .tables import NOTHING, new_table
+from .tables import NOTHING, drawn_by, new_table, plural
 
 
 BASE = "base"
@@ -144,13 +144,10 @@ def _of_group(kind: str, name: str, one: Mapping[str, Any]) -> str:
 def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
     """Remarks about an exam: its limits, its time, other comparisons, answers without a grade."""
     decoding, seconds = exam["decoding"], exam["seconds"]
-    drawn = "greedy"
-    if decoding["temperature"]:
-        drawn = f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
     answers = sum(sum(one["verdicts"].values()) for one in exam["scores"].values())
     each, longer = 1000 * sum(seconds.values()) / max(answers, 1), max(seconds, key=seconds.get)
     yield (
-        f"{exam['questions']} questions (version {exam['version']}), {drawn}, at most "
+        f"{exam['questions']} questions (version {exam['version']}), {drawn_by(decoding)}, at most "
         f"{decoding['max_completion_length']} tokens an answer."
     )
     yield (
@@ -163,10 +160,10 @@ def remarks(exam: Mapping[str, Any]) -> Iterator[str]:
     for name, score in exam["scores"].items():
         if spared := score["verdicts"].get("spared"):
             yield (
-                f"{name}: {_plural(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
+                f"{name}: {plural(spared, 'answer')} not counted: the executor failed, twice. See `populora doctor`."
             )
         if failed := score["verdicts"].get("failed"):
-            yield f"{name}: {_plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
+            yield f"{name}: {plural(failed, 'answer')} wrong because judging failed; see the column `detail`."
 
 
 def stars(record: Mapping[str, Any]) -> str:
@@ -174,7 +171,7 @@ def stars(record: Mapping[str, Any]) -> str:
     count = record["comparisons"]
     strict = 100 - (100 - 100 * record["level"]) / count
     return (
-        f"Differences are paired by question, with 95% intervals. {_plural(count, 'comparison')} in all; a star: "
+        f"Differences are paired by question, with 95% intervals. {plural(count, 'comparison')} in all; a star: "
         f"the {strict:.4g}% interval excludes 0, and a sign-flip test agrees."
     )
 
@@ -188,10 +185,6 @@ def _difference(one: Mapping[str, Any] | None) -> str:
         return NOTHING
     star = "*" if one["significant"] else " "
     return f"{100 * one['difference']:+.1f} ({100 * one['low']:+.1f}, {100 * one['high']:+.1f}){star}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _percent(value: float | None) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..diagnostics import RoundSummary
 from ..run_files.layout import LINEAGE_FILE
 from .drawing import COLOURS, new_figure
-from .history import lives
+from .history import founders, lives
 
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ def _draw_side(
     from matplotlib.ticker import MaxNLocator
 
     lane = {name: k for k, name in enumerate(side)}
-    founder, latest = _founders(side, births)
-    living = Counter(founder(name, version) for name, version in latest.items() if lives[name][1] == end)
+    latest, founder = founders(side, [event for _, event in births])
+    living = Counter(founder[name, version] for name, version in latest.items() if lives[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
 
     def colour(name: str, version: int) -> str:
-        return palette.get(founder(name, version), REST)
+        return palette.get(founder.get((name, version), name), REST)
 
     since = {name: (lives[name][0], 0) for name in side}  # round and version
     for number, event in births:
@@ -122,20 +122,6 @@ def _draw_side(
     axis.set_xlabel("round", fontsize=9)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def _founders(side: Sequence[str], births: Sequence[tuple[int, Mapping]]) -> tuple[Callable, dict[str, int]]:
-    """Founder of an individual (slot, version) in the line of first parents, and the version that lives in each slot.
-
-    An individual whose birth is not among `births`, as after a resume with more members, counts as a founder.
-    """
-    latest = dict.fromkeys(side, 0)
-    known: dict[tuple[str, int], str] = {}
-    for _, event in births:
-        first, version = event["parents"][0]
-        known[event["slot"], event["version"]] = known.get((first, version)) or first
-        latest[event["slot"]] = event["version"]
-    return lambda name, version: known.get((name, version), name), latest
 
 
 def _legend(figure: Figure, operators: set[str]) -> None:

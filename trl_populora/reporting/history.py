@@ -1,7 +1,8 @@
 """Reads `history.jsonl` of a run folder, with one `RoundSummary` per line."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ..diagnostics import RoundSummary
 from ..run_files.files import read_lines
@@ -34,6 +35,22 @@ def lives(history: Sequence[RoundSummary]) -> dict[str, tuple[int, int]]:
             first, _ = found.get(member.name, (summary.round, 0))
             found[member.name] = first, summary.round + 1
     return found
+
+
+def founders(
+    slots: Sequence[str], events: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, int], dict[tuple[str, int], str]]:
+    """The newest version in each slot, and the founder of every individual in the line of first parents.
+
+    An individual whose birth is not among `events`, as after a resume with more members, counts as a founder.
+    """
+    latest = dict.fromkeys(slots, 0)
+    founder = {(name, 0): name for name in slots}
+    for event in events:
+        first = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
+        founder[event["slot"], event["version"]] = founder.get(first) or first[0]
+        latest[event["slot"]] = event["version"]
+    return latest, founder
 
 
 def changes(history: Sequence[RoundSummary]) -> str:

@@ -14,7 +14,7 @@ from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
 from ..run_files.run import TINY, hub_id
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
-from .tables import NOTHING, counted, fill_ins, percent, signed, strongest
+from .tables import NOTHING, counted, drawn_by, fill_ins, percent, plural, signed, strongest
 
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
                     dataset_revision=exam["source"].get("revision"),
                     dataset_args={"version": exam["version"], "questions": exam["questions"]},
                     metric_type="accuracy",
-                    metric_name=f"accuracy of {_title(name)}, {_drawn(drawn)}",
+                    metric_name=f"accuracy of {_title(name)}, {drawn_by(drawn)}",
                     metric_value=round(one["accuracy"], 4),
                 )
             )
@@ -218,7 +218,7 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
         own = [(exam["scores"] | exam["summaries"]).get(name) for exam in exams]
         cells.append((_title(name), *(NOTHING if one is None else _estimate(one) for one in own)))
     told = [
-        f"- `{exam['exam']}`: {exam['questions']} questions, version {exam['version']}, {_drawn(exam['decoding'])}, "
+        f"- `{exam['exam']}`: {exam['questions']} questions, version {exam['version']}, {drawn_by(exam['decoding'])}, "
         f"at most {exam['decoding']['max_completion_length']} tokens"
         for exam in exams
     ]
@@ -230,12 +230,6 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
 
 def _title(name: str) -> str:
     return {"mean": "the mean", "best": "the best elsewhere", "weakest": "the weakest elsewhere"}.get(name, name)
-
-
-def _drawn(decoding: Mapping[str, Any]) -> str:
-    if not decoding["temperature"]:
-        return "greedy"
-    return f"{_plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
 
 
 def _estimate(one: Mapping[str, float]) -> str:
@@ -299,7 +293,7 @@ def _who(table: Mapping, base: _Base, member: str | None) -> str:
     if table["shared_member"]:
         return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
     roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
-    population = " and ".join(_plural(count, role) for count, role in roles if count)
+    population = " and ".join(plural(count, role) for count, role in roles if count)
     if member is None:
         return f"{population}, each a LoRA adapter, on the frozen base {base.words}"
     return f"A LoRA adapter on the frozen base {base.words}, trained in a population of {population}"
@@ -394,10 +388,6 @@ def _citation() -> str:
     archivePrefix = {{arXiv}}
 }}
 ```"""
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:

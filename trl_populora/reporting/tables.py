@@ -1,6 +1,7 @@
 """Rounds as tables and lines for a terminal. `live` and the commands show them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -140,6 +141,17 @@ def fill_ins(member: MemberSummary) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `"1 round"`, `"2 rounds"`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def drawn_by(decoding: Mapping[str, Any]) -> str:
+    """How the answers of an evaluation were drawn, in words."""
+    if not decoding["temperature"]:
+        return "greedy"
+    return f"{plural(decoding['samples'], 'sample')} at temperature {decoding['temperature']}"
 
 
 def signed(value: float | None) -> str:

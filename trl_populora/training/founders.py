@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from ..evaluation.held_out import task_exam
 from ..population import Population
-from ..population.factors import Factor, Factors, from_tensors, to_tensors
+from ..population.factors import Factors, from_tensors, on_cpu, to_tensors
 from ..run_files.files import write_file
 from ..run_files.layout import founder_file
 from ..self_play.records import Proposal
@@ -77,7 +77,7 @@ class Founders:
         """Makes the current members the founders: stores the students, and lets the teachers write their tasks."""
         population = self.source.population
         self.students = {
-            player: _on_cpu(population.factors(population.adapter_of(player)))
+            player: on_cpu(population.factors(population.adapter_of(player)))
             for player in _different(population, population.students)
         }
         self.tasks = _tasks(self._propose(_different(population, population.teachers), examiner))
@@ -166,7 +166,7 @@ class Founders:
         afterwards."""
         population = self.source.population
         guest = population.guests[-1]
-        before, temperature = _on_cpu(population.factors(guest)), population.routing.temperatures.get(guest, 1.0)
+        before, temperature = on_cpu(population.factors(guest)), population.routing.temperatures.get(guest, 1.0)
         answers = []
         try:
             for name, factors in self.students.items():
@@ -193,13 +193,6 @@ def _unsolved(result: ExamResult, tasks: set[str]) -> float | None:
 def _share(scores: Iterable[float]) -> float | None:
     known = [float(score) for score in scores if not math.isnan(score)]
     return fmean(known) if known else None
-
-
-def _on_cpu(factors: Factors) -> Factors:
-    return {
-        path: Factor(A.detach().cpu().clone(), B.detach().cpu().clone(), scaling)
-        for path, (A, B, scaling) in factors.items()
-    }
 
 
 def _different(population: Population, players: Sequence[str]) -> list[str]:

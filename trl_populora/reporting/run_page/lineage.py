@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..history import lives
+from ..history import founders, lives
 from ..page import Column, Plot, Section, Table, Widget
 from ..page.figures import COLOURS, new_figure
 from ..page.formats import written
@@ -63,7 +63,7 @@ def _tree(run: RunData, role: str, slots: Sequence[str], events: Sequence[Mappin
     figure = new_figure(x="round", hovermode="closest")
     lane = {name: k for k, name in enumerate(slots)}
     end = run.last.round + 1
-    latest, founder = _founders(slots, events)
+    latest, founder = founders(slots, events)
     seen = lives(run.history)
     living = Counter(founder[name, version] for name, version in latest.items() if seen[name][1] == end)
     palette = dict(zip([name for name, _ in living.most_common()], COLOURS))
@@ -145,19 +145,6 @@ def _marks(figure: go.Figure, events: Sequence[Mapping[str, Any]], lane: Mapping
                 "line": {"width": 1.5, "color": "var(--card)"},
             },
         )
-
-
-def _founders(
-    slots: Sequence[str], events: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, int], dict[tuple[str, int], str]]:
-    """The newest version in each slot, and the founder of every individual in the line of first parents."""
-    latest = dict.fromkeys(slots, 0)
-    founder = {(name, 0): name for name in slots}
-    for event in events:
-        first = tuple(event["parents"][0]) if event["parents"] else (event["slot"], 0)
-        founder[event["slot"], event["version"]] = founder.get(first) or first[0]
-        latest[event["slot"]] = event["version"]
-    return latest, founder
 
 
 def _table(run: RunData, keys: Sequence[str]) -> Table:
