@@ -17,12 +17,11 @@ from .tables import NOTHING, new_table
 
 
 class ExperimentView:
-    """Shows the progress of the runs of an experiment: a bar on a terminal, otherwise a line every `every` seconds.
+    """Shows the progress of the runs of an experiment: a bar on a terminal, otherwise a line a minute.
 
     Args:
         rounds (`Mapping[str, int | None]`): Job -> rounds that its run will have; `None` where its data decide.
         file (`TextIO`, *optional*): Where to write; standard output if unset.
-        every (`float`, *optional*, defaults to `60.0`): Seconds between lines if the output is not a terminal.
         clock (`Callable`, *optional*): Seconds since some time.
     """
 
@@ -31,13 +30,12 @@ class ExperimentView:
         rounds: Mapping[str, int | None],
         *,
         file: TextIO | None = None,
-        every: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         stream: TextIO = sys.stdout if file is None else file
         terminal = stream.isatty()
         self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
-        self.rounds, self.every, self.clock = dict(rounds), every, clock
+        self.rounds, self.clock = dict(rounds), clock
         self._bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console) if terminal else None
         self._task = self._bar.add_task("", total=None) if self._bar is not None else None
         self._started = self._spoken = clock()
@@ -71,7 +69,7 @@ class ExperimentView:
             line += f"; about {duration(left)} left, without exams"
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=line, completed=count, total=total or None)
-        elif now - self._spoken >= self.every and running:
+        elif now - self._spoken >= 60.0 and running:
             self._spoken = now
             self.note(line)
 

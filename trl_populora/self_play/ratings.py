@@ -146,10 +146,9 @@ class Ratings:
         a, b = self.skill(i), self.skill(j)
         return float(ndtr((a.mu + handicap - b.mu) / math.sqrt(2 * BETA**2 + a.sigma**2 + b.sigma**2)))
 
-    def win_probabilities(self, handicap: float = 0.0) -> np.ndarray:
-        """P(teacher beats student) in a played game for every pair, shape `(T, S)`, with additional rating points for
-        teachers."""
-        rows = [[self.win_probability(t, s, handicap) for s in self.students] for t in self.teachers]
+    def win_probabilities(self) -> np.ndarray:
+        """P(teacher beats student) in a played game for every pair, shape `(T, S)`."""
+        rows = [[self.win_probability(t, s) for s in self.students] for t in self.teachers]
         return np.array(rows).reshape(self.games.shape)
 
     @property

@@ -100,7 +100,6 @@ def matrix_figure(
     diverging: float | None = None,
     kind: str = "share",
     unit: str = "",
-    step: str = "round",
 ) -> go.Figure:
     """A figure of one matrix, or of several with a slider that starts at the last.
 
@@ -113,7 +112,6 @@ def matrix_figure(
             the scale goes from 0 to 1.
         kind (`str`, *optional*): How values are written ([`Column`]).
         unit (`str`, *optional*): Title of the scale.
-        step (`str`, *optional*): What the names of the frames are, such as `round`.
     """
     import plotly.graph_objects as go
 
@@ -149,7 +147,7 @@ def matrix_figure(
         steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in chosen]
         figure.update_layout(
             sliders=[
-                {"steps": steps, "active": len(steps) - 1, "currentvalue": {"prefix": f"{step} "}, "pad": {"t": 34}}
+                {"steps": steps, "active": len(steps) - 1, "currentvalue": {"prefix": "round "}, "pad": {"t": 34}}
             ]
         )
     return figure

@@ -61,7 +61,6 @@ class Cell:
         value (`Any`): The value by which it is sorted.
         text (`str`, *optional*): The text that is shown instead of the value.
         hint (`str`): Shown under the pointer.
-        shade (`float`, *optional*): Share of the background that is coloured, from 0 to 1.
         colour (`str`): A colour, shown as a small square before the text, as `"var(--c0)"`.
         bold (`bool`): Whether it is in bold type.
     """
@@ -69,7 +68,6 @@ class Cell:
     value: Any
     text: str | None = None
     hint: str = ""
-    shade: float | None = None
     colour: str = ""
     bold: bool = False
 
@@ -85,7 +83,6 @@ class Table:
         title, how (`str`): What it shows, and how to read it.
         keys (`Sequence[str]`): A key for each row. A click on the row sends its key to the widgets of the page. No
             keys if empty.
-        wide (`bool`): Takes the whole width of the page.
     """
 
     name: str
@@ -94,7 +91,6 @@ class Table:
     title: str = ""
     how: str = ""
     keys: Sequence[str] = ()
-    wide: bool = True
     template: ClassVar[str] = "table.html.jinja"
 
 
@@ -106,13 +102,11 @@ class Facts:
         values (`Mapping[str, Any]`): Name -> text or number.
         title (`str`): What they are.
         closed (`bool`): Whether only the title is visible until it is clicked.
-        wide (`bool`): Takes the whole width of the page.
     """
 
     values: Mapping[str, Any]
     title: str = ""
     closed: bool = False
-    wide: bool = True
     template: ClassVar[str] = "facts.html.jinja"
 
 
@@ -130,7 +124,6 @@ class Tiles:
     """Some [`Tile`]s in a row."""
 
     tiles: Sequence[Tile]
-    wide: bool = True
     template: ClassVar[str] = "tiles.html.jinja"
 
 
@@ -145,7 +138,6 @@ class Text:
 
     paragraphs: Sequence[str]
     tone: str = ""
-    wide: bool = True
     template: ClassVar[str] = "text.html.jinja"
 
 
@@ -165,7 +157,6 @@ class Widget:
     values: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     how: str = ""
-    wide: bool = True
 
 
 @dataclass(frozen=True)

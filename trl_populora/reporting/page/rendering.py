@@ -17,7 +17,7 @@ from typing import Any
 
 from ... import __version__
 from ...extras import require
-from .formats import CURVE, NOTHING, is_missing, plain, polyline, sort_key, written
+from .formats import CURVE, NOTHING, plain, polyline, sort_key, written
 from .parts import Cell, Plot, Section
 
 
@@ -135,7 +135,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {"written": written, "sort_key": sort_key, "polyline": polyline, "cell": _cell}
-    environment.globals |= {"NOTHING": NOTHING, "CURVE": CURVE, "is_missing": is_missing}
+    environment.globals |= {"NOTHING": NOTHING, "CURVE": CURVE}
     return environment
 
 

@@ -237,9 +237,9 @@ def chosen(figure: go.Figure) -> go.Figure:
     return figure.update_layout(updatemenus=[menu], showlegend=False, margin={"t": 40})
 
 
-def stacked(lines: Mapping[str, Points], *, x: str = "round", y: str = "") -> go.Figure:
+def stacked(lines: Mapping[str, Points], *, y: str) -> go.Figure:
     """A figure of stacked areas."""
-    figure = new_figure(x=x, y=y, hovermode="x unified")
+    figure = new_figure(x="round", y=y, hovermode="x unified")
     for k, (name, points) in enumerate(lines.items()):
         xs, ys = zip(*thinned(points)) if points else ((), ())
         ys = [0 if is_missing(value) else value for value in ys]

@@ -42,16 +42,13 @@ RELOAD = 10
 KINDS = {"task": "tasks", "prompt": "prompts", "refused": "refused proposals"}
 
 
-def write_report(
-    folder: str, path: str | None = None, *, reload_seconds: float | None = None, size: int = PAGE_BYTES
-) -> str:
+def write_report(folder: str, path: str | None = None, *, reload_seconds: float | None = None) -> str:
     """Writes the page of a run.
 
     Args:
         folder (`str`): The run's `output_dir`.
         path (`str`, *optional*): The file; `report.html` in the folder if unset.
         reload_seconds (`float`, *optional*): Seconds after which the browser loads the page again; never if unset.
-        size (`int`, *optional*): Approximate bytes of the page.
 
     Returns:
         `str`: Path of the file.
@@ -60,7 +57,7 @@ def write_report(
         ValueError: If the folder holds no run with a finished round, or plotly is not installed.
         OSError: If the file cannot be written.
     """
-    page = make_page(folder, reload_seconds=reload_seconds, size=size)
+    page = make_page(folder, reload_seconds=reload_seconds)
     path = path or os.path.join(folder, REPORT_FILE)
     write_file(path, page)
     return path
