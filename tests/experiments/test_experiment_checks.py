@@ -7,7 +7,8 @@ import pytest
 from tests.reporting.conftest import make_round
 from trl_populora.diagnostics import round_metrics
 from trl_populora.experiments import read_experiment
-from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_settings, read_recipe_of, run_size
+from trl_populora.experiments.checks import OPEN, check, known_metrics, parse_settings, run_size
+from trl_populora.recipe import read_mapping
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,7 +17,7 @@ EXPERIMENTS = sorted(ROOT.glob("recipes/experiments/*.yaml"))
 
 def checked(plan, **changes):
     experiment = plan.read(**changes)
-    return check(experiment, read_recipe_of(experiment))
+    return check(experiment, read_mapping(experiment.recipe))
 
 
 def test_sizes_are_those_of_the_recipe(plan):
@@ -55,7 +56,7 @@ def test_mistakes_of_arms_measures_and_exams(plan, changes, message):
 def test_the_experiments_of_the_repository_pass(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     experiment = read_experiment(str(path))
-    assert check(experiment, read_recipe_of(experiment)).sizes.keys() == experiment.arms.keys()
+    assert check(experiment, read_mapping(experiment.recipe)).sizes.keys() == experiment.arms.keys()
 
 
 def test_exams_along_a_run_can_be_measured(plan):
@@ -96,7 +97,7 @@ def test_a_recipe_with_secrets_is_refused(plan, settings, place):
 
 def test_every_metric_of_a_round_is_known(plan):
     experiment = plan.read(settings={"num_teachers": 2, "num_students": 2, "task_types": ["code_o", "code_i"]})
-    args = parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0]))
+    args = parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
     known = known_metrics(args)
     rounds = [make_round(n, attempts=((0, 1), (1, 0)), solved=((0, 1), (0, 0)), residual=0.1) for n in range(2)]
     given = {name for summary in rounds for name in round_metrics(summary)}
@@ -106,7 +107,9 @@ def test_every_metric_of_a_round_is_known(plan):
 
 def test_metrics_of_an_agent_that_plays_itself_are_known(plan):
     experiment = plan.read(settings={"shared_member": True, "pairing": "fixed", "evolution_interval": 0})
-    known = known_metrics(parse_settings(experiment.run_recipe(read_recipe_of(experiment), experiment.all_jobs[0])))
+    known = known_metrics(
+        parse_settings(experiment.run_recipe(read_mapping(experiment.recipe), experiment.all_jobs[0]))
+    )
     assert {"reward/agent_0", "teachers/validity", "students/reward"} <= known
     assert {"pairs/solve_rate/teacher_0/student_0", "coverage/filled/teacher_0"} <= known
 

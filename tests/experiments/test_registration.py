@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from trl_populora.experiments.checks import read_recipe_of
 from trl_populora.experiments.plan import file_hash
 from trl_populora.experiments.registration import register
+from trl_populora.recipe import read_mapping
 
 
 NAMES = {"held_out_easy[:2]": "held_out_easy[:2]"}
@@ -16,7 +16,7 @@ NAMES = {"held_out_easy[:2]": "held_out_easy[:2]"}
 def registered(plan):
     def make(**changes):
         experiment = plan.read(**changes)
-        return register(experiment, read_recipe_of(experiment), str(plan.file), NAMES)
+        return register(experiment, read_mapping(experiment.recipe), str(plan.file), NAMES)
 
     return make
 

@@ -9,10 +9,10 @@ import pyarrow.parquet
 import pytest
 from scipy import stats
 
-from trl_populora.experiments.checks import read_recipe_of
 from trl_populora.experiments.jobs import run_jobs
 from trl_populora.experiments.registration import register
 from trl_populora.experiments.results import results
+from trl_populora.recipe import read_mapping
 from trl_populora.reporting.experiment_page import experiment_page
 from trl_populora.reporting.experiment_view import ExperimentView
 
@@ -26,7 +26,7 @@ def finished(plan, view, stub):
 
     def make(instead=None, **changes):
         experiment = plan.read(**changes)
-        registered = register(experiment, read_recipe_of(experiment), str(plan.file), EXAMS)
+        registered = register(experiment, read_mapping(experiment.recipe), str(plan.file), EXAMS)
         problems = run_jobs(experiment.all_jobs, list(EXAMS), stub(**(instead or {})), view, slots=2)
         return results(experiment, registered, problems)
 
@@ -77,7 +77,7 @@ def test_failed_and_missing_runs_are_listed(finished, plan, view):
     assert "broken" in job["why"] and record["values"]["solved"]["two"].keys() == {"0"}
     assert all(one["low"] is None and "one seed" in one["why"] for one in record["differences"])
     experiment = plan.read(seeds=[0, 1, 5])
-    registered = register(experiment, read_recipe_of(experiment), str(plan.file), EXAMS)
+    registered = register(experiment, read_mapping(experiment.recipe), str(plan.file), EXAMS)
     states = {job["job"]: job["state"] for job in results(experiment, registered, {})[0]["jobs"]}
     assert (states["one/5"], states["two/5"], states["two/1"]) == ("missing", "missing", "unfinished")
     (again,) = [job for job in results(experiment, registered, {})[0]["jobs"] if job["job"] == "two/1"]

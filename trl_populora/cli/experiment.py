@@ -33,16 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..experiments import read_experiment
-    from ..experiments.checks import check, read_recipe_of
+    from ..experiments.checks import check
     from ..experiments.registration import check_registered, register
     from ..experiments.reuse import reuse_runs
+    from ..recipe import read_mapping
     from ..reporting.experiment_view import ExperimentView
 
     experiment = read_experiment(options.file)
     jobs = [experiment.job(options.only)] if options.only else experiment.all_jobs
     if options.jobs is not None and options.jobs < 1:
         raise ValueError(f"--jobs {options.jobs} must be at least 1")
-    base = read_recipe_of(experiment)
+    base = read_mapping(experiment.recipe)
     checked = check(experiment, base)
     if options.dry_run:
         check_registered(experiment, base)

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import is_installed
-from ..recipe import read_mapping
 from ..reporting.comparison import EXAMS
 from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
@@ -54,11 +53,6 @@ class RunSize(NamedTuple):
     rows: int | None
     completions: int | None
     tokens: int | None
-
-
-def read_recipe_of(experiment: Experiment) -> dict[str, Any]:
-    """The recipe that all arms share."""
-    return read_mapping(experiment.recipe)
 
 
 def check(experiment: Experiment, base: Mapping[str, Any]) -> Checked:

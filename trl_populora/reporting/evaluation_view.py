@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -134,11 +133,7 @@ def _columns(exam: Mapping[str, Any]) -> dict[str, Callable[[str, Mapping[str, A
     if several == "1":
         del columns["pass@1"]
     kinds = exam["groups"] if len(exam["groups"]) > 1 else []
-    return columns | {kind: partial(_of_group, kind) for kind in kinds}
-
-
-def _of_group(kind: str, name: str, one: Mapping[str, Any]) -> str:
-    return _percent(one.get("groups", {}).get(kind))
+    return columns | {kind: lambda _, one, kind=kind: _percent(one.get("groups", {}).get(kind)) for kind in kinds}
 
 
 def remarks(exam: Mapping[str, Any]) -> Iterator[str]:

@@ -39,7 +39,8 @@ def note_changes(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> None:
         return
     args, told = trainer.args, trainer.args.settings()
     before, now = (_settings(one, told) for one in (record, run_record(trainer)))
-    earlier, step = record.get("resumed", []), _step(checkpoint)
+    state = read_json(os.path.join(checkpoint, TRAINER_STATE_FILE), missing="")
+    earlier, step = record.get("resumed", []), state["global_step"]
     undone = {}  # by later resumes, whose rounds are removed
     for later in reversed([one for one in earlier if one["step"] >= step]):
         undone |= {name: value for name, (value, _) in later["changed"].items()}
@@ -82,10 +83,6 @@ def _in_words(step: int, changed: Mapping[str, list], useless: Mapping[str, list
             f"These changes have no effect: {told[1]}. Members, optimizer and tasks of step {step} keep their values."
         )
     return sentences
-
-
-def _step(checkpoint: str) -> int:
-    return read_json(os.path.join(checkpoint, TRAINER_STATE_FILE), missing="")["global_step"]
 
 
 def _settings(record: Mapping[str, Any], told: Collection[str]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def try_out(trainer: "PopulationSelfPlayTrainer") -> None:
             if kwargs.pop("every_n_layers", 1) < 1:
                 raise ValueError("every_n_layers must be at least 1")
             kwargs.pop("offload", None)
-            checkpoint(_layer, torch.zeros(1, requires_grad=True), **kwargs)
+            checkpoint(torch.sin, torch.zeros(1, requires_grad=True), **kwargs)
 
 
 def _try_schedule(trainer: "PopulationSelfPlayTrainer", optimizer: Optimizer) -> None:
@@ -74,10 +74,6 @@ def _try_schedule(trainer: "PopulationSelfPlayTrainer", optimizer: Optimizer) ->
     for step in range(0, steps + 1, max(1, steps // 1000)):
         if not math.isfinite(factor(step)):
             raise ValueError(f"the learning rate of step {step} would be {factor(step)} times that of the settings")
-
-
-def _layer(x: torch.Tensor) -> torch.Tensor:
-    return x.sin()
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...run_files.round_table import COLUMNS
+from ..page.figures import thinned
 from ..page.rendering import Packed, pack_text
 
 
@@ -102,7 +104,7 @@ def collect_items(tables: Mapping[int, str], *, budget: int) -> Items:
         budget (`int`): Maximum bytes, compressed and in base64.
     """
     remarks = []
-    chosen_tables = [tables[number] for number in _spread(sorted(tables), MAX_TABLES)]
+    chosen_tables = [tables[number] for number in thinned(sorted(tables), MAX_TABLES)]
     if len(chosen_tables) < len(tables):
         remarks.append(f"Tasks come from {len(chosen_tables)} of {len(tables)} rounds, evenly spread.")
     found, unreadable = _scan(chosen_tables)
@@ -178,17 +180,8 @@ def _shuffled(keys: Iterator[str] | Sequence[str]) -> list[str]:
     return sorted(keys, key=lambda key: hashlib.md5(key.encode("utf-8", "replace")).digest())
 
 
-def _spread(values: Sequence[int], most: int) -> list[int]:
-    from ..page.figures import thinned
-
-    return thinned(values, most)
-
-
-def _kinds(items: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for item in items:
-        counts[item.kind] = counts.get(item.kind, 0) + 1
-    return counts
+def _kinds(items: Iterable[Item]) -> dict[str, int]:
+    return dict(Counter(item.kind for item in items))
 
 
 # Reading tables ------------------------------------------------------------------------------------------------------

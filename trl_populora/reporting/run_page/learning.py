@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -157,12 +158,10 @@ def _tasks(run: RunData) -> Iterator[Plot]:
 
 
 def _refusals(run: RunData) -> dict[str, Points]:
-    totals: dict[str, int] = {}
-    for summary in run.history:
-        for member in summary.members:
-            for reason, times in member.refusals.items():
-                totals[reason] = totals.get(reason, 0) + times
-    common = sorted(totals, key=lambda reason: -totals[reason])[:COMMON_REASONS]
+    totals: Counter[str] = Counter()
+    for member in (member for summary in run.history for member in summary.members):
+        totals.update(member.refusals)
+    common = [reason for reason, _ in totals.most_common(COMMON_REASONS)]
 
     def count(summary: Any, reason: str) -> int:
         return sum(member.refusals.get(reason, 0) for member in summary.members)
