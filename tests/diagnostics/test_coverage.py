@@ -35,10 +35,9 @@ def test_the_cells_of_all_runs_are_the_same():
 
 def test_cells_are_opened_once_and_counted_per_author():
     archive = CoverageArchive(64)
-    assert archive.add(HERE, author="teacher_0", step=1)
-    assert not archive.add(NEAR, author="teacher_1", step=2)
-    assert archive.add(FAR, author="teacher_1", step=3)
-    assert archive.filled == 2
+    for count, author, place in ((1, "teacher_0", HERE), (1, "teacher_1", NEAR), (2, "teacher_1", FAR)):
+        archive.add(place, author=author, step=count)
+        assert archive.filled == count
     assert archive.filled_by_author == {"teacher_0": 1, "teacher_1": 2}
 
 
@@ -49,7 +48,8 @@ def test_state_survives_json_and_refuses_another_tessellation():
     copy = CoverageArchive(64)
     copy.load_state_dict(state)
     assert copy.state_dict() == archive.state_dict()
-    assert not copy.add(HERE, author="teacher_0", step=2)
+    copy.add(HERE, author="teacher_0", step=2)
+    assert copy.state_dict() == state
     with pytest.raises(ValueError, match="cells=64, seed=0"):
         CoverageArchive(64, seed=1).load_state_dict(state)
     with pytest.raises(ValueError, match="cells=0"):

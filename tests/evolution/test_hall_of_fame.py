@@ -19,8 +19,9 @@ def filled(steps, *, capacity: int = 4) -> HallOfFame:
 def test_champions_are_copies():
     live = make_factors(0)
     hall = HallOfFame()
-    champion = hall.add(Champion("teacher_1", "teacher", 2, 40, 1.5, live))
+    hall.add(Champion("teacher_1", "teacher", 2, 40, 1.5, live))
     live["head"].A.zero_()
+    (champion,) = hall
     assert_same_bits(champion.factors, make_factors(0))
     assert hall.of("teacher") == [champion] and hall.of("student") == []
 
@@ -80,7 +81,8 @@ def test_the_best_of_each_role_enters():
     table, ratings = played(3, 2)
     table.members["teacher_0"] = replace(table["teacher_0"], version=3, temperature=0.8)
     hall = HallOfFame()
-    teacher, student = hall.enter(table, ratings, step=20)
+    hall.enter(table, ratings, step=20)
+    teacher, student = hall
     assert (teacher.title, teacher.step, teacher.temperature) == ("teacher_0@3", 20, 0.8)
     assert (student.name, student.role, student.fitness) == ("student_0", "student", ratings.fitness("student_0"))
     table.weights["teacher_0"]["head"].A.zero_()

@@ -25,7 +25,6 @@ class CoverageArchive:
         ```python
         >>> archive = CoverageArchive()
         >>> archive.add((0.1, 0.5, 0.0, 0.2), author="teacher_0", step=1)
-        True
         >>> archive.filled
         1
         ```
@@ -48,14 +47,11 @@ class CoverageArchive:
         """Author -> number of cells that this author has visited."""
         return {author: len(cells) for author, cells in sorted(self._by_author.items())}
 
-    def add(self, point: Sequence[float], *, author: str, step: int) -> bool:
-        """Adds one task by its position in the unit cube, of shape `(4,)`; returns True if its cell is new."""
+    def add(self, point: Sequence[float], *, author: str, step: int) -> None:
+        """Adds one task by its position in the unit cube, of shape `(4,)`."""
         cell = int(np.argmin(((centroids(self.cells, self.seed) - np.asarray(point)) ** 2).sum(axis=1)))
         self._by_author.setdefault(author, set()).add(cell)
-        if cell in self._first_visit:
-            return False
-        self._first_visit[cell] = (author, step)
-        return True
+        self._first_visit.setdefault(cell, (author, step))
 
     def state_dict(self) -> dict:
         """The visited cells, as data for JSON."""

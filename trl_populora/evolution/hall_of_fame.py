@@ -70,23 +70,19 @@ class HallOfFame:
         """Champions of a role, oldest first."""
         return [champion for champion in self._champions if champion.role == role]
 
-    def enter(self, population: Any, ratings: Any, *, step: int) -> list[Champion]:
+    def enter(self, population: Any, ratings: Any, *, step: int) -> None:
         """Adds a copy of the fittest member of each role. Called at every evolution step, before replacement.
 
         Args:
             population (`Population`): Members and factors. ratings (`Ratings`): Their fitness.
             step (`int`): Training step.
         """
-        entered = []
         for role in dict.fromkeys(population[name].role for name in population.names()):
             best = ranking([Candidate(name, ratings.fitness(name)) for name in population.names(role)])[0]
             member, factors = population[best.name], population.factors(best.name)
-            entered.append(
-                self.add(Champion(best.name, role, member.version, step, best.fitness, factors, member.temperature))
-            )
-        return entered
+            self.add(Champion(best.name, role, member.version, step, best.fitness, factors, member.temperature))
 
-    def add(self, original: Champion) -> Champion:
+    def add(self, original: Champion) -> None:
         """Adds a copy of a member.
 
         Raises:
@@ -99,10 +95,8 @@ class HallOfFame:
                 f"The newest {role} in the hall of fame is of step {others[-1].step}; got one of step {step}. Add "
                 "champions in the order of time."
             )
-        champion = replace(original, factors=on_cpu(original.factors))
-        self._champions.append(champion)
+        self._champions.append(replace(original, factors=on_cpu(original.factors)))
         self._thin(role)
-        return champion
 
     def _thin(self, role: str) -> None:
         while len(champions := self.of(role)) > self.capacity:
