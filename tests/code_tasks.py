@@ -22,6 +22,11 @@ def code_task(type: str, program: str, *, inputs, outputs, message: str = "", au
     return Task.create(type, CodePayload(program, tuple(inputs), tuple(outputs), message), author=author, step=step)
 
 
+def task_of_pairs(type: str, program: str, pairs, message: str = "") -> Task:
+    inputs, outputs = zip(*pairs)
+    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
+
+
 def code_seeds(count: int = 256, *, type: str = "code_o", seed: int = 0, families=None, num_function_inputs: int = 10):
     types = code_types(num_function_inputs=num_function_inputs)
     return types[type].seeds(count, seed=seed, families=families)

@@ -2,15 +2,10 @@
 
 import pytest
 
-from tests.code_tasks import code_task
-from trl_populora.tasks import Refusal, Task
+from tests.code_tasks import task_of_pairs as make
+from trl_populora.tasks import Refusal
 from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
-
-
-def make(type: str, program: str, pairs, message: str = "") -> Task:
-    inputs, outputs = zip(*pairs)
-    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 DEDUCTION = make("code_o", "def f(xs):\n    return [v + 1 for v in xs]", [("[1, 2]", "[2, 3]")])

@@ -1,13 +1,8 @@
 """Answers that look like the right one: by value, by hash, by what they print or forge. None may be rewarded."""
 
-from tests.code_tasks import code_task
+from tests.code_tasks import task_of_pairs as make
 from trl_populora.tasks.code.pairs import hidden, visible
 from trl_populora.tasks.parsing import fence
-
-
-def make(type, program, pairs, message=""):
-    inputs, outputs = zip(*pairs)
-    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 SAME = "def f(x):\n    return x"

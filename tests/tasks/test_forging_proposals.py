@@ -2,14 +2,9 @@
 
 import pytest
 
-from tests.code_tasks import code_task
+from tests.code_tasks import task_of_pairs as make
 from trl_populora.tasks import Refusal, Task
 from trl_populora.tasks.parsing import fence
-
-
-def make(type, program, pairs, message=""):
-    inputs, outputs = zip(*pairs)
-    return code_task(type, program, inputs=inputs, outputs=outputs, message=message)
 
 
 SAME = "def f(x):\n    return x"
