@@ -292,6 +292,24 @@ def test_a_watched_run_is_written_after_each_round(tmp_path):
     assert 'data-reload="' not in Path(write_report(str(made.folder))).read_text()
 
 
+def test_a_first_round_that_is_being_written_is_waited_for(tmp_path):
+    made = MadeRun(tmp_path / "run")
+    made.begin(3)
+    made.play()
+    history = made.folder / "history.jsonl"
+    whole, written = history.read_bytes(), []
+    parts = iter([whole[:40], whole[:-1], whole])
+
+    def wait(seconds):
+        assert not written
+        history.write_bytes(next(parts))
+
+    history.unlink()
+    with pytest.raises(AssertionError):
+        watch(str(made.folder), on_page=written.append, wait=wait)
+    assert history.read_bytes() == whole and len(written) == 1
+
+
 def test_a_watched_run_is_written_at_its_end_and_after_its_exams(tmp_path, monkeypatch):
     made = MadeRun(tmp_path / "run")
     made.begin(3)

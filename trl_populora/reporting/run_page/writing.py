@@ -98,8 +98,8 @@ def watch(
     seen = None
     while True:
         stamps = [_stamp(os.path.join(folder, name)) for name in WATCHED]
-        played, _ = stamps[0]  # a run before its first round is waited for
-        begun = played or not os.path.isfile(os.path.join(folder, RUN_FILE))
+        # a run before its first round, or in the middle of writing it, is waited for
+        begun = _has_line(os.path.join(folder, HISTORY_FILE)) or not os.path.isfile(os.path.join(folder, RUN_FILE))
         if stamps != seen and begun:
             seen = stamps
             on_page(write_report(folder, path, reload_seconds=RELOAD))
@@ -113,6 +113,14 @@ def _stamp(path: str) -> tuple[int, int]:
     except FileNotFoundError:
         return 0, 0
     return status.st_size, status.st_mtime_ns
+
+
+def _has_line(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
 
 
 def _items(run: RunData, items: Items) -> Section:
