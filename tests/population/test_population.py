@@ -28,6 +28,29 @@ def test_is_a_mapping_of_members():
     assert population.model.population["teacher_0"] is population["teacher_0"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("config", [lora(), lora(r=3, use_rslora=True, target_modules=["q_proj", "down_proj"])])
+def test_adapters_are_those_that_peft_adds(config, dtype):
+    made = Population(two_layers().to(dtype), config, num_teachers=2, num_students=1)
+    model = two_layers().to(dtype)
+    for name in made:
+        torch.manual_seed(zlib.crc32(f"0:{name}".encode()))
+        if name == "teacher_0":
+            model = get_peft_model(model, config, adapter_name=name)
+        else:
+            model.add_adapter(name, config)
+    wanted, got = model.state_dict(), made.model.state_dict()
+    assert list(got) == list(wanted) and all(torch.equal(got[key], wanted[key]) for key in wanted)
+    assert {key: one.dtype for key, one in got.items()} == {key: one.dtype for key, one in wanted.items()}
+    for name in made:
+        own, other = (one.peft_config[name].to_dict() for one in (made.model, model))
+        assert own.pop("target_modules") == sorted(other.pop("target_modules")) and own.pop("task_type") == "CAUSAL_LM"
+        assert own == {key: value for key, value in other.items() if key != "task_type"}
+    for path, layer in made.routing.layers.items():
+        other = model.get_submodule(path)
+        assert (layer.scaling, layer.r, layer.lora_alpha) == (other.scaling, other.r, other.lora_alpha)
+
+
 def test_every_adapter_is_trainable_and_nothing_else():
     population = tiny_population()
     own = {id(p) for name in population for p in population.parameters(name)}

@@ -323,15 +323,31 @@ class Population(Mapping[str, Member]):
     def _add_adapters(self, model: PreTrainedModel, template: LoraConfig, names: list[str]) -> None:
         devices = [model.device] if model.device.type == "cuda" else []  # whose random states stay the caller's
         own = torch.default_generator if model.device.type == "cpu" else torch  # `torch` seeds the GPUs, too
+        template = copy.deepcopy(template)
+        template.task_type = template.task_type or TaskType.CAUSAL_LM
+        layers: dict[str, LoraLayer] = {}
         for name in names:
-            config = copy.deepcopy(template)
-            config.task_type = config.task_type or TaskType.CAUSAL_LM
             with torch.random.fork_rng(devices=devices):
                 own.manual_seed(zlib.crc32(f"{self.seed}:{'founders' if self.shared_init else name}".encode()))
                 if name == names[0]:
-                    self.model = get_peft_model(model, config, adapter_name=name)
-                else:
-                    self.model.add_adapter(name, config)
+                    self.model = get_peft_model(model, template, adapter_name=name)
+                    layers = {path: one for path, one in model.named_modules() if isinstance(one, LoraLayer)}
+                    _check_linear(layers, name)
+                else:  # as PEFT's add_adapter, which looks through the whole model several times for each adapter
+                    self.lora_configs[name] = config = copy.deepcopy(template)
+                    for path, layer in layers.items():
+                        layer.update_layer(name, config.r, config.lora_alpha, config, target_name=path)
+                        layer.lora_A[name].float()
+                        layer.lora_B[name].float()
         for config in self.lora_configs.values():
             if isinstance(config.target_modules, set):  # in another order in every process, and so in the files
                 config.target_modules = sorted(config.target_modules)
+
+
+def _check_linear(layers: Mapping[str, LoraLayer], name: str) -> None:
+    embeddings = [path for path, layer in layers.items() if name not in layer.lora_A]
+    if embeddings:
+        raise ValueError(
+            f"The adapters' target_modules include {embeddings[0]}, an embedding. Members have adapters on linear "
+            "layers only: take it out."
+        )

@@ -111,12 +111,6 @@ class Routing:
         self.layers: dict[str, LoraLayer] = {
             name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
         }
-        others = [path for path, layer in self.layers.items() if not set(names) <= layer.lora_A.keys()]
-        if others:
-            raise ValueError(
-                f"The adapters' target_modules include {others[0]}, an embedding. Members have adapters on linear "
-                "layers only: take it out."
-            )
         self._names = list(names)
         self._place = {name: i for i, name in enumerate(names)}
         self._factors = {
