@@ -279,7 +279,7 @@ def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]
     if not run.final_exams:
         return []
     from .evaluation import make_exams
-    from .training.self_play_source import types_in_play
+    from .training.first_tasks import types_in_play
 
     if args.world_size > 1:
         raise ValueError(

@@ -10,6 +10,7 @@ import pytest
 from tests.code_tasks import code_types
 from trl_populora.evaluation import exam_keys, held_out_exam, held_out_tasks, make_exam, reserved_keys, task_keys
 from trl_populora.evaluation.held_out import questions_shown, task_exam
+from trl_populora.extras import MissingPackageError
 from trl_populora.integrations.lightning.seed_examples import SeedExamples
 from trl_populora.run_files.layout import STATE_FILE
 from trl_populora.tasks import Payload, Task, TaskBuffer, make_task_types
@@ -208,6 +209,19 @@ def test_a_file_of_tasks_keeps_those_of_types_that_are_not_in_play(tmp_path):
     only = {"code_o": types["code_o"]}
     buffer = TaskBuffer(only, reserved=exam_keys([f"tasks:{path}"], only))
     assert all(buffer.reserves(Task.create("code_o", task.payload)) for task in tasks)
+
+
+def test_types_whose_packages_are_missing_are_not_needed_for_exams_of_others(tmp_path, monkeypatch):
+    types = code_types("compact")
+    path = tmp_path / "tasks.jsonl"
+    tasks = [*types["code_o"].seeds(2), *make_task_types(["math"])["math"].seeds(1)]
+    path.write_text("".join(json.dumps(task.to_json()) + "\n" for task in tasks))
+    monkeypatch.setattr("trl_populora.extras.is_installed", lambda module: False)
+    with pytest.raises(MissingPackageError, match="^task type 'math' needs math-verify"):
+        make_task_types(["math"])
+    assert len(exam_keys(["held_out"], types)) > 100
+    buffer = TaskBuffer(types, reserved=exam_keys([f"tasks:{path}"], types))
+    assert all(map(buffer.reserves, tasks[:2]))
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ RAISED = {
     "per_device_train_batch_size=…": lambda: config(num_generations=2, per_device_train_batch_size=5),
     "prompts_per_teacher=… does not fit: with num_teachers=… and num_students=…, each teacher meets … students in a "
     "round.": lambda: config(num_students=4, prompts_per_teacher=3),
-    "…=… contradicts …; leave it out (it becomes …).": lambda: config(gradient_accumulation_steps=7),
+    "…=… contradicts …: leave it out, or set ….": lambda: config(gradient_accumulation_steps=7),
     "Not supported with a population: …": lambda: config(loss_type="bnpo"),
     "task type … is unknown.": lambda: config(task_types=["code_x"]),
     "…: the module … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),

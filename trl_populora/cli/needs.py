@@ -17,7 +17,7 @@ from .doctor import Finding
 
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from ..recipe import RunArguments
     from ..self_play.sampling import Message
@@ -65,6 +65,8 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
         shapes = Shapes.of(config, args.lora_target_modules)
     plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
     yield from rows_and_tokens(args, plan)
+    if args.num_teachers and tokenizer is not None:
+        yield from prompts(args, counter(tokenizer, args), config)
     if shapes is not None:
         yield from memory_lines(args, shapes, plan, options.processes, gpu=options.gpu)
         yield from disk_lines(args, disk(shapes, args, plan))
@@ -125,6 +127,22 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
     if args.num_teachers and args.round_settings.extra_attempts:
         extra = args.proposals_per_round * args.round_settings.extra_attempts * (1 + args.solvable_rounds)
         yield f"  at most {extra:,} extra attempts in addition (teacher_reward {args.teacher_reward})", None
+
+
+def prompts(
+    args: PopulationSelfPlayConfig, count: Callable[[Text], int], config: PretrainedConfig
+) -> Iterator[Finding]:
+    """Whether the run can begin with these exams and seed tasks, and whether teachers' prompts fit."""
+    from ..training.first_tasks import check_room, first_tasks, token_limits, types_in_play
+
+    try:
+        types, longest = types_in_play(args, None), args.vllm_max_model_length if args.use_vllm else None
+        lengths = token_limits(args, count, longest)
+        buffer = first_tasks(args, types, lengths)
+        lengths.check(types, buffer)
+        check_room(args, types, buffer, lengths, config)
+    except ValueError as error:
+        yield "  The run would not begin with these tasks and prompts.", str(error)
 
 
 def memory_lines(

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
+from ..extras import MissingPackageError
 from ..tasks import TaskType, make_task_types
 from ..tasks.registry import BUILT_IN as TYPES
 from .benchmarks import BUILT_IN, Benchmark, benchmark
@@ -52,13 +54,21 @@ def exam_keys(names: Sequence[str], types: Mapping[str, TaskType]) -> set[str]:
     Raises:
         ValueError: As [`make_exams`] does.
     """
-    every = {**make_task_types([*TYPES]), **types}  # files of tasks may hold those of other types
     exams = [
-        make_exam(name, every if name.startswith("tasks:") else types)
+        make_exam(name, _every_type(types) if name.startswith("tasks:") else types)
         for name in names
         if not isinstance(_made_by(name), Benchmark)
     ]
     return {key for exam in exams for key in task_keys(exam, types)}
+
+
+def _every_type(types: Mapping[str, TaskType]) -> Mapping[str, TaskType]:
+    """These types, and those of this package that have what they need: files of tasks may hold any."""
+    found: dict[str, TaskType] = {}
+    for name in TYPES:
+        with suppress(MissingPackageError):
+            found |= make_task_types([name])
+    return {**found, **types}
 
 
 def needs_task_types(name: str) -> bool:

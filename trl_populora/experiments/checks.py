@@ -127,7 +127,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     from ..diagnostics import MemberSummary, RoundSummary, round_metrics
     from ..diagnostics.task_metrics import TASK_METRICS
     from ..population.member import member_names
-    from ..training.self_play_source import types_in_play
+    from ..training.first_tasks import types_in_play
 
     types = types_in_play(args, None) if args.num_teachers else {}
     numbers: dict[str, Any] = dict(
@@ -207,6 +207,6 @@ def _probed_exams(args: PopulationSelfPlayConfig) -> list[Exam]:
 
 def _made(names: Sequence[str], args: PopulationSelfPlayConfig, data: str | None) -> list[Exam]:
     from ..evaluation import make_exams
-    from ..training.self_play_source import types_in_play
+    from ..training.first_tasks import types_in_play
 
     return make_exams(names, types_in_play(args, None) if args.num_teachers else {}, data=data)

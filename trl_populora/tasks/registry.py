@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
+from trl_populora.extras import MissingPackageError
 from trl_populora.named import named
 from trl_populora.settings import check_keys, conform_plain
 from trl_populora.tasks.base import TaskType
@@ -180,5 +181,7 @@ def _make(kind: type[TaskType], common: Mapping[str, Any], own: Mapping[str, Any
     try:
         checked = {name: conform_plain(name, own[name], hints.get(name, Any)) for name in own.keys() - unset}
         return kind(**{**common, **own, **checked})
+    except MissingPackageError:
+        raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"{setting}: {error}") from None

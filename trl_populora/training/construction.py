@@ -18,10 +18,11 @@ from ..settings import as_mapping
 from ..tasks import TaskType, families_of
 from .config import PopulationSelfPlayConfig
 from .dataset_source import DatasetSource
+from .first_tasks import types_in_play
 from .initial_adapters import find_sources, start_from
 from .quantized import completed, keep_gradients
 from .row_source import RowSource
-from .self_play_source import SelfPlaySource, types_in_play
+from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
 
 

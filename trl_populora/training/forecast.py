@@ -23,7 +23,7 @@ from ..self_play.requests import proposal_requests, solve_request
 from ..self_play.sampling import Message
 from ..tasks import TaskBuffer, families_of
 from .config import PopulationSelfPlayConfig
-from .self_play_source import types_in_play
+from .first_tasks import types_in_play
 
 
 HALVES = ("bfloat16", "float16")

@@ -92,7 +92,7 @@ def derive_batch(args: PopulationSelfPlayConfig) -> None:
     }
     for name, (value, allowed) in given.items():
         if value not in allowed:
-            raise ValueError(f"{name}={value} contradicts {why}; leave it out (it becomes {allowed[1]}).")
+            raise ValueError(f"{name}={value} contradicts {why}: leave it out, or set {allowed[1]}.")
     args.gradient_accumulation_steps = passes
     vars(args).update(steps_per_generation=None, generation_batch_size=None)  # which GRPO fills in
 

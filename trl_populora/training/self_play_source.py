@@ -14,7 +14,6 @@ import torch
 from transformers.utils import logging
 
 from ..diagnostics import Observer, RoundSummary, task_metrics
-from ..evaluation import reserved_keys
 from ..evolution import HallOfFame
 from ..executor import Execution, Executor, Job
 from ..generation import Sampler
@@ -22,23 +21,19 @@ from ..population import Population
 from ..progress import watched_jobs
 from ..run_files.layout import HALL_FOLDER
 from ..run_files.secrets import without_secrets
-from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, Row, SelfPlay, TokenLimits
+from ..self_play import Crossing, Guest, Guests, PlayedRound, Ratings, Row, SelfPlay
 from ..self_play.rewards import role_rewards, role_task_advantages
 from ..self_play.sampling import Completion, Message
-from ..settings import as_mapping
-from ..tasks import TaskBuffer, TaskType, families_of, make_task_types, recorded
-from .checks import prompt_limit
+from ..tasks import TaskType, recorded
 from .config import PopulationSelfPlayConfig
+from .first_tasks import check_room, first_tasks, token_limits, types_in_play
 from .founders import Founders
-from .probe_settings import asked_keys
 from .ranks import Ranks, equal_shares
 from .row_source import RowSource
 from .scored_rows import ScoredRows
 
 
 logger = logging.get_logger(__name__)
-
-DRAWS = 20  # of a seed task for each one that is reserved
 
 
 def self_play_reward(completions: list, self_play_reward: list[float | None], **kwargs: Any) -> list[float | None]:
@@ -78,16 +73,8 @@ class SelfPlaySource(RowSource):
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
         self.task_types = types_in_play(args, self.given_types)
-        lengths = _token_limits(args, sampler)
-        self.buffer = TaskBuffer(
-            self.task_types,
-            args.buffer_capacity,
-            max_unsolved_tries=args.max_unsolved_tries,
-            reserved=reserved_keys(self.task_types) | asked_keys(args, self.task_types),
-        )
-        families = families_of(self.task_types, args.seed_families)
-        for name, task_type in self.task_types.items():
-            _fill(self.buffer, args, task_type, families[name], lengths)
+        lengths = token_limits(args, sampler.count_tokens, sampler.max_length)
+        self.buffer = first_tasks(args, self.task_types, lengths)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
         self.execution_counts: Counter[str] = Counter()
@@ -100,7 +87,7 @@ class SelfPlaySource(RowSource):
             lengths=lengths,
             progress=sampler.progress,
         )
-        _check_room(args, self.task_types, self.buffer, lengths, population)
+        check_room(args, self.task_types, self.buffer, lengths, population.base_model.config)
         self.hall = HallOfFame(args.hall_of_fame_size) if args.hall_of_fame_probability else None
         self.role_rewards: dict[str, float] = {}
         self.ready_at = 0.0
@@ -301,81 +288,3 @@ class SelfPlaySource(RowSource):
         executions = self.ranks.share(jobs, lambda own, places: run(own))
         self.execution_counts.update(execution.status.value for execution in executions)
         return executions
-
-
-def types_in_play(args: PopulationSelfPlayConfig, given: Sequence[str | TaskType] | None) -> dict[str, TaskType]:
-    """Task types by id. Types that were passed also replace `args.task_types`, which the run's files record."""
-    types = make_task_types(
-        args.task_types if given is None else given,
-        style=args.prompt_style,
-        num_references=args.num_references,
-        kwargs=as_mapping(args.task_kwargs),
-    )
-    if given is not None:
-        args.task_types, args.task_kwargs = recorded(list(types.values()))
-        if here := [type(one).__name__ for one in types.values() if type(one).__module__ == "__main__"]:
-            logger.warning(
-                f"The task types {', '.join(here)} are defined in the script itself, so `populora play` and "
-                "`evaluate` cannot make them again. Move them into a module of their own, and import them."
-            )
-    return types
-
-
-def _fill(
-    buffer: TaskBuffer,
-    args: PopulationSelfPlayConfig,
-    task_type: TaskType,
-    families: Sequence[str] | None,
-    lengths: TokenLimits,
-) -> None:
-    """Seed tasks of a type. Reserved tasks are replaced by others, as far as the families have more."""
-    first = [task_type.simplest()]
-    if args.seed_tasks:
-        first = task_type.seeds(args.seed_tasks, seed=args.seed, families=families)
-    playable = lengths.playable(task_type, first)
-    missing = len(playable) - sum(map(buffer.add, playable))
-    rng = random.Random(f"{args.seed}/{task_type.id}/instead")
-    for _ in range(DRAWS * missing):
-        if not missing:
-            break
-        task = task_type.generate(rng, families=families)
-        missing -= lengths.fits(task_type, task) and buffer.add(task)
-    if not buffer.tasks(task_type.id):
-        raise ValueError(
-            f"seed_families={args.seed_families}: all {task_type.id} tasks of these families are reserved for exams. "
-            f"Name "
-            "more families, or leave the setting out for all."
-        )
-
-
-def _check_room(
-    args: PopulationSelfPlayConfig,
-    types: Mapping[str, TaskType],
-    buffer: TaskBuffer,
-    lengths: TokenLimits,
-    population: Population,
-) -> None:
-    """Raises `ValueError` if a teacher's prompt is longer than the base supports, and warns if a full completion does
-    not fit beside it."""
-    places = getattr(population.base_model.config, "max_position_embeddings", None)
-    if places is None:
-        return
-    for name, task_type in types.items():
-        references = buffer.references(name, max(args.num_references, task_type.min_references), random.Random(0))
-        prompt, _ = lengths.fit(task_type, references, buffer, random.Random(0))
-        tokens = lengths.count(prompt)
-        if tokens + args.max_completion_length > places:
-            told = (
-                f"num_references={args.num_references}: a teacher's prompt for {name} has {tokens} tokens, and with "
-                f"max_completion_length={args.max_completion_length} that is more than the {places} of the base. "
-                "Lower one of the two, or set max_prompt_tokens, with which references that do not fit are left out."
-            )
-            if tokens >= places:
-                raise ValueError(told)
-            logger.warning(told)
-
-
-def _token_limits(args: PopulationSelfPlayConfig, sampler: Sampler) -> TokenLimits:
-    """Limits in the tokens of the sampler."""
-    answer = int(args.answer_share * args.max_completion_length)
-    return TokenLimits(sampler.count_tokens, prompt=prompt_limit(args, sampler.max_length), answer=answer)
