@@ -220,6 +220,23 @@ def test_a_module_that_the_base_does_not_have_is_refused(tmp_path, tiny_model, c
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"prompt_style": "full"}, r"num_references=1: a teacher's prompt for code_o has \d+ tokens, .* set prompt_style"),
+        ({"max_prompt_tokens": 20}, "max_prompt_tokens=20 is too small for every code_o task"),
+        ({"reserved_exams": ["no_such"]}, "reserved_exams: exam 'no_such' is unknown"),
+    ],
+)
+def test_what_the_start_of_the_run_refuses_is_a_problem(tmp_path, tiny_model, capsys, changes, told):
+    path = write_recipe(tmp_path, tiny_model, **changes)[1]
+    assert cli.main(["doctor", path, "--no-sandbox", "--no-measure"]) == 1
+    text = capsys.readouterr().out
+    assert re.search(f"PROBLEM: {told}", text) and "Not ready to train." in text
+    with pytest.raises(ValueError, match=told):
+        train.build(*train.parse(["--config", path]))
+
+
 def test_settings_without_a_recipe_are_refused(capsys):
     assert cli.main(["doctor", "--max_steps=3"]) == 2
     assert "--max_steps=3 is a setting of a recipe" in capsys.readouterr().err

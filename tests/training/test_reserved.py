@@ -82,7 +82,7 @@ def test_a_wrong_reserved_exam_is_told_at_construction(make_trainer, name, messa
 
 
 def test_families_whose_tasks_are_all_reserved(make_trainer, monkeypatch):
-    from trl_populora.training import self_play_source
+    from trl_populora.training import first_tasks
 
     class All(frozenset):
         def __contains__(self, key):
@@ -91,8 +91,8 @@ def test_families_whose_tasks_are_all_reserved(make_trainer, monkeypatch):
         def __or__(self, other):
             return self
 
-    monkeypatch.setattr(self_play_source, "reserved_keys", lambda types: All())
-    monkeypatch.setattr(self_play_source, "TaskBuffer", keep_reserved(self_play_source.TaskBuffer))
+    monkeypatch.setattr(first_tasks, "reserved_keys", lambda types: All())
+    monkeypatch.setattr(first_tasks, "TaskBuffer", keep_reserved(first_tasks.TaskBuffer))
     with pytest.raises(ValueError, match="all code_o tasks of these families are reserved for exams"):
         make_trainer(seed_families=["add"])
 

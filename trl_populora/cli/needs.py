@@ -9,6 +9,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..command import populora
@@ -43,6 +44,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
 
     from ..integrations.base_models import local_folder
     from ..reporting.tables import counted
+    from ..tasks import read_back
     from ..training.forecast import Shapes, disk, phases
 
     adapters = 1 if args.shared_member else args.num_teachers + args.num_students
@@ -66,7 +68,7 @@ def needs(options: argparse.Namespace, rest: list[str]) -> Iterator[Finding]:
     plan = phases(args, counter(tokenizer, args) if tokenizer is not None else None)
     yield from rows_and_tokens(args, plan)
     if args.num_teachers and tokenizer is not None:
-        yield from prompts(args, counter(tokenizer, args), config)
+        yield from prompts(args, counter(tokenizer, args), partial(read_back, tokenizer), config)
     if shapes is not None:
         yield from memory_lines(args, shapes, plan, options.processes, gpu=options.gpu)
         yield from disk_lines(args, disk(shapes, args, plan))
@@ -130,14 +132,17 @@ def rows_and_tokens(args: PopulationSelfPlayConfig, plan: Mapping[str, Phase]) -
 
 
 def prompts(
-    args: PopulationSelfPlayConfig, count: Callable[[Text], int], config: PretrainedConfig
+    args: PopulationSelfPlayConfig,
+    count: Callable[[Text], int],
+    read: Callable[[str], str],
+    config: PretrainedConfig,
 ) -> Iterator[Finding]:
     """Whether the run can begin with these exams and seed tasks, and whether teachers' prompts fit."""
     from ..training.first_tasks import check_room, first_tasks, token_limits, types_in_play
 
     try:
         types, longest = types_in_play(args, None), args.vllm_max_model_length if args.use_vllm else None
-        lengths = token_limits(args, count, longest)
+        lengths = token_limits(args, types, count, read, longest)
         buffer = first_tasks(args, types, lengths)
         lengths.check(types, buffer)
         check_room(args, types, buffer, lengths, config)

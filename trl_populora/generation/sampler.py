@@ -15,7 +15,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..population import Population
 from ..progress import Progress
 from ..self_play.sampling import Completion, Message
-from ..tasks import BASE_STOP, render_prompt
+from ..tasks import BASE_STOP, read_back, render_prompt
 
 
 if TYPE_CHECKING:
@@ -196,6 +196,10 @@ class Sampler(ABC):
         if isinstance(text, str):
             return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         return len(self._tokenize([text])[0])
+
+    def read(self, text: str) -> str:
+        """A text as members read and write it: some tokenizers change it."""
+        return read_back(self.tokenizer, text)
 
     def completion(
         self, prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float] | None = None

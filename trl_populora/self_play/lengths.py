@@ -1,8 +1,9 @@
-"""Limits in tokens: of a student's prompt, of the right answer, and of a teacher's prompt.
+"""Limits in tokens: of a student's prompt, the right answer, and a teacher's prompt. And whether tokens keep a text.
 
-The caller passes the function that counts tokens, so this module needs no tokenizer.
+The caller passes the functions that count tokens and read a text back, so this module needs no tokenizer.
 """
 
+import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ class TokenLimits:
         count (`Callable[[str | list[Message]], int]`): Number of tokens of a text, or of a rendered conversation.
         prompt (`int`): Maximum tokens of a prompt, of a teacher or a student.
         answer (`int`): Maximum tokens of a task's right answer in its block.
+        read (`Callable[[str], str]`, *optional*): A text as members read and write it: encoded and decoded. Some
+            tokenizers change a text. Those of Qwen turn the Kelvin sign into a K, for instance. Then a student would
+            be asked about another program than the one that ran.
 
     Raises:
         ValueError: If a limit is below 1.
@@ -27,6 +31,7 @@ class TokenLimits:
     count: Callable[[str | list[Message]], int]
     prompt: int
     answer: int
+    read: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
         for name in ("prompt", "answer"):
@@ -34,19 +39,31 @@ class TokenLimits:
                 raise ValueError(f"The {name} limit must be at least 1 token, got {getattr(self, name)}.")
 
     def refuse(self, task_type: TaskType, task: Task) -> Refusal | None:
-        """The refusal of a task whose right answer, or whose prompt for the student, is too long; `None` if it
-        fits."""
+        """The refusal of a task whose right answer, or whose prompt for the student, is too long or changed by the
+        tokenizer; `None` if it fits."""
         answer = self.count(task_type.solve_completion(task))
         if answer > self.answer:
             return Refusal("answer_too_long", f"the answer has {answer} tokens, at most {self.answer} are allowed")
         prompt = self.count(task_type.solve_prompt(task))
         if prompt > self.prompt:
             return Refusal("prompt_too_long", f"the prompt has {prompt} tokens, at most {self.prompt} are allowed")
+        return self.changed(task_type, task)
+
+    def changed(self, task_type: TaskType, task: Task) -> Refusal | None:
+        """The refusal of a task whose prompt or right answer is another text after the tokenizer; `None` if not."""
+        for text in (
+            *(message["content"] for message in task_type.solve_prompt(task)),
+            task_type.solve_completion(task),
+        ):
+            if (read := self.read(text)) != text:
+                place = len(os.path.commonprefix([text, read]))
+                before, after = (ascii(one[place : place + 12]) for one in (text, read))
+                return Refusal("reserved_text", f"the tokenizer turns {before} into {after}")
         return None
 
     def fits(self, task_type: TaskType, task: Task) -> bool:
-        """Whether the task's prompt for the student fits."""
-        return self.count(task_type.solve_prompt(task)) <= self.prompt
+        """Whether the task's prompt for the student fits, and the tokenizer keeps it."""
+        return self.count(task_type.solve_prompt(task)) <= self.prompt and self.changed(task_type, task) is None
 
     def playable(self, task_type: TaskType, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose prompt for the student fits.

@@ -18,7 +18,7 @@ from trl_populora.tasks.registry import (
     task_type_class,
 )
 from trl_populora.tasks.task import INFRASTRUCTURE, REASONS, Answer, Draft, Payload, Refusal, Task, is_spared
-from trl_populora.tasks.templates import BASE_STOP, render_prompt
+from trl_populora.tasks.templates import BASE_STOP, read_back, render_prompt
 
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "make_task_types",
     "recorded",
     "refused_by",
+    "read_back",
     "render_prompt",
     "task_type_class",
 ]

@@ -17,7 +17,7 @@ from trl_populora.executor import Status
 REASONS: dict[str, str] = {
     **{status.value: "the program ended so in the sandbox" for status in Status if status is not Status.OK},
     "too_large": "over a size limit; nothing is ever truncated to fit",
-    "reserved_text": "contains a fence, a reasoning tag or a chat-template token",
+    "reserved_text": "contains a fence, a reasoning tag, a chat-template token, or text that the tokenizer changes",
     "duplicate": "repeats a task of the buffer, or one of the same teacher and round, under the key of its type",
     "held_out": "shows a question of an exam with an answer: nobody may learn from those",
     "answer_too_long": "the right answer takes too large a share of a completion",

@@ -64,6 +64,11 @@ def render_prompt(
     return "\n\n".join([_BASE_OPENING, *turns, "Assistant:"])
 
 
+def read_back(tokenizer: Any, text: str) -> str:
+    """A text as a model reads and writes it: encoded, and decoded without special tokens, as completions are."""
+    return tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
+
+
 def _turn(message: dict) -> str:
     name = {"user": "User: ", "assistant": "Assistant: ", "system": ""}.get(message["role"])
     if name is None:

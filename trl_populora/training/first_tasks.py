@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from transformers import PretrainedConfig
 from transformers.utils import logging
@@ -114,14 +115,28 @@ def check_room(
 
 
 def token_limits(
-    args: PopulationSelfPlayConfig, count: Callable[[str | list[Message]], int], longest: int | None
+    args: PopulationSelfPlayConfig,
+    types: Mapping[str, TaskType],
+    count: Callable[[str | list[Message]], int],
+    read: Callable[[str], str],
+    longest: int | None,
 ) -> TokenLimits:
     """Limits of prompts and answers, in tokens.
 
     Args:
-        args ([`PopulationSelfPlayConfig`]): Settings.
+        args ([`PopulationSelfPlayConfig`]): Settings. types (`Mapping[str, TaskType]`): Task types in play.
         count (`Callable`): Tokens of a text, or of a conversation as it is rendered.
+        read (`Callable[[str], str]`): A text, encoded and decoded. Where it changes even the wording of a type, texts
+            are not compared, with a warning.
         longest (`int` or `None`): Maximum tokens of prompt and completion together in the engine; `None` for no limit.
     """
     answer = int(args.answer_share * args.max_completion_length)
-    return TokenLimits(count, prompt=prompt_limit(args, longest), answer=answer)
+    limits = TokenLimits(count, prompt=prompt_limit(args, longest), answer=answer, read=read)
+    for name, task_type in types.items():
+        if refusal := limits.changed(task_type, task_type.simplest()):
+            logger.warning(
+                f"The tokenizer changes the wording of {name} tasks: {refusal.detail}. So it is not checked whether "
+                "members read tasks as they were written."
+            )
+            return replace(limits, read=str)
+    return limits

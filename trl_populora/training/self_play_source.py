@@ -73,7 +73,7 @@ class SelfPlaySource(RowSource):
         self.evenly = args.shard_base  # every forward is then a collective
         self.executor = args.executor.make(ranks.cores)
         self.task_types = types_in_play(args, self.given_types)
-        lengths = token_limits(args, sampler.count_tokens, sampler.max_length)
+        lengths = token_limits(args, self.task_types, sampler.count_tokens, sampler.read, sampler.max_length)
         self.buffer = first_tasks(args, self.task_types, lengths)
         self.ratings = Ratings(population.teachers, population.students)
         self.observer = Observer(self.task_types, prompts_per_teacher=args.prompts_per_teacher)
