@@ -1,5 +1,5 @@
 """A task type of your own: the teacher writes a number, the student triples it. This checks it; to play it, here:
-python -m trl_populora.train --model_name_or_path tiny --output_dir own --use_cpu 1 --task_types own_task_type:Tripling
+populora train --model_name_or_path tiny --output_dir own --use_cpu 1 --max_steps 2 --task_types own_task_type:Tripling
 """
 
 import re

@@ -39,6 +39,7 @@ def require(module: str, *, user: str) -> None:
     """
     if not is_installed(module):
         package, extra = EXTRAS[module]
+        alone = " in a new environment" if module == "vllm" else ""  # it needs an older transformers
         raise MissingPackageError(
-            f"{user} needs {package}, which is not installed: pip install 'trl-populora[{extra}]'."
+            f"{user} needs {package}, which is not installed: pip install 'trl-populora[{extra}]'{alone}."
         )

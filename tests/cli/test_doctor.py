@@ -223,7 +223,10 @@ def test_a_module_that_the_base_does_not_have_is_refused(tmp_path, tiny_model, c
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"prompt_style": "full"}, r"num_references=1: a teacher's prompt for code_o has \d+ tokens, .* set prompt_style"),
+        (
+            {"prompt_style": "full"},
+            r"num_references=1: a teacher's prompt for code_o has \d+ tok.* set prompt_style",
+        ),
         ({"max_prompt_tokens": 20}, "max_prompt_tokens=20 is too small for every code_o task"),
         ({"reserved_exams": ["no_such"]}, "reserved_exams: exam 'no_such' is unknown"),
     ],

@@ -24,11 +24,11 @@ def run(options: argparse.Namespace) -> int:
         check_writable(options.output, option="--output")
         if options.merge:
             from ..hub.merging import export_merged
-            from ..integrations.base_models import resolve_base
             from ..quiet import hide_loading_bars
+            from .opening import find_base
 
             hide_loading_bars()
-            export_merged(opened, options.member, options.output, base=resolve_base(opened.base))
+            export_merged(opened, options.member, options.output, base=find_base(opened.base))
         else:
             export_adapter(opened, options.member, options.output)
     print(f"{options.output}: {options.member} of {options.folder}" + (", merged" if options.merge else ""))

@@ -49,6 +49,20 @@ def recorded_quantization(run: Run) -> dict[str, Any] | None:
     return record.get("quantization") if record.get("model") == run.base else None
 
 
+def find_base(name: str) -> str:
+    """The folder of a run's base.
+
+    Raises:
+        ValueError: If it is not here, with the option that names another place.
+    """
+    from ..integrations.base_models import resolve_base
+
+    try:
+        return resolve_base(name)
+    except ValueError as error:
+        raise ValueError(f"{error} If the base of a run has another place here, name it with --base.") from None
+
+
 def load_base(
     name: str, *, dtype: str | None = None, quantization: dict[str, Any] | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -63,14 +77,10 @@ def load_base(
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from ..extras import require
-    from ..integrations.base_models import resolve_base
     from ..quiet import hide_loading_bars
 
     hide_loading_bars()
-    try:
-        path = resolve_base(name)
-    except ValueError as error:
-        raise ValueError(f"{error} If the base of a run has another place here, name it with --base.") from None
+    path = find_base(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     chosen = getattr(torch, dtype or ("bfloat16" if device == "cuda" else "float32"))
     how: dict[str, Any] = {}

@@ -66,13 +66,14 @@ def _exams(folder: str) -> str:
 
 
 def _quality(member: MemberSummary) -> str:
+    rating = f"rating {member.mu:.1f}, sigma {member.sigma or 0:.1f}"  # the strongest has the largest mu - 3 sigma
     if member.role == "teacher":
         if member.validity is None:
-            return f"rating {member.mu:.1f}, no proposal judged in the last round"
-        return f"rating {member.mu:.1f}, {percent(member.validity)} of its proposals valid in the last round"
+            return f"{rating}, no proposal judged in the last round"
+        return f"{rating}, {percent(member.validity)} of its proposals valid in the last round"
     if member.fill_rate is not None and member.solve_rate is None:
-        return f"rating {member.mu:.1f}, no task of a teacher to solve lately"
+        return f"{rating}, no task of a teacher to solve lately"
     if member.solve_rate is not None:
         solved = f"{percent(member.solve_rate)} of attempts at teachers' tasks solved lately (mean over task types)"
-        return f"rating {member.mu:.1f}, {solved}"
+        return f"{rating}, {solved}"
     return f"mean reward {member.mu:+.2f} over the last rounds"
