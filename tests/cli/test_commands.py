@@ -255,6 +255,8 @@ def test_an_adapter_is_not_merged_into_another_base(tiny_model, tmp_path, capsys
     larger.save_pretrained(tmp_path / "larger")  # a base with more tokens is still the adapter's
     tiny.tiny_tokenizer().save_pretrained(tmp_path / "larger")
     assert cli.main([*argv, "--base", str(tmp_path / "larger")]) == 0
+    assert cli.main([*argv[:-1], str(tmp_path / "again"), "--base", "no/such-model"]) == 2
+    assert "has another place here, name it with --base" in capsys.readouterr().err
 
 
 def test_warmup_saves_a_population_that_can_play(tiny_model, tmp_path, capsys):
