@@ -157,6 +157,7 @@ def test_which_block_is_read():
     assert read_code(f"```python\nfirst\n```\n{fenced('second')}\n```\n4\n```") == "second"
     assert read_code(f"```\n{block}\n```", "double") == block
     assert read_code(f"```python\n{block}", "double") == block  # cut off
+    assert read_code(f'```c++\nx++;\n```\n```python title="a.py"\n{block}\n```') == block
     assert read_code(f"<think>\n{fenced('def double(x): pass')}\n</think>\n{fenced(block)}", "double") == block
     assert read_code(block, "double") == block
     assert read_code("```python\n    return x * 2\n```", "double") == "    return x * 2"

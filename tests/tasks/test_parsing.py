@@ -34,9 +34,41 @@ def test_any_text_is_read_without_an_error(text):
         assert block.label == "" or block.label.isalnum()
 
 
-@pytest.mark.parametrize("label", ["python", "Python", "py", "python3", " python "])
+@pytest.mark.parametrize(
+    "label",
+    ["python", "Python", "py", "python3", " python ", "python3.11", 'python title="a.py"', "python {.numbers}"],
+)
 def test_labels_of_programs(label):
     assert fences(f"```{label}\nx\n```") == [Fence("python", "x")]
+
+
+@pytest.mark.parametrize("before", ["", "   ", "1. "])
+@pytest.mark.parametrize(
+    "info, label",
+    [
+        *((info, "") for info in ("c++", "python-repl", "pseudo-code", "step-by-step", "text/plain", "(trace)")),
+        *(("plain text", "plain"), ("output:", "output"), ("Output of f", "output"), ("input\tx", "input")),
+    ],
+)
+def test_the_first_line_of_a_block_may_hold_any_text(before, info, label):
+    """The end of such a block was taken for the begin of another one, and the block after it was lost."""
+    text = f"{before}```{info}\nx = 3\n```\n\n```output\n5\n```"
+    assert fences(text) == [Fence(label, "x = 3"), Fence("output", "5")]
+
+
+def test_a_sentence_before_backticks_makes_them_part_of_it():
+    text = "I write ```f(x) and\nmean it.\n```input\n1\n``` and ```g(x) or\n```output\n2\n```"
+    assert fences(text) == [Fence("input", "1"), Fence("output", "2")]
+    assert fences("So: ```input\n1\n```") == [Fence("input", "1")]
+    assert fences("```input x`y\n```output\n2\n```") == [Fence("output", "2")]
+
+
+def test_programs_in_lists_are_moved_to_the_left():
+    blocks = fences("1. So:\n   ```python\n   def f(x):\n\n       return x\n   ```\n   ```input\n   1\n     2\n   ```")
+    assert last_body(blocks, "python") == "def f(x):\n\n    return x"
+    assert last_body(blocks, "input") == "   1\n     2"
+    kept = "def f(x):\n    return '''\n  \n'''"
+    assert last_body(fences(fence("python", kept)), "python") == kept
 
 
 def test_bodies_keep_their_indentation_and_lose_blank_ends():
@@ -91,7 +123,9 @@ def test_the_part_of_a_completion_that_counts(completion, counted):
         ("</answer>", None),
         ("<answer></answer>", None),
         ("`", None),
-        ("```x y\n", None),
+        ("```x y\n", "x"),
+        ("a ```x y\n", None),
+        ("```x+\n", ""),
     ],
 )
 def test_long_repetitions_are_read_to_the_end(unit, label):

@@ -10,12 +10,15 @@ a label occurs more than once, the last block is used.
 
 from __future__ import annotations
 
+import re
+from textwrap import dedent
 from typing import NamedTuple
 
 
 MAX_COMPLETION = 65_536  # characters; far above what a completion holds, far below what would hurt
 FENCE = "```"
-PYTHON_LABELS = frozenset({"python", "py", "python3"})
+_PYTHON = re.compile(r"py|python(?:3(?:\.[0-9]+)?)?")
+_MARKERS = " \t>*+-.)0123456789"  # what stands before a block in a list or a quotation
 
 # Text that a task may not contain: it would close a fence, cut a later completion short, or be read by a tokenizer as
 # the end of a turn and so let a proposer write into the solver's prompt.
@@ -49,27 +52,30 @@ def final_text(completion: str) -> str:
 
 def fences(text: str) -> list[Fence]:
     """
-    All closed fenced blocks, in order. A fence opens with three backticks and a label of letters and digits alone on
-    the rest of the line, and ends at the next three backticks. Labels are lower-case; `py` and `python3` become
-    `python`. Bodies lose surrounding blank lines and trailing whitespace.
+    All closed fenced blocks, in order. A fence opens with three backticks, and ends at the next three backticks. The
+    rest of its first line is as in CommonMark: it holds no backtick, and its first word is the label. Labels are
+    lower-case; `py`, `python3` and `python3.11` become `python`, `output:` becomes `output`, and a word with other
+    signs, as `c++`, becomes empty. If text stands before the backticks, they are part of a sentence unless nothing or
+    one word of letters and digits follows. Bodies lose surrounding blank lines and trailing whitespace.
     """
     text = text.replace("\r\n", "\n")
-    found = []
+    found, last = [], 0
     at = text.find(FENCE)
     while at >= 0:
         newline = text.find("\n", at)
         if newline < 0:
             break
-        label = text[at + len(FENCE) : newline].strip().lower()
-        if label and not label.isalnum():  # backticks inside a sentence, not a fence
+        info = text[at + len(FENCE) : newline].strip().lower()
+        before = text[max(last, text.rfind("\n", last, at) + 1) : at].strip(_MARKERS)
+        if "`" in info or before and info and not info.isalnum():  # backticks inside a sentence, not a fence
             at = text.find(FENCE, newline)
             continue
         end = text.find(FENCE, newline)
         if end < 0:
             break
-        body = text[newline + 1 : end].rstrip()
-        found.append(Fence("python" if label in PYTHON_LABELS else label, _drop_blank_lines(body)))
-        at = text.find(FENCE, end + len(FENCE))
+        found.append(Fence(_label(info), _drop_blank_lines(text[newline + 1 : end].rstrip())))
+        last = end + len(FENCE)
+        at = text.find(FENCE, last)
     return found
 
 
@@ -79,8 +85,10 @@ def completion_fences(completion: str) -> list[Fence] | None:
 
 
 def last_body(blocks: list[Fence], label: str) -> str | None:
-    """Body of the last block with this label, or `None`."""
-    return next((block.body for block in reversed(blocks) if block.label == label), None)
+    """Body of the last block with this label, or `None`. A program that is indented as a whole, as in a list, is moved
+    to the left."""
+    body = next((block.body for block in reversed(blocks) if block.label == label), None)
+    return dedent(body) if body and label == "python" and body[0] in " \t" else body
 
 
 def fence(label: str, body: str) -> str:
@@ -96,6 +104,13 @@ def reserved_in(text: str) -> str | None:
 def num_bytes(text: str) -> int:
     """Length in UTF-8. Lone surrogates are counted and cause no error."""
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _label(info: str) -> str:
+    word = (info.split(maxsplit=1) or [""])[0].rstrip(":")
+    if _PYTHON.fullmatch(word):
+        return "python"
+    return word if word.isalnum() else ""
 
 
 def _drop_blank_lines(body: str) -> str:
