@@ -5,16 +5,14 @@ from fractions import Fraction
 import pytest
 
 from trl_populora.evaluation.graders.math_text import (
-    MAX_ANSWER,
     find_answer,
     find_boxed,
     find_number,
     nesting,
-    read_number,
     split,
-    tidy,
     without_unit,
 )
+from trl_populora.tasks.math.written import MAX_ANSWER, read_number, tidy
 
 
 @pytest.mark.parametrize(
@@ -58,7 +56,9 @@ def test_the_final_number(completion, number):
         (r"\boxed{}", None),
         (r"\boxed{ }", None),
         (r"\boxed{5} and \boxed{", None),
-        (r"\boxed 5", None),
+        (r"\boxed 5", "5"),
+        (r"\boxed{5} as asked in \boxed{}.", "5"),
+        (r"\boxed 5 or 6", None),
         ("5", None),
         ("", None),
     ],
@@ -94,6 +94,8 @@ def test_the_last_box(completion, answer):
         ("3 cm^2", 3),
         (r"9.6 \AA", Fraction(96, 10)),
         (r"5.4 \text{ cents}", Fraction(54, 10)),
+        (r"-1.2\overline{34}", Fraction(-1222, 990)),
+        ("£1,234.50", Fraction(2469, 2)),
     ],
 )
 def test_numbers_are_read(text, value):

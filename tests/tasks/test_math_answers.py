@@ -131,6 +131,9 @@ AGREED = [
     ("7", r"\sqrt{2}", False),
     ("7", "7x", False),
     ("7", r"\pi", False),
+    ("7", r"\textbf{7}", True),
+    ("7", r"\pounds 7", True),
+    ("-3/4", r"-75\%", True),
 ]
 # Where this judge differs from math-verify: right answer, text, and what is said here.
 DIFFERENT = [
@@ -156,9 +159,42 @@ DIFFERENT = [
     ("7", "8=7", False),  # not equal
     ("7", "[7,7]", False),
     ("7", r"\left[ 7, 7\right]", False),
+    ("7", r"7~\text{hours}", True),
+    ("7", r"\text{7 hours}", True),
+    ("7", "£7", True),
+    ("7", "7€", True),
+    ("7", "7 pens", True),
+    ("7", "7 Boys", True),
+    ("7", "7 years old", True),
+    ("7", "7 dollars per hour", True),
+    ("7", "7 books.", True),
+    ("0.15", r"15\,\%", True),
+    ("15/2", "7 1/2", True),
+    ("15/2", r"\text{7.5}", True),
+    ("1/3", r"33\frac{1}{3}\%", True),
+    ("1/3", r"0.\overline{3}", True),
+    ("7/12", r"0.58\bar3", True),
+    ("1/3", r"33.\overline{3}\%", True),
     ("7", r"7\text{, or maybe eight}", False),
     ("7", r"7\text{ not }", False),
 ]
+
+
+# What is no number, or another one: words that change it, a choice, work that is left, variables.
+NO_NUMBERS = [
+    *(("7", f"7 {words}") for words in ("dozen", "hundred", "millions", "halves", "twelfths", "plus two")),
+    *(("7", f"7 {words}") for words in ("or eight", "and a half", "not", "maybe", "x", "xy", "pi", "pens or so")),
+    *(("7", rf"\text{{{text}}}") for text in ("7 or 8", "7 dozen", "7 hours 30 minutes", "3+4", "7, maybe", "seven")),
+    *(("7", text) for text in ("£7 €8", "£7 + 0", "7 pens 8", r"\text{7} 8", r"\text{7}+0", "7 " + "pens " * 4)),
+    *(("1/3", text) for text in (r"0.\overline{33}4", r"0.3\overline{4}", r"\overline{3}", r"1.\overline{3}")),
+    *(("15/2", text) for text in ("7 3/2", "-7 1/2", "7 1/2 1/2", r"7 \cdot 1/2", "71/2", "7/2")),
+    *(("0.15", text) for text in (r"15\%\%", r"-15\%", r"1\,5\%", r"15\,\% + 0")),
+]
+
+
+def test_what_is_no_number_or_another_one(run):
+    verdicts = judge_pairs(NO_NUMBERS, run)
+    assert [pair for pair, verdict in zip(NO_NUMBERS, verdicts, strict=True) if verdict is not False] == []
 
 
 @pytest.mark.slow
@@ -268,7 +304,17 @@ def test_values_that_are_none(value):
         (r"\boxed{\boxed{7}}", "7"),
         (r"\boxed{}", ""),
         (r"\boxed{1} then \boxed{2", None),
-        (r"\boxed 7", None),
+        (r"\boxed{7} as asked in \boxed{}.", "7"),
+        (r"\boxed{7}, in the form `\boxed{ }`", "7"),
+        (r"Write it in \boxed{}.", ""),
+        (r"\boxed{7} + 1 = \boxed{}", ""),
+        (r"\boxed 7", "7"),
+        ("It is \\boxed -7.5\nSo it is.", "-7.5"),
+        (r"\boxed{1}, no, $\boxed 1,200$.", "1,200"),
+        (r"\boxed 7 or 8", None),
+        (r"\boxed 7/8", None),
+        (r"$\boxed 7 + 1$", None),
+        (r"\boxed x", None),
         (r"\boxed{7\}", None),
         ("7", None),
         ("", None),
@@ -354,7 +400,7 @@ def test_equal_answers_run_once_and_plain_ones_not_at_all():
         jobs.extend(some)
         return [Execution(Status.INFRA_ERROR, (), 0.0, 0)] * len(some)
 
-    verdicts = judge_pairs([("1/2", r"\frac12"), ("1/2", "0.5"), ("1/2", r"$\frac12$"), ("1/2", "3")], count)
+    verdicts = judge_pairs([("1/2", r"x=\frac12"), ("1/2", "0.5"), ("1/2", r"$x=\frac12$"), ("1/2", "3")], count)
     assert [len(job.inputs) for job in jobs] == [1] and jobs[0].modules == (MODULE,) and jobs[0].limits == LIMITS
     assert verdicts[1] is True and verdicts[3] is False and is_spared(verdicts[0]) and is_spared(verdicts[2])
 
@@ -370,7 +416,7 @@ def test_a_batch_that_went_wrong_is_judged_again_one_by_one(run, monkeypatch):
         return run(jobs)
 
     pairs = [("1/2", HOSTILE["sum"])]
-    pairs += [("1/2", rf"\frac{{{n}}}{{{2 * n + n % 2}}}") for n in range(1, 14)]
+    pairs += [("1/2", rf"x=\frac{{{n}}}{{{2 * n + n % 2}}}") for n in range(1, 14)]
     verdicts = judge_pairs(pairs, watched)
     assert verdicts == [False, *(n % 2 == 0 for n in range(1, 14))]
     assert sizes == [[8, 6], [1] * 8]
@@ -384,4 +430,4 @@ def test_a_batch_in_which_memory_ran_short_says_nothing():
         batch = Execution(Status.OK, (wrong, wrong), 0.1, (LIMITS.memory_mb << 20) - 1)
         return [Execution(Status.OK, (right,), 0.1, 1 << 20) if len(job.inputs) == 1 else batch for job in jobs]
 
-    assert judge_pairs([("1/2", r"\frac12"), ("1/2", r"\frac24")], run) == [True, True]
+    assert judge_pairs([("1/2", r"x=\frac12"), ("1/2", r"x=\frac24")], run) == [True, True]

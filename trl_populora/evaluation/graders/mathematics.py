@@ -13,20 +13,9 @@ from ...executor import Execution, Job, Limits, Status
 from ...extras import require
 from ...tasks import Run
 from ...tasks.math.answers import compare_plain
+from ...tasks.math.written import MAX_ANSWER, Number, read_answer, read_number, tidy
 from ..grading import Grade, Grader
-from .math_text import (
-    MAX_ANSWER,
-    MAX_DEPTH,
-    Number,
-    find_answer,
-    find_number,
-    hedges,
-    nesting,
-    read_number,
-    split,
-    tidy,
-    without_unit,
-)
+from .math_text import MAX_DEPTH, find_answer, find_number, hedges, nesting, split, without_unit
 
 
 HARNESS = "trl_populora.tasks.math.equivalence"
@@ -91,7 +80,8 @@ class MathAccuracy(Grader):
     - numbers that differ by more than one part in ten thousand differ: math-verify rounds to six decimals, so that any
       small number is 0. If the reference allows an error, only that is used;
     - `4.5e33` is a number, not a multiple of e; `E_1` is a name;
-    - letters after an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7;
+    - letters after an expression are variables, not units: `6m` is not 6. `7\\text{ or 8}` is not 7. Words after a
+      number are units, as in `7 pens`, if they do not change it, as in `7 dozen`;
     - an equation such as `y' + ky = 0` requires a relation: math-verify would compare its 0 with an answer that is not
       a relation;
     - if several answers are required, there must be equally many, each equal to a different right one, in any order.
@@ -204,7 +194,8 @@ def _entry(gold: str, answer: str, atol: Fraction, rtol: Fraction) -> bool | Pai
     """Whether two texts are equal, or what the sandbox is to compare."""
     if hedges(answer):
         return answer == gold
-    right, given = read_number(gold), read_number(answer)
+    right = read_number(gold)
+    given = read_number(answer) if right is None else read_answer(answer)
     if right is not None and given is not None:
         return _is_near(right, given, atol, rtol)
     if right is None or right.percent:

@@ -1,7 +1,7 @@
 """Answers of word problems: reads them from a program's value or from a box, and compares them.
 
-An answer in the form of a plain decimal number is compared here. Any other answer is hostile text for math-verify, so
-it is compared in the sandbox (`harness.py`), under limits of time and memory.
+A number as people write it (`written.py`) is compared here. Any other answer is hostile text for math-verify, so it
+is compared in the sandbox (`harness.py`), under limits of time and memory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from trl_populora.executor import Execution, Job, Limits, Status
 from trl_populora.tasks.base import Run, refused_by
+from trl_populora.tasks.math.written import DECIMAL, read_answer, tidy
 from trl_populora.tasks.task import Refusal
 
 
@@ -24,11 +25,13 @@ MAX_DIGITS = 12  # of an integer, a numerator
 MAX_DENOMINATOR = 1_000
 MAX_DECIMALS = 4  # math-verify rounds decimals to six
 MAX_FLOAT = 10**8
-MAX_PLAIN = 64  # characters of a number that is compared here
 MAX_BRACKETS = 10  # opened in an answer: math-verify's parser takes exponential time in their depth
 
 BOX = "\\boxed"
-_PLAIN = re.compile(r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|[+-]?\.[0-9]+")
+_BOX = re.compile(
+    r"(?P<mention>(?:(?<=[A-Za-z] )|(?<=[A-Za-z] [`$]))\\boxed\s*\{\s*\})"
+    rf"|\\boxed\s*(?:(?P<bare>[+-]?{DECIMAL})(?=\s*(?:\\[)\]]|\$)|,?\s*(?:\n|\Z)))?"
+)
 _ONE = r"\s*(?:\{\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?)\s*\}|([0-9]))"
 _FRACTION = re.compile(r"\\[dtc]?frac" + _ONE + _ONE)
 _OPERATOR = re.compile(
@@ -40,7 +43,6 @@ DOUBT = re.compile(
 )
 """Words in `\\text{...}` that take an answer back. math-verify does not read them."""
 _RANGE = re.compile(r"\s*(?:\\left)?\s*\[.*,")  # math-verify takes [7,7] for 7
-_SPACE = re.compile(r"(?<=[0-9])(?:\\[,;:! ]|~|\{,\}| )(?=[0-9]{3}(?![0-9]))")  # between groups of three digits
 
 
 def answer_text(value: object) -> str | Refusal:
@@ -75,9 +77,17 @@ def answer_text(value: object) -> str | Refusal:
 
 
 def last_box(text: str) -> str | None:
-    """The content of the last `\\boxed{...}` of a text, or `None`. Braces inside may be nested. Takes linear time."""
-    start = text.rfind(BOX)
-    rest = text[start + len(BOX) :].lstrip() if start >= 0 else ""
+    """
+    The content of the last `\\boxed{...}` of a text, or `None`. Braces inside may be nested. Takes linear time.
+
+    An empty box behind a word is passed over: "as asked in \\boxed{}". A box may hold a number without braces if the
+    formula or the line ends there: `$\\boxed 7$`.
+    """
+    boxes = list(_BOX.finditer(text))
+    box = next((one for one in reversed(boxes) if one["mention"] is None), None)
+    if box is None or box["bare"]:
+        return box["bare"] if box else "" if boxes else None
+    rest = text[box.end() :]
     if not rest.startswith("{"):
         return None
     depth, place = 0, 0
@@ -93,18 +103,20 @@ def last_box(text: str) -> str | None:
 def compare_plain(right: str, answer: str) -> bool | None:
     """The verdict on an answer that needs no math-verify; `None` for any other answer.
 
-    A plain decimal number is compared exactly. An answer with too many brackets is wrong, and so are a range, a sum
-    that is not worked out, and an answer that is taken back (`7\\text{ or 8}`). A number whose distance from the right
-    one is below 10^-6 goes to math-verify, which rounds.
+    A written number ([`read_answer`]) is compared exactly; for a percentage, the number before the sign is right, too.
+    An answer with too many brackets is wrong, and so are a range, a sum that is not worked out, and an answer that is
+    taken back (`7\\text{ or 8}`). A number whose distance from the right one is below 10^-6 goes to math-verify, which
+    rounds.
     """
     if sum(map(answer.count, "([{")) > MAX_BRACKETS or DOUBT.search(answer) or _RANGE.match(answer):
         return False
-    if len(answer) > MAX_PLAIN or not _PLAIN.fullmatch(answer):
+    given = read_answer(answer)
+    if given is None:
         return False if _hides_work(answer) else None
-    exact, given = Fraction(right), Fraction(answer.replace(",", ""))
-    if exact == given:
+    exact, readings = Fraction(right), (given.value, given.value / 100 if given.percent else given.value)
+    if exact in readings:
         return True
-    return False if abs(exact - given) > Fraction(1, 10**6) else None
+    return None if any(abs(exact - one) <= Fraction(1, 10**6) for one in readings) else False
 
 
 def _hides_work(answer: str) -> bool:
@@ -129,7 +141,7 @@ def _proper(match: re.Match[str]) -> str:
 
 def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refusal]:
     """
-    Verdicts on answers. Plain decimal numbers are compared here, exactly. Others go to the sandbox; equal ones once.
+    Verdicts on answers. Written numbers are compared here, exactly. Others go to the sandbox; equal ones once.
 
     The answers of a batch share a process. If anything goes wrong in it, its verdicts do not count, and each of its
     answers is judged again, alone. If that one exceeds a limit of time or memory, the answer is wrong.
@@ -141,7 +153,7 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refus
     Returns:
         `list[bool | Refusal]`: In the order of `pairs`; a refusal where the executor failed.
     """
-    clean = [(right, _clean(answer)) for right, answer in pairs]
+    clean = [(right, tidy(answer)) for right, answer in pairs]
     verdicts: dict[tuple[str, str], bool | Refusal] = {}
     for pair in dict.fromkeys(clean):
         verdict = compare_plain(*pair)
@@ -153,12 +165,6 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refus
         for part, execution in zip(parts, run([_job(part) for part in parts]) if parts else (), strict=True):
             verdicts |= _read(part, execution)
     return [verdicts[pair] for pair in clean]
-
-
-def _clean(answer: str) -> str:
-    """The answer without what math-verify misreads: line breaks, dollar signs, a full stop, spaces in `1 000`."""
-    text = " ".join(answer.replace("\\$", " ").replace("$", " ").split()).removesuffix(".").strip()
-    return _SPACE.sub("", text)
 
 
 def _job(pairs: Sequence[tuple[str, str]]) -> Job:

@@ -48,6 +48,7 @@ _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
 _PARTS |= {word + end: value for value, word in enumerate(_ORDINALS.split(), start=3) for end in ("", "s")}
 _TIMES = {"once": 1, "twice": 2, "double": 2, "doubles": 2, "doubled": 2, "triple": 3, "triples": 3, "tripled": 3}
 _TIMES |= {"thrice": 3, "quadruple": 4, "dozen": 12, "dozens": 12}
+NUMBER_WORDS = frozenset({*_CARDINALS, *_SCALES, *_PARTS, *_TIMES})
 
 COMMON = {
     numbers: frozenset(words.split())
