@@ -113,6 +113,26 @@ def test_a_copy_of_a_reference_is_refused_whatever_its_layout(run):
     assert kind.key(WordProblem(PROBLEM.replace("12", "13"), PROGRAM, "60")) != kind.key(task.payload)
 
 
+@pytest.mark.parametrize("change", [" .", "!", "  ?!", "\n- ", " (*)", "\ufe0f"])
+def test_signs_that_say_nothing_make_no_other_problem(run, change):
+    task = Task.create("math", WordProblem(PROBLEM, PROGRAM, "60"))
+    for copy in (PROBLEM + change, PROBLEM.replace("eggs. ", f"eggs {change} ")):
+        assert propose(run, copy, references=[task]).reason == "duplicate", copy
+
+
+def test_signs_between_numbers_make_another_problem():
+    kind = MathWord()
+    texts = ["3.5", "3 5", "35", "3/5", "3:5", "3 - 5", "3-5 ", "3 + 5", "3 * 5", "-35", "35%", "3, 5"]
+    keys = [kind.key(WordProblem(f"What is {text} of it?", PROGRAM, "60")) for text in texts]
+    assert len(set(keys)) == len(texts) - 2  # 3-5 is 3 - 5, and 3, 5 is 3 5
+
+
+@pytest.mark.parametrize("sign", ["\0", "\x1b", "\u202e", "\u200b", "\u2066", "\ufeff", "\x85", "\u2028", "\ud800"])
+def test_signs_that_nobody_sees_are_refused(run, sign):
+    assert propose(run, PROBLEM.replace("box ", f"bo{sign}x ")).reason == "reserved_text"
+    assert propose(run, PROBLEM.replace("holds ", "holds\u00a0\n\t")).answer == "60"
+
+
 def test_the_last_blocks_after_thinking_count():
     text = f"<think>{proposal('3?')}</think> so {proposal('4?')} or better {proposal()}"
     draft = MathWord().parse_proposal(text, ())

@@ -12,6 +12,8 @@ import hashlib
 import json
 import math
 import random
+import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,6 +51,8 @@ from trl_populora.tasks.parsing import (
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
+
+_KEPT = re.compile(r"\w+|(?<=\d)[^\w\s](?=\d)|(?<=\d) ?[-+*/^] ?(?=\d)|-(?=\d)|(?<=\d) ?%")  # not layout: 3.5, 3 - 5, 5%
 
 # A fraction is not a plain value, so it is returned as a tuple. `f` gets its name back first, because it may call
 # itself.
@@ -189,7 +193,7 @@ class MathWord(TaskType):
     def _check_problem(self, problem: str) -> Refusal | None:
         if num_bytes(problem) > self.problem_bytes:
             return Refusal("too_large", f"the problem has more than {self.problem_bytes} bytes")
-        marker = BOX if BOX in problem else reserved_in(problem)
+        marker = BOX if BOX in problem else reserved_in(problem) or next(filter(_is_unseen, problem), None)
         return None if marker is None else Refusal("reserved_text", f"the problem contains {marker!r}")
 
     def _draft(self, problem: str, program: str, references: Sequence[Task]) -> Draft | Refusal:
@@ -277,8 +281,8 @@ class MathWord(TaskType):
         return statements(task.payload.program)
 
     def key(self, payload: Any) -> str:
-        """A hash of the problem without case and layout, because one problem has one answer."""
-        return _hash([self.id, payload.problem.casefold().split()])
+        """A hash of the problem's words and numbers without case and layout, because one problem has one answer."""
+        return _hash([self.id, *(one.strip() for one in _KEPT.findall(payload.problem.casefold()))])
 
     def question_keys(self, payload: WordProblem) -> Collection[str]:
         """Its own, and one that it shares with problems about other names and things: their answer is the same."""
@@ -302,6 +306,11 @@ class MathWord(TaskType):
             _between(math.log10(1 + abs(Fraction(answer))), 0, 6),
         )
         return Features({**measured.known(), "problem_words": words, "problem_numbers": numbers}, self.id, point)
+
+
+def _is_unseen(sign: str) -> bool:
+    """Whether a sign is neither printable nor a space: a control sign, one of direction or without width."""
+    return not (sign.isprintable() or sign in "\n\t" or unicodedata.category(sign) == "Zs")
 
 
 def _hash(content: list) -> str:
