@@ -94,7 +94,7 @@ TESTS = {
 }  # fmt: skip
 KEPT = {
     "a table": "T = [f(i) for i in range(3)]",
-    "a test before code": "print(f(3))\nT = 1",
+    "a test of what comes later": "assert f(2) == T\nT = 2",
     "another function": "def g(x):\n    return f(x)\nprint(g(3))",
     "a variable": "T = [1]\nassert T.pop() == 1",
     "an own print": "def print(x):\n    return x\nprint(f(3))",
@@ -108,6 +108,19 @@ KEPT = {
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
 def test_tests_at_the_end_are_removed(test):
     assert strip_comments(f"{HEAD}{END}\n\n{test}").replace(";", "").rstrip() == HEAD + END
+
+
+@pytest.mark.parametrize("rest", ["T = 1", "def g(x):\n    return f(x)", "T = [f(i) for i in ()]"])
+@pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
+def test_tests_before_other_code_are_removed(test, rest):
+    """They showed the answer to the student."""
+    bare = strip_comments(f"{HEAD}{END}\n{test.rstrip()}\n{rest}")
+    assert bare.replace(";", "").split() == f"{HEAD}{END}\n{rest}".split()
+
+
+def test_what_stands_before_f_stays():
+    program = f"print(f(3))\n{HEAD}{END}"
+    assert strip_comments(program) == program
 
 
 @pytest.mark.parametrize("code", KEPT.values(), ids=KEPT)

@@ -46,7 +46,7 @@ class CodeF(CodeType):
         "message_leaks_program": "the message gives the program away",
         "message_leaks_pairs": "the message lists the hidden pairs",
         "duplicate_inputs": "two equal inputs",
-        "constant_outputs": "all outputs equal, or all that the solver would see",
+        "constant_outputs": "all outputs equal, or all that the solver would see, or all that are hidden",
     }
     has_message: ClassVar[bool] = True
 
@@ -71,9 +71,9 @@ class CodeF(CodeType):
                 "the program hard to infer, but possible: inputs that differ in kind and reach every branch, and a "
                 "message that states the goal without giving the steps away.",
                 "Rules:\n- No two inputs are equal. Which pairs are shown is drawn by chance, and those outputs must "
-                "not all be equal.\n- The message is plain words. It does not contain the program or its code, and "
-                "does not list inputs with their outputs.\n- Each call of `f` returns a plain value, takes less than "
-                "half of its time limit, and gives the same in every order of calls.\n"
+                "not all be equal, nor the hidden ones.\n- The message is plain words. It does not contain the "
+                "program or its code, and does not list inputs with their outputs.\n- Each call of `f` returns a "
+                "plain value, takes less than half of its time limit, and gives the same in every order of calls.\n"
                 f"- An input has at most {self.input_bytes} bytes, an output {self.output_bytes}, the "
                 f"message {self.message_bytes}. All of it fits into a prompt. Anything larger is refused.\n"
                 + "\n".join(filter(None, [MARKS_RULE, float_rule(self)]))
@@ -123,8 +123,7 @@ class CodeF(CodeType):
         if lists_pairs(payload.message, hidden(task)):
             return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
         if one_output(task):
-            shown = visible(task)[0][1]
-            return Refusal("constant_outputs", f"every output that the solver would see is {shown}"[:200])
+            return Refusal("constant_outputs", "all outputs, or all that the solver would see, or all others")
         return None
 
     def shown_keys(self, payload: CodePayload) -> Collection[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trl_populora.tasks.code.hygiene import parse
 from trl_populora.tasks.task import Refusal, Task
@@ -16,6 +16,7 @@ BETWEEN = (
     r"{1,20}?"
 )
 MIN_LEAK = 16  # characters without whitespace: a shorter body, such as `returnx`, is also ordinary English
+MAX_SPLITS = 20  # of pairs with two outputs of another kind, more than half of the splits have one on each side
 
 
 def visible(task: Task) -> tuple[tuple[str, str], ...]:
@@ -30,13 +31,33 @@ def hidden(task: Task) -> tuple[tuple[str, str], ...]:
 
 
 def _shown(task: Task) -> list[int]:
-    """Indices of the visible pairs, in order. A teacher cannot know them in advance."""
-    inputs = task.payload.inputs
+    """Indices of the visible pairs, in order. A teacher cannot know them in advance.
 
+    If the hidden outputs of the first split are equal, a constant would be right. Then it is the first of some more
+    splits, all drawn from the hash, in which neither the hidden nor the visible ones are equal, if there is one.
+    """
+    inputs, outputs = task.payload.inputs, task.payload.outputs
+    first = _split(task.id, inputs, 0)
+    others = (_split(task.id, inputs, draw) for draw in range(1, MAX_SPLITS))
+    fair = (own for own in others if _varied(outputs, own) and _varied(outputs, _rest(outputs, own)))
+    return first if _varied(outputs, _rest(outputs, first)) else next(fair, first)
+
+
+def _split(key: str, inputs: Sequence[str], draw: int) -> list[int]:
     def rank(place: int) -> tuple[bytes, int]:
-        return hashlib.sha256(f"{task.id}:{inputs[place]}".encode("utf-8", "surrogatepass")).digest(), place
+        text = f"{key}:{draw or ''}{inputs[place]}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), place
 
     return sorted(sorted(range(len(inputs)), key=rank)[: len(inputs) // 2])
+
+
+def _rest(outputs: Sequence[str], places: Collection[int]) -> list[int]:
+    return [place for place in range(len(outputs)) if place not in places]
+
+
+def _varied(outputs: Sequence[str], places: Collection[int]) -> bool:
+    """Whether there are different outputs at these places, or only one place."""
+    return len(places) < 2 or len({outputs[place] for place in places}) > 1
 
 
 def leaks_program(message: str, program: str) -> bool:
@@ -62,9 +83,10 @@ def lists_pairs(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
 
 
 def one_output(task: Task) -> bool:
-    """Whether all outputs are equal, or all that the student would see. A single pair does not count as equal."""
-    shown = {output for _, output in visible(task)}
-    return len({*task.payload.outputs}) < 2 or (len(shown) < 2 <= len(visible(task)))
+    """Whether all outputs are equal, all that the student would see, or all that are hidden. A single pair does not
+    count as equal."""
+    outputs, shown = task.payload.outputs, _shown(task)
+    return len({*outputs}) < 2 or not (_varied(outputs, shown) and _varied(outputs, _rest(outputs, shown)))
 
 
 def _source(lines: Sequence[bytes], node: ast.stmt) -> str:

@@ -1,4 +1,4 @@
-"""The part of a program's text that counts: its source without comments and tests at its end.
+"""The part of a program's text that counts: its source without comments and tests.
 
 It reads and rewrites source text by tokens and syntax tree. `hygiene.py` has the rules for programs. `keys.py`
 compares tasks.
@@ -45,7 +45,7 @@ class _Cut(NamedTuple):
 
 def strip_comments(program: str) -> str | Refusal:
     """
-    The program without comments, docstrings, statements that contain only text, and tests at its end.
+    The program without comments, docstrings, statements that contain only text, and tests behind `f`.
 
     Without these parts, the program runs in the same way. Tests are `print(f(3))` and `assert f(2) == 4` with only
     literals, and the `__main__` block, which the executor does not run. The rest is the program of the task: the
@@ -167,12 +167,12 @@ def drop_text(tree: ast.AST) -> list[ast.stmt]:
 
 
 def _drop_tests(tree: ast.Module) -> list[ast.stmt]:
-    """Takes the tests at the end out of the tree and returns them."""
+    """Takes the tests behind the first definition of `f` out of the tree and returns them."""
     own = {name for node in ast.walk(tree) for name in binds(node) | imported_by(node)}
     known = {*dir(builtins)} - own
-    dropped: list[ast.stmt] = []
-    while tree.body and _only_tries(tree.body[-1], known):
-        dropped.append(tree.body.pop())
+    places = (i for i, node in enumerate(tree.body) if isinstance(node, ast.FunctionDef) and node.name == "f")
+    dropped = [node for node in tree.body[next(places, 0) :] if _only_tries(node, known)]
+    tree.body = [node for node in tree.body if node not in dropped]
     return dropped
 
 

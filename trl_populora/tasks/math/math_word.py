@@ -52,7 +52,7 @@ from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
 from trl_populora.tasks.wording import MARKS_RULE, REASONING_NOTE, paragraphs, user
 
 
-_KEPT = re.compile(r"\w+|(?<=\d)[^\w\s](?=\d)|(?<=\d) ?[-+*/^] ?(?=\d)|-(?=\d)|(?<=\d) ?%")  # not layout: 3.5, 3 - 5, 5%
+_KEPT = re.compile(r"\w+|(?<=\d)[^\w\s](?=\d)|(?<=\d) ?[-+*/^] ?(?=\d)|-(?=\d)|(?<=\d) ?%")  # words; 3.5, 3 - 5, 5%
 
 # A fraction is not a plain value, so it is returned as a tuple. `f` gets its name back first, because it may call
 # itself.
