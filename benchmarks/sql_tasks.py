@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from trl_populora.executor import Executor, Job
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.harness import MODULE
-from trl_populora.tasks.sql.tables import read_tables
-from trl_populora.tasks.sql.trials import trials
 from trl_populora.tasks.task import Answer, Draft
 
 
@@ -72,7 +70,7 @@ def measure(rounds: int, count: int) -> dict[str, float]:
             read = [kind.parse_answer(task, kind.solve_completion(task)) for task in tasks]
             assert all(kind.judge(tasks, [answer for answer in read if isinstance(answer, Answer)], run))
             note("judge an answer, CPU, ms", time.process_time() - begin)
-            runs = sum(len(trials(read_tables(task.payload.tables))) for task in tasks)
+            runs = sum(len(draft.content.trials) for draft in drafts)
             note("trials of a proposal", runs / 1000)
     return {"start of the fork servers, s": start} | {name: statistics.median(each) for name, each in spent.items()}
 

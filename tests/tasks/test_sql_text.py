@@ -202,7 +202,7 @@ def test_measures():
 def key(tables_text, query):
     kind = Sql()
     draft = kind.parse_proposal(f"{fence('tables', tables_text)}\n{fence('query', query)}", [])
-    tables, text, ordered = draft.content
+    tables, text, ordered, _ = draft.content
     assert draft.key == kind.key(kind.payload(write_tables(tables), text, ordered, ()))
     return draft.key
 

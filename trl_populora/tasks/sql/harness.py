@@ -10,8 +10,11 @@ over the given tables can run, and no result depends on time, chance, files or r
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 
@@ -25,10 +28,12 @@ FUNCTIONS = frozenset(
 )
 """Functions that a query may call. The result of each depends only on its arguments. Formats and JSON are left out."""
 
+TIE = "open_tie"  # a function that decides ties; where none are decided, it does not exist
+MAX_COLUMNS = 50  # of a result
 MAX_ROWS = 100  # of a result; `result_bytes` of a task allows far fewer
 _LIMITS = (
     (sqlite3.SQLITE_LIMIT_LENGTH, 10_000),  # bytes of a value
-    (sqlite3.SQLITE_LIMIT_COLUMN, 50),
+    (sqlite3.SQLITE_LIMIT_COLUMN, MAX_COLUMNS),
     (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100),
     (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 20),
     (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
@@ -41,6 +46,7 @@ def run_query(
     query: str,
     reverse: bool,
     max_steps: int,
+    decided: tuple[Sequence[tuple[str, str, str, str]], bool, bool] | None = None,
 ) -> tuple[str, Any]:
     """
     The result of a query.
@@ -51,6 +57,9 @@ def run_query(
         reverse (`bool`):
             Whether SQLite visits rows backwards where the query leaves the order open, and makes no index for a join.
         max_steps (`int`): Instructions of SQLite's virtual machine after which the query is stopped.
+        decided (`tuple`, *optional*):
+            Places of the query (`ties.Place`) where its order is decided, and whether by its columns backwards, and in
+            windows by its rows backwards. The query may then take four times as many instructions.
 
     Returns:
         `tuple[str, Any]`: `("rows", rows)`; or the reason of a refusal, and a message.
@@ -71,6 +80,9 @@ def run_query(
             connection.setlimit(limit, value)
         connection.set_authorizer(_authorizer({name for name, _, _ in tables}, denied))
         connection.set_progress_handler(lambda: 1, max_steps)
+        if decided is not None:
+            connection.set_progress_handler(lambda: 1, 4 * max_steps)
+            query = _decide(connection, *decided)
         rows = connection.execute(query).fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning) as error:
         stopped = getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"
@@ -85,6 +97,31 @@ def run_query(
     return "rows", rows
 
 
+def _decide(
+    connection: sqlite3.Connection, places: Sequence[tuple[str, str, str, str]], columns_back: bool, rows_back: bool
+) -> str:
+    """The query with as many terms at each place as SQLite accepts there."""
+    numbers = itertools.count(1)
+    connection.create_function(TIE, 0, lambda: next(numbers) * (-1 if rows_back else 1))
+    columns = [f"{number} COLLATE BINARY{' DESC' * columns_back}" for number in range(1, MAX_COLUMNS + 1)]
+    query = ""
+    for i, (before, start, term, end) in enumerate(places):
+        terms = [term] if term else columns
+        texts = [start + ", ".join(terms[:count]) + end for count in range(1, len(terms) + 1)] if start else []
+        query, rest = f"{query} {before}", " ".join(place[0] for place in places[i + 1 :])
+        count = bisect.bisect_left(texts, True, key=partial(_fails, connection, f"EXPLAIN {query}", rest))
+        query += texts[count - 1] if count else ""
+    return query
+
+
+def _fails(connection: sqlite3.Connection, before: str, after: str, text: str) -> bool:
+    try:
+        connection.execute(f"{before}{text} {after}")
+    except sqlite3.Error:
+        return True
+    return False
+
+
 def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
     """The authorizer for these tables. It adds to `denied` what it refuses."""
 
@@ -94,7 +131,7 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
             counted = not second and not (first or "").lower().startswith("sqlite_")
             allowed = counted or (first in tables and (second or "").upper() != "ROWID")
         elif action == sqlite3.SQLITE_FUNCTION:
-            allowed = (second or "").lower() in FUNCTIONS
+            allowed = (second or "").lower() in FUNCTIONS or second == TIE
         else:
             allowed = action == sqlite3.SQLITE_SELECT  # and no SQLITE_RECURSIVE: a recursive query is a loop
         if not allowed:

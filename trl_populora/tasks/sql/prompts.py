@@ -61,8 +61,9 @@ def _rules(limits: Sql) -> str:
             f"- It may call only these functions: {', '.join(sorted(FUNCTIONS))}. Dates are texts such as "
             "2024-05-31; compare them, or take parts of them by substr.",
             "- The result is not empty and depends on the rows of every table. It does not depend on the order "
-            "in which rows are stored: LIMIT needs an ORDER BY, an ORDER BY of the whole leaves no ties open, "
-            "and a column beside an aggregate is one that is grouped by.",
+            "in which rows are stored, or on another that the query leaves open: LIMIT, and row_number or lag over a "
+            "window, need an ORDER BY without ties, an ORDER BY of the whole leaves none open, and a column beside an "
+            "aggregate is one that is grouped by.",
             f"- Numbers have at most {MAX_DIGITS} digits before and {MAX_DECIMALS} after the point: round "
             "averages and quotients. Text in the result is not empty and has no bar, quote or space at its ends.",
             f"- The query takes at most {limits.max_steps} instructions of SQLite's virtual machine.",

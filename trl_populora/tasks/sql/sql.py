@@ -30,7 +30,8 @@ from trl_populora.tasks.sql.keys import task_key
 from trl_populora.tasks.sql.prompts import propose_prompt, solve_prompt, task_text
 from trl_populora.tasks.sql.query import is_ordered, measure, read_query
 from trl_populora.tasks.sql.tables import Row, Table, read_tables, same_rows, split_row, write_rows, write_tables
-from trl_populora.tasks.sql.trials import judge_trials, trials
+from trl_populora.tasks.sql.ties import Place, open_places
+from trl_populora.tasks.sql.trials import Trial, judge_trials, trials
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task
 
 
@@ -61,6 +62,11 @@ class Proposed(NamedTuple):
     tables: tuple[Table, ...]
     query: str
     ordered: bool
+    places: tuple[Place, ...]  # where its order is open
+
+    @property
+    def trials(self) -> list[Trial]:
+        return trials(self.tables, self.places)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Sql(TaskType):
         "not_allowed": "the query reads something other than its tables, is recursive, or calls another function",
         "too_many_steps": "the query takes too many steps",
         "empty_result": "the result has no rows",
-        "row_order": "the result depends on the order in which rows are stored",
+        "row_order": "the result depends on an order that the query leaves open, as that in which rows are stored",
         "idle_table": "the result does not depend on one of the tables",
         "constant_result": "no change of the tables changes the result",
         "unclear_value": "a value of the result cannot be written down plainly, or has too many digits",
@@ -153,7 +159,7 @@ class Sql(TaskType):
             return Refusal("not_a_query", str(error))
         # Again: the normal form of tables may be longer, and a text without its comments may contain a marker.
         refusal = self._check_text("tables", write_tables(tables)) or self._check_text("query", query)
-        return refusal or Proposed(tables, query, is_ordered(tokens))
+        return refusal or Proposed(tables, query, is_ordered(tokens), open_places(tokens))
 
     def _check_text(self, name: str, text: str) -> Refusal | None:
         size, most = num_bytes(text), getattr(self, f"{name}_bytes")
@@ -168,9 +174,16 @@ class Sql(TaskType):
 
     def _inputs(self, proposed: Proposed) -> tuple[tuple, ...]:
         """Arguments of the harness, one call for each trial."""
+        places = tuple(map(tuple, proposed.places))
         return tuple(
-            (tuple(map(tuple, trial.tables)), proposed.query, trial.reverse, self.max_steps)
-            for trial in trials(proposed.tables)
+            (
+                tuple(map(tuple, trial.tables)),
+                proposed.query,
+                trial.reverse,
+                self.max_steps,
+                None if trial.decided is None else (places, *trial.decided),
+            )
+            for trial in proposed.trials
         )
 
     def _finish(self, proposed: Proposed, execution: Execution) -> Payload | Refusal:
@@ -180,7 +193,7 @@ class Sql(TaskType):
 
     def _settle(self, proposed: Proposed, outcomes: Sequence) -> SqlTask | Refusal:
         """The payload, from the outcomes of all trials, or the reason why the proposal is not valid."""
-        kinds = [trial.kind for trial in trials(proposed.tables)]
+        kinds = [trial.kind for trial in proposed.trials]
         rows = judge_trials(kinds, proposed.tables, outcomes, ordered=proposed.ordered)
         if isinstance(rows, Refusal):
             return rows

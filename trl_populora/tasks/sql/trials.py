@@ -5,6 +5,8 @@ any SQL:
 
 - With the rows in another order, or visited in another order, the result must stay the same. This finds LIMIT without
   ORDER BY, ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
+- Where the query leaves the order of rows open, two orders must give the same result (`ties.py`). This finds the same
+  after GROUP BY and UNION.
 - Without the rows of one table, the result must change. Otherwise the query does not use the table.
 - With half of a table's rows, or with other values in a column, at least one result must be different and not empty.
   Otherwise the result is a constant.
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trl_populora.tasks.sql.tables import Cell, Row, Table, check_cell, settle, sorted_rows, write_tables
+from trl_populora.tasks.sql.ties import Place
 from trl_populora.tasks.task import Refusal
 
 
@@ -27,18 +30,26 @@ Outcome = tuple[str, Any]  # what `harness.run_query` returns
 class Trial(NamedTuple):
     """One run of a query."""
 
-    kind: str  # "base", "order", "empty" or "change"
+    kind: str  # "base", "order", "ties", "empty" or "change"
     tables: tuple[Table, ...]
     reverse: bool = False  # visit rows backwards, and make no index for a join
+    decided: tuple[bool, bool] | None = None  # for "ties": whether columns, and rows in windows, go backwards
 
 
-def trials(tables: tuple[Table, ...]) -> list[Trial]:
-    """All trials of a task. The first one has the tables as they are. Equal tables give equal trials."""
+def trials(tables: tuple[Table, ...], places: Sequence[Place] = ()) -> list[Trial]:
+    """
+    All trials of a task, with those of ties if the query has places for them. The first one has the tables as they
+    are. Equal arguments give equal trials.
+    """
     rng = random.Random(write_tables(tables))
     orders = [_each(tables, (table.rows[::-1] for table in tables))]
     orders += [_each(tables, (rng.sample(table.rows, len(table.rows)) for table in tables)) for _ in range(SHUFFLES)]
     found = [Trial("base", tables), Trial("order", tables, True)]
     found += [Trial("order", order, i % 2 == 0) for i, order in enumerate(orders)]
+    if places:
+        windows = {bool(place.term) for place in places[:-1]}
+        found += [Trial("ties", tables, decided=(False, False))]
+        found += [Trial("ties", tables, decided=(not window, window)) for window in sorted(windows)]
     for i, table in enumerate(tables):
         found.append(Trial("empty", _with(tables, i, ())))
         halves = [table.rows[start::2] for start in (0, 1)]
@@ -62,7 +73,7 @@ def judge_trials(
         ordered (`bool`): Whether the query orders its whole result. If not, rows are compared as a multiset.
     """
     by_kind = {kind: [o for k, o in zip(kinds, outcomes, strict=True) if k == kind] for kind in set(kinds)}
-    for reason, value in [*by_kind["base"], *by_kind["order"]]:
+    for reason, value in [*by_kind["base"], *by_kind["order"], *by_kind.get("ties", [])]:
         if reason != "rows":
             return Refusal(reason, str(value)[:200])
     base = _rows(outcomes[0], ordered)
@@ -70,6 +81,9 @@ def judge_trials(
         return Refusal("empty_result", "the query returns no rows")
     if any(_rows(outcome, ordered) != base for outcome in by_kind["order"]):
         return Refusal("row_order", "the result depends on the order in which rows are stored")
+    ties = [_rows(outcome, ordered) for outcome in by_kind.get("ties", [])]
+    if any(rows != ties[0] for rows in ties):
+        return Refusal("row_order", "the query leaves an order open, as by ties, and its result depends on it")
     for table, outcome in zip(tables, by_kind["empty"], strict=True):
         if _rows(outcome, ordered) == base:
             return Refusal("idle_table", f"the result is the same when {table.name} has no rows")
