@@ -134,6 +134,7 @@ DEGENERATE = (
     o("40 nested sines to 17 digits", "too_precise", NESTED_SINES, "0.5"),
     o("a quotient to 16 digits", "too_precise", "def f(a, b):\n    return a / b", "1, 7"),
     o("precise floats in a nested list", "too_precise", "def f(x):\n    return {'a': [(x / 3, 1)]}", "2"),
+    o("a quotient to 16 digits as text", "too_precise", "def f(a, b):\n    return f'{a / b} each'", "1, 7"),
     o("a precise complex number", "too_precise", "def f(x):\n    return complex(x, x / 3)", "1"),
     o("a 998-digit power", "answer_too_long", POWER, "7"),
     o("a random string of a thousand letters", "answer_too_long", NOISE.format(length=1000), "11"),

@@ -1,5 +1,8 @@
 """Floats in outputs: how many digits they may have."""
 
+import json
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +48,47 @@ def test_a_decimal_has_the_digits_it_is_written_with(mantissa, exponent):
 def test_floats_are_found_at_any_depth():
     value = {0.5: [(1, 2.5, {3.5}), frozenset([4.5])], "a": 1 + 6j, "b": True}
     assert sorted(numbers_in(value)) == [0.5, 1.0, 2.5, 3.5, 4.5, 6.0]
+    assert sorted(numbers_in({"1.50": [b"2.5", ("3.5e9",)]})) == ["1.50", "2.5", "3.5"]
+
+
+AS_TEXT = {
+    "str": str,
+    "a sentence": "The mean is {}.".format,
+    "a unit": "x{}kg".format,
+    "twenty digits": "{:.20f}".format,
+    "an exponent": "{:.9E}".format,
+    "JSON": lambda value: json.dumps({"a": [value]}),
+    "Decimal": lambda value: str(Decimal(str(value)) / 1),
+    "hex": float.hex,
+    "bytes": lambda value: f"<{value}>".encode(),
+    "a key in a tuple": lambda value: ({f"{value}": 1}, 2),
+    "with a part": "{}.0".format,
+    "complex": lambda value: f"{value * 1j}",
+}
+
+
+@pytest.mark.parametrize("way", AS_TEXT)
+@given(st.integers(1, 10**6), st.sampled_from([7, 11, 13]))
+def test_a_text_hides_no_digits(way, numerator, denominator):
+    value = (denominator * numerator + 1) / denominator
+    refusal = CodeO().check_output(repr(AS_TEXT[way](value)))
+    assert refusal is not None and refusal.reason == "too_precise"
+
+
+@pytest.mark.parametrize("way", sorted(AS_TEXT.keys() - {"twenty digits", "hex"}))  # these show more than it has
+@given(st.integers(0, 999), st.integers(0, 3))
+def test_short_decimals_stay_valid_as_text(way, number, decimals):
+    assert CodeO().check_output(repr(AS_TEXT[way](number / 10**decimals))) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.2.3", "10.0.19045", "192.168.100.200", "2024.01.15", "1234567.125", "$21599.99", "0.123456",
+     "12345678901234567", "2024-05-31T10:20:30", "3, 14159265", "0x1.8000000000000p+10", "0x1p99999", "...",
+     "a.b1.c", "1e-300", "f.0", "5.", "1.5000000000"],
+)  # fmt: skip
+def test_honest_texts_stay_valid(text):
+    assert CodeO().check_output(repr([text])) is None
 
 
 @pytest.mark.parametrize(("digits", "valid"), [(0, True), (3, False), (4, True)])

@@ -13,6 +13,7 @@ from trl_populora.tasks.sql.query import is_ordered, measure, read_query
 from trl_populora.tasks.sql.tables import (
     Table,
     check_cell,
+    check_result,
     read_tables,
     same_cell,
     split_row,
@@ -125,6 +126,15 @@ def test_floats_lose_the_noise_of_sums_and_nothing_else():
     for value in (1 / 3, 0.1234, 1e9, float("inf"), float("nan"), 10**9, b"x", True and "NULL"):
         with pytest.raises(ValueError):
             check_cell(value)
+
+
+def test_texts_have_the_decimals_of_numbers():
+    for text in ("0.125", "a 2.5000", "1.2.3", "10.0.19045", "12345678901", "2024.05.31", "1.5 and 2.25", "-.5"):
+        assert check_result(text) == text
+    for text in ("0.1234", "x0.42857142857142855", "1.5 and 2.2501", "-.0625", "0.428571.0"):
+        with pytest.raises(ValueError, match="a number in a text has at most 3 digits after its point"):
+            check_result(text)
+        assert check_cell(text) == text  # as the text of a table, which the student only reads
 
 
 @pytest.mark.parametrize(

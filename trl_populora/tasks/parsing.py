@@ -11,6 +11,7 @@ a label occurs more than once, the last block is used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from textwrap import dedent
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ _MARKERS = " \t>*+-.)0123456789"  # what stands before a block in a list or a qu
 # the end of a turn and so let a proposer write into the solver's prompt.
 RESERVED = (FENCE, "<think>", "</think>", "<answer>", "</answer>", "<|", "<s>", "</s>", "[INST]", "[/INST]")
 RESERVED += ("<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>")
+
+_DECIMAL = re.compile(r"0x([0-9a-f]*\.[0-9a-f]+)p|(?<![0-9])([0-9]*(?:\.[0-9]+)+)", re.IGNORECASE)
+VERSION_DIGITS = 5  # of a part of a version, address or date with several points
 
 
 class Fence(NamedTuple):
@@ -104,6 +108,21 @@ def reserved_in(text: str) -> str | None:
 def num_bytes(text: str) -> int:
     """Length in UTF-8. Lone surrogates are counted and cause no error."""
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def decimals_in(text: str) -> Iterator[str]:
+    """
+    Every decimal number in a text, without its exponent. A hexadecimal float becomes one with as many digits.
+
+    A run with several points, such as 1.2.3, has no number if its parts are short. Otherwise each point has one.
+    """
+    for match in _DECIMAL.finditer(text):
+        if match[1]:
+            yield re.sub("[a-f]", "9", match[1].lower())
+            continue
+        parts = match[2].split(".")
+        if len(parts) == 2 or max(map(len, parts)) > VERSION_DIGITS:
+            yield from map(".".join, zip(parts, parts[1:]))
 
 
 def _label(info: str) -> str:

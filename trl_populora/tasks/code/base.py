@@ -10,7 +10,6 @@ import random
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import ClassVar
 
 from trl_populora.executor import Execution, Job, Status, canonical, literals
@@ -23,7 +22,7 @@ from trl_populora.tasks.code.keys import pair_key, task_key
 from trl_populora.tasks.code.payload import CodePayload, Proposed
 from trl_populora.tasks.code.seeds import MAX_DRAWS, draw, identity
 from trl_populora.tasks.code.statements import statements
-from trl_populora.tasks.parsing import completion_fences, last_body, num_bytes, reserved_in
+from trl_populora.tasks.parsing import completion_fences, decimals_in, last_body, num_bytes, reserved_in
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
 
@@ -40,8 +39,8 @@ class CodeType(TaskType):
         output_bytes (`int`, *optional*, defaults to `1024`): Maximum size of an output.
         message_bytes (`int`, *optional*, defaults to `2048`): Maximum size of a hint.
         max_float_digits (`int`, *optional*, defaults to `6`):
-            Maximum significant digits of a float in an output; 0 for any number. A float may have more digits if at
-            most half of this number are after its point, as in an amount of money.
+            Maximum significant digits of a float in an output, or of a decimal number in its text; 0 for any number.
+            It may have more digits if at most half of this number are after its point, as in an amount of money.
     """
 
     payload: ClassVar[type[Payload]] = CodePayload
@@ -49,7 +48,7 @@ class CodeType(TaskType):
         "no_program": "no python fence",
         "no_input": "no input fence, or an empty argument list",
         "not_literal": "an input, output or answer that is not a plain Python literal",
-        "too_precise": "a float in an output has too many digits",
+        "too_precise": "a float in an output, or a decimal number in its text, has too many digits",
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
     default_families: ClassVar[tuple[str, ...]] = DEFAULT_FAMILIES
@@ -213,10 +212,17 @@ def normal(payload: CodePayload) -> CodePayload:
     return replace(payload, inputs=inputs, outputs=outputs)
 
 
-def numbers_in(value: object) -> Iterator[float]:
-    """Every float inside a plain value, at any depth; a complex number counts as two."""
+def numbers_in(value: object) -> Iterator[float | str]:
+    """
+    Every float inside a plain value, at any depth; a complex number counts as two. The decimal numbers in its texts
+    come as they are written.
+    """
     if isinstance(value, float):
         yield value
+    elif isinstance(value, str):
+        yield from decimals_in(value)
+    elif isinstance(value, bytes):
+        yield from decimals_in(value.decode("latin-1"))
     elif isinstance(value, complex):
         yield from (value.real, value.imag)
     elif isinstance(value, dict):
@@ -226,11 +232,14 @@ def numbers_in(value: object) -> Iterator[float]:
             yield from numbers_in(item)
 
 
-def float_digits(value: float) -> int:
-    """Significant digits of the shortest text of a float: 4 for `0.001234`, 1 for `1e22`, 17 for `0.1 + 0.2`."""
-    return len(Decimal(repr(value)).normalize().as_tuple().digits)
+def float_digits(value: float | str) -> int:
+    """
+    Significant digits of a number as it is written, or of the shortest text of a float: 4 for `0.001234`, 1 for
+    `1e22`, 17 for `0.1 + 0.2`.
+    """
+    return len(str(value).partition("e")[0].replace(".", "").strip("-0")) or 1
 
 
-def float_decimals(value: float) -> int:
-    """Digits after the point of the shortest text of a float: 2 for `12345.67`, 0 for `3.0`, 1 for `1.5e22`."""
-    return len(repr(value).partition("e")[0].partition(".")[2].rstrip("0"))
+def float_decimals(value: float | str) -> int:
+    """Digits after the point of such a number: 2 for `12345.67`, 0 for `3.0`, 1 for `1.5e22`."""
+    return len(str(value).partition("e")[0].partition(".")[2].rstrip("0"))

@@ -64,7 +64,7 @@ def program_rules(limits: CodeType) -> str:
 def float_rule(limits: CodeType) -> str:
     """The rule for floats in results, in words; empty where there is none."""
     most, after = limits.max_float_digits, limits.max_decimals
-    rule = f"- A float in a result has at most {most} significant digits, or at most {after} after its point"
+    rule = f"- A float in a result or in its text has at most {most} significant digits, or {after} after its point"
     return f"{rule}, so use integers or round." if most else ""
 
 

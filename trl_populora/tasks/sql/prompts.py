@@ -64,8 +64,9 @@ def _rules(limits: Sql) -> str:
             "in which rows are stored, or on another that the query leaves open: LIMIT, and row_number or lag over a "
             "window, need an ORDER BY without ties, an ORDER BY of the whole leaves none open, and a column beside an "
             "aggregate is one that is grouped by.",
-            f"- Numbers have at most {MAX_DIGITS} digits before and {MAX_DECIMALS} after the point: round "
-            "averages and quotients. Text in the result is not empty and has no bar, quote or space at its ends.",
+            f"- Numbers have at most {MAX_DIGITS} digits before and {MAX_DECIMALS} after the point, also in "
+            "a text: round averages and quotients. Text in the result is not empty and has no bar, quote or space at "
+            "its ends.",
             f"- The query takes at most {limits.max_steps} instructions of SQLite's virtual machine.",
             f"- The tables have at most {limits.tables_bytes} bytes, the query {limits.query_bytes}, the result "
             f"{limits.result_bytes}. Anything larger is refused. Comments in the query are taken out.",

@@ -18,6 +18,7 @@ from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
 
+from trl_populora.tasks.parsing import decimals_in
 from trl_populora.tasks.sql.query import NOT_NAMES
 
 
@@ -107,6 +108,14 @@ def check_cell(cell: object) -> Cell:
     if type(settled) is float and settled != round(settled, MAX_DECIMALS):
         raise ValueError(f"a number has at most {MAX_DECIMALS} digits after its point, got {settled!r}")
     return settled
+
+
+def check_result(cell: object) -> Cell:
+    """As [`check_cell`], of a value of a result: the numbers in a text have as few digits after their points."""
+    for number in decimals_in(cell) if isinstance(cell, str) else ():
+        if len(number.partition(".")[2].rstrip("0")) > MAX_DECIMALS:
+            raise ValueError(f"a number in a text has at most {MAX_DECIMALS} digits after its point, got {number}")
+    return check_cell(cell)
 
 
 def settle(cell: Cell) -> Cell:

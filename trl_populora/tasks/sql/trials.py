@@ -18,7 +18,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from trl_populora.tasks.sql.tables import Cell, Row, Table, check_cell, settle, sorted_rows, write_tables
+from trl_populora.tasks.sql.tables import Cell, Row, Table, check_result, settle, sorted_rows, write_tables
 from trl_populora.tasks.sql.ties import Place
 from trl_populora.tasks.task import Refusal
 
@@ -90,7 +90,7 @@ def judge_trials(
     if all(_rows(outcome, ordered) in (None, [], base) for outcome in by_kind["change"]):
         return Refusal("constant_result", "no change of the tables changes the result")
     try:
-        return tuple(tuple(check_cell(cell) for cell in row) for row in base)
+        return tuple(tuple(check_result(cell) for cell in row) for row in base)
     except ValueError as error:
         return Refusal("unclear_value", str(error)[:200])
 
