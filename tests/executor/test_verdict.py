@@ -122,6 +122,12 @@ def test_a_lazy_job_has_its_values_checked_when_they_are_read():
     assert judge(report, 2).status is Status.PROTOCOL_VIOLATION
 
 
+def test_values_above_a_size_are_not_checked():
+    report = P + F + ONE + frames.pack(b"R", b"vi01;") + Z
+    for most, status in ((3, Status.OK), (4, Status.PROTOCOL_VIOLATION)):
+        assert verdict.judge(End(report), 2, LIMITS, checked_bytes=most).status is status
+
+
 def test_names_from_the_child_are_cleaned():
     assert judge(P + frames.pack(b"X", b"e\x1b[31m\xff" + b"a" * 200)).error == "?[31m?" + "a" * 94
 

@@ -110,6 +110,9 @@ class Job:
             Whether a value is checked only when `Value.value` reads it. Reading a large value takes much longer than
             sending it. So a caller who reads value after value, and stops at the first wrong one, spends no time on
             the others.
+        checked_bytes (`int`, *optional*):
+            Values above this size are not checked either. It is for a caller who refuses them unread. Default: every
+            value is checked.
 
     Raises:
         `ValueError`: if the program is not text, the inputs are not tuples of plain values, or the modules are not
@@ -123,6 +126,7 @@ class Job:
     modules: tuple[str, ...] = ()
     total_bytes: int | None = None
     lazy: bool = False
+    checked_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if type(self.program) is not str:
@@ -152,7 +156,8 @@ class Value:
             How the call ended.
         data (`bytes`, *optional*):
             Canonical bytes of the returned value if `status` is `OK`. Two values are equal exactly if these are. If
-            the job was `lazy`, nobody has checked yet that they are canonical.
+            the job was `lazy`, or they are more than its `checked_bytes`, nobody has checked yet that they are
+            canonical.
         error (`str`, *optional*):
             Name of the exception's type, or the reason why a value is not plain.
     """
@@ -163,8 +168,8 @@ class Value:
 
     @property
     def value(self) -> object:
-        """The returned value as plain Python data. Raises `ValueError` if there is none, or if the job was `lazy` and
-        the program sent bytes that are no value."""
+        """The returned value as plain Python data. Raises `ValueError` if there is none, or if nobody has checked yet
+        the bytes of the program and they are no value."""
         if self.data is None:
             raise ValueError(f"There is no value: the call ended with status {self.status.value!r}.")
         return canonical.decode(self.data)

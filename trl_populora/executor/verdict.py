@@ -28,7 +28,7 @@ def max_report_bytes(count: int, limits: Limits, total_bytes: int | None = None)
     return 1024 + count * (frames.HEADER + 128) + values
 
 
-def judge(end: End, count: int, limits: Limits, *, lazy: bool = False) -> Execution:
+def judge(end: End, count: int, limits: Limits, *, lazy: bool = False, checked_bytes: int | None = None) -> Execution:
     """
     Judges one run of a program.
 
@@ -41,6 +41,8 @@ def judge(end: End, count: int, limits: Limits, *, lazy: bool = False) -> Execut
             Limits of the run.
         lazy (`bool`, *optional*, defaults to `False`):
             Whether values are not checked here, see `Job`.
+        checked_bytes (`int`, *optional*):
+            Size above which they are not, see `Job`.
 
     Returns:
         `Execution`: With one value for each input, or without values if the program failed before `f` was called.
@@ -49,10 +51,11 @@ def judge(end: End, count: int, limits: Limits, *, lazy: bool = False) -> Execut
     def execution(status: Status, values: tuple[Value, ...] = (), error: str | None = None) -> Execution:
         return Execution(status, values, end.seconds, end.peak_memory, error)
 
+    most = -1 if lazy else limits.result_bytes if checked_bytes is None else checked_bytes
     if end.flooded:
         return execution(Status.OUTPUT_LIMIT)
     try:
-        reached, status, values, error = _read(end.data, count, limits, lazy)
+        reached, status, values, error = _read(end.data, count, limits, most)
     except Violation as violation:
         return execution(Status.PROTOCOL_VIOLATION, error=str(violation))
     if status is not None:
@@ -72,7 +75,7 @@ def overall(values: list[Value] | tuple[Value, ...]) -> Status:
     return next((value.status for value in values if value.status is not Status.OK), Status.OK)
 
 
-def _read(data: bytes, count: int, limits: Limits, lazy: bool) -> tuple[bytes, Status | None, list[Value], str | None]:
+def _read(data: bytes, count: int, limits: Limits, most: int) -> tuple[bytes, Status | None, list[Value], str | None]:
     """The tag of the last stage (`F` during the calls), the failure of the program, the values, and the error."""
     parts, rest = frames.unpack(data)
     if len(rest) >= frames.HEADER and int.from_bytes(rest[1:5], "little") > limits.result_bytes + 128:
@@ -91,7 +94,7 @@ def _read(data: bytes, count: int, limits: Limits, lazy: bool) -> tuple[bytes, S
             failure = _failure(payload)
             status, error = failure.status, failure.error
         elif reached == b"F" and tag == b"R" and len(values) < count:
-            values.append(_value(payload, limits, lazy))
+            values.append(_value(payload, limits, most))
         elif reached == b"F" and tag == b"Z" and len(values) == count:
             reached = b"Z"
         else:
@@ -101,13 +104,13 @@ def _read(data: bytes, count: int, limits: Limits, lazy: bool) -> tuple[bytes, S
     return reached, status, values, error
 
 
-def _value(payload: bytes, limits: Limits, lazy: bool) -> Value:
+def _value(payload: bytes, limits: Limits, most: int) -> Value:
     tag, body = payload[:1], payload[1:]
     if tag == b"v":
         if len(body) > limits.result_bytes:
             raise Violation("a value above its limit")
         try:
-            if not lazy:
+            if len(body) <= most:
                 canonical.decode(body)
         except (ValueError, RecursionError, MemoryError):
             raise Violation("a value that is not canonical") from None

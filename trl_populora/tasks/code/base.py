@@ -26,6 +26,10 @@ from trl_populora.tasks.parsing import completion_fences, decimals_in, last_body
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 
 
+EXPANSION = 8  # times the size of its literal is more than a value needs in canonical form
+_SLACK = 4096  # bytes of all results of an answer
+
+
 @dataclass(frozen=True)
 class CodeType(TaskType):
     """Tasks about a Python program `f`, its inputs and its outputs.
@@ -85,7 +89,11 @@ class CodeType(TaskType):
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
         """Runs all inputs of a draft four times, on servers with different hash seeds, addresses and limits."""
-        jobs = [Job(draft.content.program, draft.content.inputs, deterministic=True) for draft in drafts]
+        most = EXPANSION * self.output_bytes
+        jobs = [
+            Job(draft.content.program, draft.content.inputs, deterministic=True, checked_bytes=most)
+            for draft in drafts
+        ]
         return [
             self.finish(draft.content, execution) if execution.status is Status.OK else refused_by(execution)
             for draft, execution in zip(drafts, run(jobs), strict=True)
@@ -94,7 +102,7 @@ class CodeType(TaskType):
     def finish(self, proposed: Proposed, execution: Execution) -> CodePayload | Refusal:
         """The payload with the outputs from the executor, or the refusal."""
         most = max(len(value.data or b"") for value in execution.values)
-        if most > 8 * self.output_bytes:  # the literal has at least an eighth of that, and takes long to write
+        if most > EXPANSION * self.output_bytes:  # such a value takes long to read and to write
             return Refusal("too_large", f"an output has more than {self.output_bytes} bytes")
         try:
             inputs = tuple(arguments_text(arguments) for arguments in proposed.inputs)
@@ -148,7 +156,13 @@ class CodeType(TaskType):
     # Judging ---------------------------------------------------------------------------------------------------
 
     def compare(self, jobs: Sequence[Job], expected: Sequence[Sequence[str]], run: Run) -> list[bool | Refusal]:
-        """Whether each job returns the values of these literals. Bytes are compared here; no job holds gold values."""
+        """Whether each job returns the values of these literals. Bytes are compared here; no job holds gold values. No
+        value is read, and of more bytes than the right values have, hardly more are received."""
+        sizes = [sum(map(num_bytes, texts)) for texts in expected]
+        jobs = [
+            replace(job, total_bytes=EXPANSION * size + _SLACK, lazy=True)
+            for job, size in zip(jobs, sizes, strict=True)
+        ]
         verdicts: list[bool | Refusal] = []
         for execution, texts in zip(run(jobs), expected, strict=True):
             right = len(execution.values) == len(texts) and all(

@@ -68,6 +68,9 @@ def _populora_answer(original=f):
 f = _populora_answer
 """
 
+_MAX_NUMBER = 8192  # bytes of the largest fraction in canonical form; a larger value is not read
+_LONG_TYPES = {b"s": "str", b"b": "bytes", b"[": "list", b"(": "tuple", b"{": "dict", b"<": "set", b"|": "frozenset"}
+
 
 @dataclass(frozen=True)
 class WordProblem(Payload):
@@ -210,12 +213,18 @@ class MathWord(TaskType):
         return Draft(self.key(draft), draft)
 
     def verify(self, drafts: Sequence[Draft], run: Run) -> list[Payload | Refusal]:
-        jobs = [Job(draft.content.program + _WRAPPER, ((),), deterministic=True) for draft in drafts]
+        jobs = [
+            Job(draft.content.program + _WRAPPER, ((),), deterministic=True, checked_bytes=_MAX_NUMBER)
+            for draft in drafts
+        ]
         return [self._finish(draft.content, execution) for draft, execution in zip(drafts, run(jobs), strict=True)]
 
     def _finish(self, draft: WordProblem, execution: Execution) -> Payload | Refusal:
         if execution.status is not Status.OK:
             return refused_by(execution)
+        data = execution.values[0].data or b""
+        if len(data) > _MAX_NUMBER:
+            return Refusal("not_a_number", f"a value of type {_LONG_TYPES.get(data[:1], 'unknown')}")
         answer = answer_text(execution.values[0].value)
         if isinstance(answer, Refusal):
             return answer
