@@ -5,10 +5,13 @@ all. So a population spreads over several niches, and none becomes too crowded t
 the tasks that the teachers of a round propose. The paper does not have it: our choice.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from ..tasks import TaskType
 from .records import Proposal
@@ -62,12 +65,21 @@ def similarities(parts: Sequence[frozenset[str]], *, weighed: bool) -> np.ndarra
     Returns:
         `np.ndarray` of shape `(N, N)`: From 0 to 1. It is 1 for two tasks without parts of any weight.
     """
-    names = {name: column for column, name in enumerate(sorted(frozenset().union(*parts)))}
-    has = np.zeros((len(parts), len(names)))
-    for row, own in enumerate(parts):
-        has[row, [names[name] for name in own]] = 1
-    counted = has * np.log(len(parts) / has.sum(axis=0)) if weighed else has
-    both, sizes = counted @ has.T, counted.sum(axis=1)
+    tasks = Counter(chain.from_iterable(parts))
+    names = {name: column for column, name in enumerate(sorted(tasks))}
+    rows = [sorted(names[name] for name in own) for own in parts]  # sums in one order, the same in every process
+    columns = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
+    counts = np.array([tasks[name] for name in names], dtype=float)
+    weights = np.log(len(parts) / counts) if weighed else np.ones(len(names))
+    counted, has = (
+        csr_array((data, columns, np.cumsum([0, *map(len, rows)])), shape=(len(parts), len(names)))
+        for data in (weights[columns], np.ones(len(columns)))
+    )
+    # Most parts are of a few tasks only: all of them in a full matrix may need gigabytes.
+    often = counts > len(parts) / 4
+    both = counted[:, often].toarray() @ has[:, often].toarray().T
+    both += (counted[:, ~often] @ has[:, ~often].T).toarray()
+    sizes = counted.sum(axis=1)
     either = sizes[:, None] + sizes - both
     return np.divide(both, either, out=np.ones_like(both), where=either > 1e-9)
 
