@@ -1,6 +1,8 @@
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -13,6 +15,7 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
+from tests.drawn_examples import examples
 from tests.tiny import SHAPE, lora, perturb, tiny_population, tiny_tokenizer
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.transformers_sampler import TOKENS_AT_ONCE, RoomyLayer
@@ -76,6 +79,44 @@ def test_a_pad_token_of_the_model_ends_no_row(population):
     assert draw._trim([5, pad, 6]) == [5, pad, 6]
     draw.stop_strings = [draw.tokenizer.decode([6])]
     assert draw._trim([5, pad, 6, pad, pad]) == [5, pad, 6]
+
+
+def trim(draw, ids):
+    """Where a row is cut, looked for token by token."""
+    for i, token in enumerate(ids):
+        ends = token in draw.eos_ids
+        if not ends and token != draw.tokenizer.pad_token_id:
+            continue
+        if i and any(stop in draw.tokenizer.decode(ids[:i]) for stop in draw.stop_strings):
+            return ids[:i]
+        if ends:
+            return ids[: i + 1]
+    return ids
+
+
+PAD = tiny_tokenizer().pad_token_id
+TOKENS = st.sampled_from([PAD, PAD, 2, 5, 6, 200, 233]) | st.integers(0, 255)
+
+
+@given(st.lists(TOKENS, max_size=24), st.lists(st.lists(TOKENS, min_size=1, max_size=3), max_size=2), st.booleans())
+@examples(200)
+def test_rows_are_cut_where_a_search_token_by_token_cuts_them(population, ids, stops, pad_ends):
+    draw = sampler(population)
+    draw.eos_ids = [2, PAD] if pad_ends else [2]
+    draw.stop_strings = [draw.tokenizer.decode(stop) for stop in stops]
+    assert draw._trim(ids) == trim(draw, ids)
+
+
+@pytest.mark.parametrize("stop", ["never", "\n# Task"])
+def test_a_row_of_pad_tokens_is_decoded_a_few_times(population, monkeypatch, stop):
+    draw, decoded = sampler(population), []
+    draw.eos_ids, draw.stop_strings = [2], [stop]
+    ids = [PAD] * 2000 + draw.tokenizer.encode("\n# Task") + [PAD] * 2000
+    want = ids if stop == "never" else ids[:-2000]
+    decode = draw.tokenizer.decode
+    monkeypatch.setattr(draw.tokenizer, "decode", lambda ids: decoded.append(len(ids)) or decode(ids))
+    assert draw._trim(ids) == want
+    assert len(decoded) <= 13
 
 
 def test_sampling_is_in_the_mixed_precision_of_learning(population):

@@ -3,6 +3,7 @@
 Nothing has to be synchronised: the sampled weights are the trained weights.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -206,15 +207,20 @@ class TransformersSampler(Sampler):
     def _trim(self, ids: list[int]) -> list[int]:
         """Cut after the first end of sequence; a row that ended on a stop string is padded from there. A pad token
         elsewhere is the model's own."""
-        for i, token in enumerate(ids):
-            ends = token in self.eos_ids
-            if not ends and token != self.tokenizer.pad_token_id:
-                continue
-            if i and any(stop in self.tokenizer.decode(ids[:i]) for stop in self.stop_strings):
-                return ids[:i]
-            if ends:
-                return ids[: i + 1]
-        return ids
+        end = next((i for i, token in enumerate(ids) if token in self.eos_ids), len(ids))
+        pad = self.tokenizer.pad_token_id
+        places = [i for i, token in enumerate(ids[: end + 1]) if i and (token == pad or i == end)]
+
+        def stopped(place: int) -> bool:
+            text = self.tokenizer.decode(ids[:place])
+            return any(stop in text for stop in self.stop_strings)
+
+        if self.stop_strings and places:
+            # The first place, as a rule; else bisected, as the model may write any number of pad tokens.
+            first = 0 if stopped(places[0]) else bisect_left(places, True, lo=1, key=stopped)
+            if first < len(places):
+                return ids[: places[first]]
+        return ids[: end + 1]
 
 
 class RoomyLayer(DynamicLayer):
