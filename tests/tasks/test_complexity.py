@@ -1,4 +1,5 @@
 import ast
+import warnings
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,13 @@ def test_counts_of_a_branching_program():
     assert high.cognitive == 3  # 1 for the if, 2 for the for inside it
     assert (high.ast_nodes, high.ast_depth) == (20, 6)
     assert high.halstead_effort > high.halstead_volume > 0
+
+
+def test_what_the_parser_warns_of_is_not_shown():
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert program_complexity("def f(x):\n    return '\\d' + x") is not None
+    assert not heard
 
 
 def test_nodes_agree_with_the_standard_walk():

@@ -16,7 +16,7 @@ from textwrap import dedent
 from typing import NamedTuple
 
 
-MAX_COMPLETION = 65_536  # characters; far above what a completion holds, far below what would hurt
+MAX_COMPLETION = 65_536  # characters, about 16,000 tokens of usual text; a longer completion is refused unread
 FENCE = "```"
 _PYTHON = re.compile(r"py|python(?:3(?:\.[0-9]+)?)?")
 _MARKERS = " \t>*+-.)0123456789"  # what stands before a block in a list or a quotation

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
+from trl_populora.tasks.code.hygiene import parse
+from trl_populora.tasks.task import Refusal
+
 
 # Where a feature of a task's place is 0 and where it is 1 (our choice): a bare `return x` to a screen and a half.
 RANGES = {
@@ -57,9 +60,8 @@ def program_complexity(program: str) -> Complexity | None:
 
     One at the edge of the parser's recursion limit may be accepted by the executor and fail here, deeper in a stack.
     """
-    try:
-        tree = ast.parse(program)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse(program)
+    if isinstance(tree, Refusal):
         return None
     depth, nodes = _tree_size(tree)
     volume, effort = _halstead(tree)
