@@ -111,7 +111,9 @@ RAISED = {
     "Not supported with a population: …": lambda: config(loss_type="bnpo"),
     "task type … is unknown.": lambda: config(task_types=["code_x"]),
     "…: the module … cannot be imported (…).": lambda: load_rewards(["no_such.function"]),
-    "… needs …, which is not installed: pip install 'trl-populora[…]'….": lambda: require("vllm", user="use_vllm=true"),
+    "… needs …, which is not installed: pip install 'trl-populora[…]'….": lambda: require(
+        "vllm", user="use_vllm=true"
+    ),
     "exam … is unknown.": lambda: make_exam("gsm9k", {}),
     "… is not a complete checkpoint of a population: …": lambda: find_checkpoint("no-folder", "."),
 }
