@@ -96,6 +96,7 @@ def test_right_values_of_any_kind_have_room(run):
     assert code_types()["code_f"].judge([task], [Answer(task.payload.program)], run) == [True]
 
 
+@pytest.mark.slow
 def test_outcomes_are_those_of_jobs_whose_values_are_all_checked(run):
     def checked(jobs):
         return run([replace(job, lazy=False, total_bytes=None) for job in jobs])

@@ -107,6 +107,7 @@ def test_a_change_that_a_resume_from_before_undoes_is_no_change(make_trainer):
     assert record["resumed"] == [] and record["settings"]["learning_rate"] == trainer.args.learning_rate == 1e-2
 
 
+@pytest.mark.slow
 def test_a_record_by_another_hand_changes_no_rate(make_trainer):
     settings = SETTINGS | {"lr_scheduler_type": "constant", "evolution_interval": 0, "max_steps": 2}
     first = make_trainer(**settings)
