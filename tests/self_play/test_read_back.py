@@ -3,16 +3,14 @@
 from functools import partial
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
+from tokenizers import pre_tokenizers
+from transformers import Qwen2Tokenizer
 
 from tests.code_tasks import code_task, code_types
 from tests.self_play.script import scripted, self_play
-from tests.training.conftest import make_config
 from trl_populora.self_play import TokenLimits
 from trl_populora.tasks import make_task_types, read_back
 from trl_populora.tasks.registry import BUILT_IN
-from trl_populora.training.first_tasks import first_tasks, token_limits
 
 
 VOCABULARY = {token: i for i, token in enumerate([*sorted(pre_tokenizers.ByteLevel.alphabet()), "<|endoftext|>"])}
@@ -23,13 +21,6 @@ def qwen():
     tokenizer = Qwen2Tokenizer(vocab=VOCABULARY, merges=[])
     tokenizer.add_special_tokens({"additional_special_tokens": ["<file_sep>"]})
     return tokenizer
-
-
-def lower():
-    tokenizer = Tokenizer(models.BPE(vocab=VOCABULARY, merges=[]))
-    tokenizer.normalizer, tokenizer.decoder = normalizers.Lowercase(), decoders.ByteLevel()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
 
 
 def limits(tokenizer) -> TokenLimits:
@@ -85,26 +76,3 @@ def test_such_a_proposal_does_not_become_a_task(executor):
     record = game.play(sample, round=0, step=0).record
     assert record.proposals[0].refusal.reason == "reserved_text" and record.proposals[0].reward == -1.0
     assert any(one.valid for one in record.proposals)
-
-
-def test_a_tokenizer_that_changes_the_wording_is_told_and_not_compared(tmp_path, caplog):
-    args, types = make_config(tmp_path), code_types("compact")
-    kept = token_limits(args, types, len, partial(read_back, qwen()), None)
-    assert kept.read("\u212a") == "K" and not caplog.messages
-    changed = token_limits(args, types, len, partial(read_back, lower()), None)
-    assert changed.read("\u212a") == "\u212a"
-    (told,) = caplog.messages
-    assert "changes the wording of code_o tasks: the tokenizer turns" in told
-
-
-def test_seed_tasks_that_it_changes_are_replaced(tmp_path):
-    args, types = make_config(tmp_path, task_types=["code_o"]), {"code_o": code_types("compact")["code_o"]}
-    first, *_ = types["code_o"].seeds(args.seed_tasks, seed=args.seed)
-    program = first.payload.program
-    whole = first_tasks(args, types, TokenLimits(len, prompt=10**6, answer=99))
-    other = first_tasks(
-        args, types, TokenLimits(len, prompt=10**6, answer=99, read=lambda text: text.replace(program, "another"))
-    )
-    kept = [{task.payload.program for task in buffer.tasks("code_o")} for buffer in (whole, other)]
-    assert program in kept[0] and program not in kept[1]
-    assert len(whole.tasks("code_o")) == args.seed_tasks
