@@ -123,7 +123,7 @@ class CodeF(CodeType):
         if lists_pairs(payload.message, hidden(task)):
             return Refusal("message_leaks_pairs", "the message lists inputs with their outputs")
         if one_output(task):
-            return Refusal("constant_outputs", "all outputs, or all that the solver would see, or all others")
+            return Refusal("constant_outputs", self.reasons["constant_outputs"])
         return None
 
     def shown_keys(self, payload: CodePayload) -> Collection[str]:
