@@ -99,3 +99,12 @@ def test_installed_trl_is_in_the_supported_range():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = next(one for one in map(Requirement, project["dependencies"]) if one.name == "trl")
     assert wanted.specifier.contains(metadata.version("trl"))
+
+
+def test_no_pattern_that_older_python_reads_wrongly():
+    """Before 3.11.5, a possessive repetition of a group can match wrongly (gh-106052). Debian 12 has 3.11.2."""
+    wrong = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")
+    assert wrong.search(r"(?:a|b)*+") and not wrong.search(r"(?>(?:a|b)*)c++")
+    for path in [*(ROOT / "trl_populora").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert not wrong.search(line), f"{path}:{number}: use an atomic group, (?>...)"

@@ -25,6 +25,13 @@ def test_values_come_back_in_order(executor):
     assert 0 < execution.seconds < 0.5 and execution.peak_memory > 1 << 20
 
 
+def test_the_interpreter_finds_what_it_imports_by_itself(executor):
+    """Python 3.12 divides and prints large integers in a module of Python, `_pylong`."""
+    large = 10**6000
+    execution = executor.run("def f(x): return (x**6000 // 3**6000) % 1000, x**6000 % 3**5000 % 1000", ((10,),))
+    assert execution.values[0].value == (large // 3**6000 % 1000, large % 3**5000 % 1000)
+
+
 def test_no_inputs_only_defines(executor):
     assert executor.run("def f(): pass", ()).status is Status.OK
 

@@ -74,6 +74,7 @@ def interrupted(call, at):
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # without one such frame, Python 3.12 traces no instructions
     try:
         sys.settrace(trace)
         call()

@@ -24,8 +24,8 @@ CASES = {
     "membership": (f"def f(x): return [w for w in {WORDS} if w in {{'mu', 'nu'}}]", True),
     "set of floats": ("def f(x): return list({x / 7, 2.5, -1e300, 1e-9})", True),
     "set of tuples of int": ("def f(x): return list({(i, i * x) for i in range(20)})", True),
-    "sums of floats over a set": (
-        f"def f(x):\n s = {{w: 7.0 ** i / 3 for i, w in enumerate({WORDS})}}\n return [sum(s[w] / k for w in set(s)) for k in range(1, 60)]",
+    "sums of floats over a set": (  # not by `sum`, which rounds only once from Python 3.12 on
+        f"import functools, operator\ndef f(x):\n s = {{w: 7.0 ** i / 3 for i, w in enumerate({WORDS})}}\n return [functools.reduce(operator.add, (s[w] / k for w in set(s))) for k in range(1, 60)]",
         False,
     ),
     "set argument, sorted": ("def f(s): return sorted(s)", True, (({8, 0, 16},),)),

@@ -591,7 +591,7 @@ DETERMINISM = {
     ),
     "exception": ("def f(x): raise ValueError(x)", True),
     "garbage collection": (
-        "import weakref\nclass A: pass\ndef f(x):\n a = A(); a.a = a; w = weakref.ref(a); del a\n keep = []\n while w() is not None: keep.append([])\n return len(keep)",
+        "class A:\n def __del__(self): ends.append(self)\nends = []\ndef f(x):\n a = A(); a.a = a; del a\n keep = []\n while not ends: keep.append([])\n return len(keep)",
         False,
     ),
     "refcount of None": (

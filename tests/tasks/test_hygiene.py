@@ -175,7 +175,7 @@ REFUSED = {
     "banned_attribute": [
         "import statistics\ndef g(x):\n    return statistics.random.random()",
         "import collections\ndef g(x):\n    return collections._sys.exit()",
-        "import dataclasses\ndef g(x):\n    return dataclasses.builtins",
+        "import dataclasses\ndef g(x):\n    return dataclasses.inspect",
         "def g(x):\n    return (i for i in x).gi_frame.f_back",
         "def g(x):\n    x.f_globals = 1",
     ],

@@ -116,7 +116,8 @@ def preload(modules: list[str], path: list[str]) -> None:
     # Modules register code that would run in every child. The slow part is the new seed of `random`, for which
     # `child.run` has a faster one.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
-    for name in modules:
+    own = ["_pylong"] if sys.version_info >= (3, 12) else []  # the interpreter imports it to divide large integers
+    for name in [*modules, *own]:
         try:
             __import__(name)
         except BaseException as error:
