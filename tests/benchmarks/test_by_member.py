@@ -1,11 +1,11 @@
 import json
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from benchmarks import by_member
+from tests.archives import unpack
 
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
@@ -16,8 +16,7 @@ SEEDS = tuple(f"stops_rates/{arm}/seed_{seed}/" for arm in ("none", "clone") for
 def runs(tmp_path_factory):
     """Four runs of the committed archive."""
     folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(RESULTS / "experiments" / "stops_rates.tar.xz") as archive:
-        archive.extractall(folder, [one for one in archive if one.name.startswith(SEEDS)], filter="data")
+    unpack(RESULTS / "experiments" / "stops_rates.tar.xz", folder, *SEEDS)
     return folder / "stops_rates"
 
 

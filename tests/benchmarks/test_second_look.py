@@ -3,10 +3,11 @@
 import json
 import runpy
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
+
+from tests.archives import unpack
 
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +24,7 @@ def look(folder: Path, monkeypatch, first: int, exam: str = "chains_weak") -> di
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("experiments")
-    with tarfile.open(RESULTS / "weak_population.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(RESULTS / "weak_population.tar.xz", folder)
     return folder / "weak_population"
 
 

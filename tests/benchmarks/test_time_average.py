@@ -1,11 +1,11 @@
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks import time_average
+from tests.archives import unpack
 from tests.tiny import lora, perturb, two_layers
 from trl_populora.population import Population
 from trl_populora.population.adapters import read_adapter
@@ -62,9 +62,7 @@ def test_it_names_a_run_with_too_few_checkpoints_or_several_members(tmp_path):
 
 @pytest.mark.slow
 def test_arms_are_compared_as_the_experiment_compares_them(tmp_path):
-    with tarfile.open(RESULTS / "weak_sharing.tar.xz") as archive:
-        wanted = ("weak_sharing/students/", "weak_sharing/single_agent_4x_rows/")
-        archive.extractall(tmp_path, [one for one in archive if one.name.startswith(wanted)], filter="data")
+    unpack(RESULTS / "weak_sharing.tar.xz", tmp_path, "weak_sharing/students/", "weak_sharing/single_agent_4x_rows/")
     runs = {
         arm: [read_run(str(one)) for one in sorted((tmp_path / "weak_sharing" / arm).glob("seed_*"))]
         for arm in ("single_agent_4x_rows", "students")

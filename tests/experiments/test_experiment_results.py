@@ -3,12 +3,12 @@
 import json
 import runpy
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from tests.archives import unpack
 from tests.experiments.test_questions import ANSWERS, EXAM, run  # noqa: F401 (a fixture)
 from tests.experiments.test_results import finished  # noqa: F401 (a fixture)
 
@@ -78,8 +78,7 @@ def test_kept_runs_give_the_same_results_again(finished, plan, tmp_path):  # noq
     probes.write_text('{"step": 0, "round": 0, "exams": {}}\n')
     SCRIPT["keep_runs"](folder, tmp_path / "kept.tar.xz")
     shutil.rmtree(folder)
-    with tarfile.open(tmp_path / "kept.tar.xz") as archive:
-        archive.extractall(folder.parent, filter="data")
+    unpack(tmp_path / "kept.tar.xz", folder.parent)
     assert probes.exists()
     again, _ = finished(instead={job["job"]: "raise SystemExit('it ran again')" for job in found["jobs"]})
     assert again["complete"] and again["values"] == found["values"]

@@ -83,7 +83,10 @@ CALLS = {
         + f"def f(): return {{call(n, r, 0, 0, 0) for n in {numbers((97, 160, 302), (163, 164, 261))} for r in range(16)}}",
         {"ok {'EPERM'}"},
     ),
-    "high half of the number": (HELPERS + "def f(): return call((1 << 32) + 39) == os.getpid()", {"ok True"}),
+    "high half of the number": (
+        HELPERS + f"def f(): return call((1 << 32) + {numbers(39, 172)}) == os.getpid()",
+        {"ok True"},
+    ),
     "high half of the descriptor": (
         HELPERS
         + f"def f(): return call({numbers(1, 64)}, (1 << 32) + 1, b'x', 1), call({numbers(1, 64)}, -1, b'x', 1)",
