@@ -6,11 +6,16 @@ A failure here after an upgrade of TRL says where to look before anything subtle
 import inspect
 
 import pytest
+import transformers
+from packaging import version
 from transformers import Trainer
 from trl import GRPOTrainer
 from trl.trainer.base_trainer import _BaseTrainer as BaseTrainer
 
 from trl_populora.training import PopulationSelfPlayTrainer
+
+
+PRIVATE = ["private"] if version.parse(transformers.__version__) >= version.parse("5.23") else []
 
 
 def parameters(function):
@@ -38,12 +43,8 @@ def parameters(function):
         (GRPOTrainer, "_load_optimizer_and_scheduler", ["self", "checkpoint"]),
         (Trainer, "_get_output_dir", ["self", "trial"]),
         (Trainer, "_push_from_checkpoint", ["self", "checkpoint_folder"]),
-        (Trainer, "init_hf_repo", ["self", "token", "private"]),
-        (
-            Trainer,
-            "push_to_hub",
-            ["self", "commit_message", "blocking", "token", "revision", "private", "kwargs"],
-        ),
+        (Trainer, "init_hf_repo", ["self", "token", *PRIVATE]),
+        (Trainer, "push_to_hub", ["self", "commit_message", "blocking", "token", "revision", *PRIVATE, "kwargs"]),
         (Trainer, "_finish_current_push", ["self"]),
         (Trainer, "train", ["self", "resume_from_checkpoint", "trial", "ignore_keys_for_eval"]),
     ],
