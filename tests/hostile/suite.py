@@ -3,6 +3,7 @@
 Standard library only, so that it also runs in an interpreter that has nothing installed.
 """
 
+import os
 import signal
 from pathlib import Path
 
@@ -60,8 +61,9 @@ CATEGORIES = (
     | relaxed_programs.CATEGORIES
 )
 DETERMINISM = programs.DETERMINISM | determinism_programs.CASES | relaxed_programs.CASES
-LIMITS = Limits(cpu_seconds=0.15, wall_seconds=5.0, memory_mb=256)
-WAITS = Limits(cpu_seconds=0.15, wall_seconds=0.3, memory_mb=256)  # of those that may wait for ever
+SLOWER = float(os.environ.get("HOSTILE_SLOWER", "1"))  # than usual: an emulated machine, in `arm64.sh`
+LIMITS = Limits(cpu_seconds=0.15 * SLOWER, wall_seconds=5.0 * SLOWER, memory_mb=256)
+WAITS = Limits(cpu_seconds=0.15 * SLOWER, wall_seconds=0.3 * SLOWER, memory_mb=256)  # of those that may wait for ever
 NORMAL = Job("import math\ndef f(x): return math.isqrt(x) + len('abc'), sorted({3, 1, 2}), 'SECRET'", ((49,),))
 NORMAL_VALUE = (10, [1, 2, 3], "SECRET")
 
