@@ -32,7 +32,7 @@ WRONG = [
     (["export", "/no/such", "--member", "x", "--output", "/no/other"], "there is no such folder"),
     (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is not a PEFT folder"),
     (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
-    (["warmup", "--model", "/no/such", "--output", "/no/other"], "no such folder"),
+    (["warmup", "--model", "/no/such", "--output", "no/other"], "no such folder"),
     (["retention", "--config", "/no/such.yaml"], "cannot be read"),
     (["retention", "--config", "recipes/tiny/retention.yaml", "--output", "setup.cfg"], "setup.cfg is a file; name a"),
     (["train", "--config", "/no/such.yaml"], "cannot be read"),
