@@ -101,6 +101,11 @@ CALLS = {
         HELPERS + f"def f(): return call({numbers(1, 64)}, 3, 8, 8), call({numbers(1, 64)}, 3, -4096, 8)",
         {"ok ('EFAULT', 'EFAULT')"},
     ),
+    "write from nowhere, then work": (  # longer than the caller waits before it begins to read
+        HELPERS
+        + f"import time\ndef f():\n r = call({numbers(1, 64)}, 3, 8, 8)\n while time.process_time() < 0.05: pass\n return r",
+        {"ok 'EFAULT'"},
+    ),
     "write all its memory": (
         HELPERS
         + f"def f():\n b = ctypes.create_string_buffer(1 << 16)\n return call({numbers(1, 64)}, 3, ctypes.addressof(b), 1 << 40)",

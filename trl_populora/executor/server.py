@@ -203,8 +203,8 @@ class Server:
                     self.interrupt()
                     self.close()
                     return End(bytes(data), overdue=True)
-                if events and len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
-                    data += chunk
+                if events and len(data) <= max_bytes and (chunk := _read(channel)) != b"":
+                    data += chunk or b""
                 elif events:
                     poll.unregister(channel)
                     _discard(channel)
@@ -223,6 +223,17 @@ class Server:
         process = self._process
         if process is not None:
             process.kill()
+
+
+def _read(channel: int) -> bytes | None:
+    """What is in a pipe: nothing at its end, and `None` if there is a page without bytes.
+
+    A write from a bad address leaves such a page in older kernels (in 6.1, not in 6.18).
+    """
+    try:
+        return os.read(channel, 1 << 16)
+    except BlockingIOError:
+        return None
 
 
 def _discard(channel: int) -> None:
