@@ -12,7 +12,9 @@ from trl_populora.experiments.launchers import SlurmJob, only_command, printed, 
 
 def test_a_printed_command_runs_one_job_from_here(plan):
     text = printed("my plan.yaml", plan.read().job("two/1"))
-    assert text.startswith(f"cd {shlex.quote(os.getcwd())} && ") and text.endswith("experiment 'my plan.yaml' --only two/1")
+    assert text.startswith(f"cd {shlex.quote(os.getcwd())} && ") and text.endswith(
+        "experiment 'my plan.yaml' --only two/1"
+    )
     assert only_command("a.yaml", plan.read().job("two/1"))[:3] == [sys.executable, "-m", "trl_populora.cli"]
 
 

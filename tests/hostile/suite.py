@@ -61,7 +61,7 @@ CATEGORIES = (
     | relaxed_programs.CATEGORIES
 )
 DETERMINISM = programs.DETERMINISM | determinism_programs.CASES | relaxed_programs.CASES
-SLOWER = float(os.environ.get("HOSTILE_SLOWER", "1"))  # than usual: an emulated machine, in `arm64.sh`
+SLOWER = float(os.environ.get("HOSTILE_SLOWER", "1"))  # than usual: an emulated machine, in `other_kernel.sh`
 LIMITS = Limits(cpu_seconds=0.15 * SLOWER, wall_seconds=5.0 * SLOWER, memory_mb=256)
 WAITS = Limits(cpu_seconds=0.15 * SLOWER, wall_seconds=0.3 * SLOWER, memory_mb=256)  # of those that may wait for ever
 NORMAL = Job("import math\ndef f(x): return math.isqrt(x) + len('abc'), sorted({3, 1, 2}), 'SECRET'", ((49,),))

@@ -28,7 +28,7 @@ _WORDS = (  # units written without \\text
 _RAISED = r"(?:\s*\^\s*(?:-?[0-9]|\{-?[0-9]\}))?"
 _UNIT = (
     rf"(?>(?:\\[,;:! ]|~|\s|/|\\cdot|\^\s*\{{?\s*\\circ\s*\}}?|\\degree|°|\\AA|\\mu|{TEXT}{_RAISED}|"
-    rf"(?<=[\s/}}~]){_WORDS}{_RAISED})*)"  # atomic: what follows a degree sign can be read in two ways (`*+` is wrong before 3.11.5)
+    rf"(?<=[\s/}}~]){_WORDS}{_RAISED})*)"  # atomic: what follows a degree sign can be read in two ways
 )
 _POWER = r"10\s*\^\s*(?:\{\s*([-+]?[0-9]{1,4})\s*\}|\(\s*([-+]?[0-9]{1,4})\s*\)|([-+]?[0-9]))"
 _TIMES = r"\s*(?:\\times|\\cdot|\*|×|x)\s*"

@@ -1,21 +1,30 @@
 #!/usr/bin/env bash
-# Runs the hostile programs on arm64, on an emulated machine with Debian's kernel and Python: tests/hostile/arm64.sh [PYTEST ARGUMENT...]
-# Needs a Debian or Ubuntu with a network, qemu-system-arm, cpio, zstd and unzip, about 1 GB below $WORK, and a quarter of an hour.
-# Emulation is slow, so all time limits are twenty times as long. What the kernel does with a call does not depend on that.
+# Runs the hostile programs in an emulated machine with the kernel and Python of Debian 12:
+#     tests/hostile/other_kernel.sh arm64|amd64 [PYTEST ARGUMENT...]
+# Needs Debian or Ubuntu with a network, qemu-system-arm or qemu-system-x86, cpio, zstd, unzip, and about 1 GB below $WORK.
+# Emulation is slow (half an hour), so all time limits are twenty times as long. What the kernel does with a call does not
+# depend on that.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+arch=${1:?arm64 or amd64}
+shift
+case $arch in
+arm64) console=ttyAMA0 machine=aarch64 qemu=(qemu-system-aarch64 -M virt -cpu cortex-a72) ;;
+amd64) console=ttyS0 machine=x86_64 qemu=(qemu-system-x86_64 -M q35 -cpu max) ;;
+*) echo "arm64 or amd64, not $arch" && exit 2 ;;
+esac
 [ $# -gt 0 ] || set -- tests/hostile/test_hostile.py -m "slow or not slow"
 WORK=${WORK:-$(mktemp -d)} PYTHON=${PYTHON:-.venv/bin/python}
 root=$WORK/root
 mkdir -p "$WORK"/{lists/partial,archives/partial} "$root"/{proc,sys,dev,tmp,root,newroot,repo,etc,var/tmp,usr/lib/tests}
 
-# Debian's packages for arm64, unpacked but not installed: no program of theirs runs here.
+# Debian's packages, unpacked but not installed: no program of theirs runs here.
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main" >"$WORK/sources"
 touch "$WORK/status"
-apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State="$WORK" -o Dir::State::status="$WORK/status"
+apt=(apt-get -qq -o APT::Architecture="$arch" -o APT::Architectures="$arch" -o Dir::State="$WORK" -o Dir::State::status="$WORK/status"
     -o Dir::Cache="$WORK" -o Dir::Etc::sourcelist="$WORK/sources" -o Dir::Etc::sourceparts=/dev/null)
 "${apt[@]}" update
-"${apt[@]}" install --yes --download-only --no-install-recommends python3 busybox-static bash coreutils linux-image-arm64
+"${apt[@]}" install --yes --download-only --no-install-recommends python3 busybox-static bash coreutils "linux-image-$arch"
 for package in "$WORK"/archives/*.deb; do dpkg -x "$package" "$root"; done
 cp "$root"/boot/vmlinuz-* "$WORK/kernel"
 rm -rf "$root"/boot "$root"/lib/modules "$root"/usr/share/{doc,man,locale}
@@ -27,7 +36,7 @@ echo '127.0.0.1 localhost' >"$root/etc/hosts"
 # The tests, what they need from PyPI, and this package, of which they use the standard library's part.
 wheels=$(grep -iE '^(hypothesis|iniconfig|packaging|pluggy|psutil|pygments|pytest|pytest-timeout|sortedcontainers)==' constraints.txt)
 "$PYTHON" -m pip download -q --no-deps --only-binary=:all: --python-version 3.11 --implementation cp --platform any \
-    --platform manylinux2014_aarch64 --platform manylinux_2_28_aarch64 -d "$WORK/wheels" $wheels
+    --platform "manylinux2014_$machine" --platform "manylinux_2_28_$machine" -d "$WORK/wheels" $wheels
 for wheel in "$WORK"/wheels/*.whl; do unzip -qo "$wheel" -d "$root/usr/lib/tests"; done
 git ls-files trl_populora tests setup.cfg pyproject.toml | tar cf - -T - | tar xf - -C "$root/repo"
 
@@ -36,7 +45,7 @@ cat >"$root/init" <<'END'
 #!/bin/bash
 box=/bin/busybox
 $box mount -t tmpfs -o size=80% tmpfs /newroot
-for folder in bin etc lib usr var root repo sbin; do [ -e /$folder ] && $box cp -a /$folder /newroot/; done
+for folder in bin etc lib lib64 usr var root repo sbin; do [ -e /$folder ] && $box cp -a /$folder /newroot/; done
 $box mkdir -p /newroot/proc /newroot/sys /newroot/dev /newroot/tmp
 $box cp /start /newroot/start
 exec $box switch_root /newroot /start
@@ -60,6 +69,6 @@ echo "exit status \$?"
 END
 chmod +x "$root/init" "$root/start"
 (cd "$root" && find . | cpio -o -H newc --quiet | zstd -1 -q >"$WORK/disk")
-qemu-system-aarch64 -M virt -cpu cortex-a72 -smp 2 -m 4G -nographic -no-reboot -net none -kernel "$WORK/kernel" \
-    -initrd "$WORK/disk" -append "console=ttyAMA0 quiet panic=-1 rdinit=/init" </dev/null | tee "$WORK/log"
+"${qemu[@]}" -smp 2 -m 4G -nographic -no-reboot -net none -kernel "$WORK/kernel" -initrd "$WORK/disk" \
+    -append "console=$console quiet panic=-1 rdinit=/init" </dev/null | tee "$WORK/log"
 grep -q '^exit status 0' "$WORK/log"
