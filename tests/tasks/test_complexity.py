@@ -45,7 +45,11 @@ def test_nodes_agree_with_the_standard_walk():
     assert program_complexity(BRANCHES).ast_nodes == walked
 
 
-@pytest.mark.parametrize("program", ["def f(:", "\0", "(" * 500 + "x" + ")" * 500])
+@pytest.mark.parametrize(
+    "program",
+    ["def f(:", "\0", "(" * 500 + "x" + ")" * 500, "-" * 100_000 + "x", "x" + ".a" * 1_000_000],
+    ids="syntax value parentheses memory recursion".split(),
+)
 def test_what_does_not_parse_is_refused_in_one_way(program):
     assert program_complexity(program) is None
 

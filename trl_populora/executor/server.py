@@ -213,9 +213,8 @@ class Server:
             raise ServerLost("the fork server ended during a job")
         # The child is gone: what is left in the pipe is all there will be. Its other end may still be open, in a
         # process that the caller forked meanwhile, so do not wait for the end of the stream.
-        with contextlib.suppress(BlockingIOError):
-            while len(data) <= max_bytes and (chunk := os.read(channel, 1 << 16)):
-                data += chunk
+        while len(data) <= max_bytes and (chunk := _read(channel)):
+            data += chunk
         return End(bytes(data), len(data) > max_bytes, False, *REPORT.unpack(report))
 
     def interrupt(self) -> None:
@@ -226,9 +225,10 @@ class Server:
 
 
 def _read(channel: int) -> bytes | None:
-    """What is in a pipe: nothing at its end, and `None` if there is a page without bytes.
+    """What is in a pipe: no bytes at its end, and `None` if it is empty for now.
 
-    A write from a bad address leaves such a page in older kernels (in 6.1, not in 6.18).
+    It can be so although `poll` says that it is not: in older kernels (6.1, not 6.18), a write from a bad address
+    leaves a page without bytes.
     """
     try:
         return os.read(channel, 1 << 16)
