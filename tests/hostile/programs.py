@@ -5,6 +5,7 @@ The programs may import `os`, `ctypes`, `socket` and more: the tests assume that
 """
 
 import platform
+import sys
 
 MACHINE = 0 if platform.machine() == "x86_64" else 1
 
@@ -61,7 +62,7 @@ CPU = {
     "compile bomb by size": ("x = 0\n" * 10000 + "def f(): return x", {"ok 0", "cpu_timeout"}),
     "timer taken away": (
         "import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\ndef f():\n while True: pass",
-        {"exception itimer_error"},
+        {"exception itimer_error", "exception ItimerError"},
     ),
     "timer signal ignored": (
         "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\ndef f():\n while True: pass",
@@ -595,8 +596,8 @@ DETERMINISM = {
         False,
     ),
     "refcount of None": (
-        "import sys\ndef f(x): return sys.getrefcount(None) if sys.version_info < (3, 12) else id(None)",
-        False,
+        "import sys\ndef f(x): return sys.getrefcount(None)",
+        sys.version_info >= (3, 12),  # where it never changes
     ),
     "float repr": ("def f(x): return repr(0.1 + 0.2)", True),
     "dict order": ("def f(x): return {'b': 1, 'a': 2}", True),

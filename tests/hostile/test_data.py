@@ -77,7 +77,8 @@ SQL = {
         {"nondeterministic"},
     ),
     "fractions of a second": (["SELECT strftime('%f', 'now')"], {"nondeterministic"}),
-    "an address": (["SELECT hex(fts3_tokenizer('simple'))"], {"nondeterministic"} | ERROR),
+    # since SQLite 3.53, it is empty
+    "an address": (["SELECT hex(fts3_tokenizer('simple'))"], {"nondeterministic", "ok [('',)]"} | ERROR),
     "a poisoned tokenizer": (
         ["SELECT fts3_tokenizer('simple', x'4141414141414141')", "CREATE VIRTUAL TABLE t USING fts3(x)"],
         {"killed"} | ERROR,

@@ -137,12 +137,15 @@ def test_what_a_child_holds(monkeypatch):
 
         assert wait_until(look, 10.0)
         thread.join()
-        server_descriptors = [os.listdir(f"/proc/{pid}/fd") for pid in executor.pids]
+        server_descriptors = [
+            [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()] for pid in executor.pids
+        ]
     os.close(leak)
     environment, descriptors = seen[0]
     assert descriptors == ["3"]
     assert b"SECRET" not in environment and b"HOME" not in environment
-    assert all(len(names) <= 5 for names in server_descriptors)  # the watcher keeps the end of a pipe, too
+    for names in server_descriptors:  # the watcher keeps the end of a pipe, too, and some libffi its own file
+        assert len([name for name in names if "libffi" not in name]) <= 5
 
 
 def test_everything_ends_with_the_caller():

@@ -133,9 +133,9 @@ DIFFERENT = {  # same input, another output
         "def f(x):\n    b = 1\n    return dir()",
     ],
     "name in a text": ["def f(x):\n    a = x\n    return f'{a=}'", "def f(x):\n    b = x\n    return f'{b=}'"],
-    "annotation that acts": [
-        "N = [1]\ndef g(y: N.pop()):\n    return y\ndef f(x):\n    return len(N)",
-        "N = [1]\ndef g(y: N.copy()):\n    return y\ndef f(x):\n    return len(N)",
+    "annotation that acts": [  # since Python 3.14, when it is read
+        "N = [1]\ndef g(y: N.pop()):\n    return y\ndef f(x):\n    g.__annotations__\n    return len(N)",
+        "N = [1]\ndef g(y: N.copy()):\n    return y\ndef f(x):\n    g.__annotations__\n    return len(N)",
     ],
     "keyword of a pattern": [
         DATA + "a: int\n    b: int\ndef f(x):\n    match P(x, 7):\n        case P(a=a):\n            return a",

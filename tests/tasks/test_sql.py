@@ -1,6 +1,7 @@
 """SQL results: what a query may do, what makes a task, and what answers it. The contract itself: tests/testing."""
 
 import random
+import sqlite3
 from fractions import Fraction
 
 import pytest
@@ -20,6 +21,18 @@ from trl_populora.tasks.task import Draft, Payload, Refusal, Task
 T = "t(a INTEGER, b TEXT)\n1 | x\n2 | y\n3 | y"
 U = "u(a INTEGER, c REAL)\n1 | 0.1\n1 | 0.2\n3 | NULL"
 BOTH = f"{T}\n\n{U}"
+
+
+def limits_depth():
+    """Whether this SQLite limits how deep a query is nested: all do, but those shortly before 3.53."""
+    try:
+        sqlite3.connect(":memory:").execute(f"SELECT {'(' * 300}1{')' * 300}")
+    except sqlite3.OperationalError:
+        return True
+    return sqlite3.sqlite_version_info >= (3, 53)
+
+
+DEEP = ["SELECT " + "(" * 300 + "t.a" + ")" * 300 + " FROM t, u", "SELECT " + "+ " * 300 + "t.a FROM t, u"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +100,8 @@ NOT_ALLOWED = [
     "SELECT sqlite_version() FROM t, u", "SELECT printf('%.*c', 900000000, 'x') FROM t, u", "SELECT hex(b) FROM t, u",
     "SELECT zeroblob(9) FROM t, u", "SELECT name FROM sqlite_master, t, u", "SELECT count(*) FROM sqlite_schema, t, u",
     "SELECT count(*) FROM pragma_database_list, t, u", "SELECT count(*) FROM t, u, json_each('[1]')",
-    "SELECT * FROM json_each('[1]'), t, u",
+    "SELECT * FROM json_each('[1]'), t, u", "SELECT count(*) FROM t, u, json_each AS v",
+    "SELECT count(*) FROM t, u, dbstat",
     "SELECT * FROM pragma_table_info('t'), u", "SELECT * FROM pragma_database_list, t, u",
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT i FROM n, t, u",
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n, t, u",
@@ -133,8 +147,7 @@ def test_sqlite_refuses_what_is_not_on_the_lists(query, run):
         ("SELECT nothing FROM t, u", "sql_error"),
         ("SELECT b FROM t JOIN u USING (a) WHERE b LIKE '" + "%" * 60 + "'", "sql_error"),
         ("SELECT replace(replace(b, 'y', '" + "y" * 300 + "'), 'y', '" + "y" * 300 + "') FROM t, u", "sql_error"),
-        ("SELECT " + "(" * 300 + "t.a" + ")" * 300 + " FROM t, u", "sql_error"),
-        ("SELECT " + "+ " * 300 + "t.a FROM t, u", "sql_error"),
+        *[(query, "sql_error") for query in DEEP if limits_depth()],
         ("SELECT count(*) FROM t AS q, t AS r, t AS s, t AS t, u AS u, u AS v, u AS w", "too_many_steps"),
         ("SELECT count(*) FROM " + ", ".join(f"t AS t{i}" for i in range(40)) + ", u", "too_many_steps"),
         ("SELECT t.* , u.* FROM t, u, t AS v, u AS w, t AS x", "too_large"),

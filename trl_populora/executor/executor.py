@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from . import levels
 from .pool import Batch, Pool
@@ -16,6 +17,8 @@ from .records import Execution, Job, Limits, Status
 from .server import ServerLost
 from .worker import Worker
 
+
+T = TypeVar("T")
 
 # fmt: off
 MODULES = (
@@ -155,8 +158,7 @@ class Executor:
         """Ends all fork servers and their programs. Waiting calls raise `RuntimeError`. The next call starts new
         servers."""
         if self._owner == os.getpid():
-            with self._changing:
-                pool, self._pool = self._pool, None
+            pool = self._alone(self._taken)
             if pool is not None:
                 try:
                     pool.close()
@@ -180,30 +182,51 @@ class Executor:
     def _started(self) -> Pool:
         if self._owner != os.getpid():  # forked: the servers belong to the parent process
             self._reset()
-        with self._changing:
-            if self._pool is not None:
-                return self._pool
-            if sys.platform != "linux":
-                raise RuntimeError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
-            settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
-            workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
-            pool = Pool(workers, self._counts)
-            try:
-                pool.start()
-                self._pool = pool
-            except BaseException as error:  # an interrupt, too
-                self._pool = None
-                pool.close()
-                if isinstance(error, ServerLost):
-                    raise RuntimeError(f"The executor cannot start: {error}.") from None
-                raise
-            if levels.level(pool.held) == "L1":
-                warnings.warn(
-                    "Programs are confined only by seccomp: Landlock and namespaces do not work here "
-                    '(page "Security" of the documentation).',
-                    stacklevel=3,
-                )
-            return pool
+        return self._alone(self._running)
+
+    def _alone(self, call: Callable[[], T]) -> T:
+        """
+        Calls it while no other thread starts or ends the servers.
+
+        Since Python 3.14, a signal handler may raise between the two parts of `with lock:`, and the lock then stays
+        locked. Here one call of built-in functions locks it and notes that.
+        """
+        locked: list[bool] = []
+        try:
+            locked.extend(map(self._changing.acquire, (True,)))
+            return call()
+        finally:
+            if locked:
+                self._changing.release()
+
+    def _taken(self) -> Pool | None:
+        pool, self._pool = self._pool, None
+        return pool
+
+    def _running(self) -> Pool:
+        if self._pool is not None:
+            return self._pool
+        if sys.platform != "linux":
+            raise RuntimeError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
+        settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
+        workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
+        pool = Pool(workers, self._counts)
+        try:
+            pool.start()
+            self._pool = pool
+        except BaseException as error:  # an interrupt, too
+            self._pool = None
+            pool.close()
+            if isinstance(error, ServerLost):
+                raise RuntimeError(f"The executor cannot start: {error}.") from None
+            raise
+        if levels.level(pool.held) == "L1":
+            warnings.warn(
+                "Programs are confined only by seccomp: Landlock and namespaces do not work here "
+                '(page "Security" of the documentation).',
+                stacklevel=5,
+            )
+        return pool
 
 
 def _cores() -> int:

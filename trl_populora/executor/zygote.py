@@ -22,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
 POOL, POOL_HEADER = 16384, 48  # bytes of a pool of small objects of one size, and those before its first object
 POOLS = 2  # of each size, whose addresses differ between the kinds of servers
+SHIFTS = (0, 2, 5, 11)  # blocks by which the pools after these differ: of small ones, these reorder the most small sets
 
 
 def main() -> None:
@@ -213,6 +214,9 @@ def order_pools(kind: int) -> None:
         for number in order(min(POOLS, len(pools)), kind):
             kept += pools[number][used:]  # an empty pool could get objects of another size
             plans[-1] += [pools[number][place] for place in order(used, kind, 4096 // size)]
+        rest = len(plans[-1]) - SHIFTS[kind]
+        kept += plans[-1][rest:]
+        del plans[-1][rest:]
     block = found = pools = None
     gc.collect()  # also frees the lists, dicts, tuples and floats that the interpreter keeps for the next use
     for plan in plans:

@@ -14,6 +14,7 @@ import bisect
 import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,8 @@ _LIMITS = (
     (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 20),
     (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
     (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+    # SQLITE_LIMIT_PARSER_DEPTH. Before, 100 was built in; releases shortly before 3.53 have no limit.
+    *([(12, 100)] if sqlite3.sqlite_version_info >= (3, 53) else []),
 )
 
 
@@ -128,7 +131,7 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action == sqlite3.SQLITE_READ:
             # A read without a column is that of a whole row, as in count(*): of a table, or of a subquery.
-            counted = not second and not (first or "").lower().startswith("sqlite_")
+            counted = not second and not _is_built_in(first or "")
             allowed = counted or (first in tables and (second or "").upper() != "ROWID")
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() in FUNCTIONS or second == TIE
@@ -139,6 +142,12 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
     return authorize
+
+
+def _is_built_in(name: str) -> bool:
+    """Whether SQLite itself has a table of this name, or makes one, such as `sqlite_master` and `json_each`."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        return not _fails(empty, "EXPLAIN SELECT 1 FROM ", "", '"' + name.replace('"', '""') + '"')
 
 
 _WARM = (("t", (("a", "INTEGER"),), ((2,), (1,))),)
