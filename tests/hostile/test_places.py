@@ -30,7 +30,7 @@ def interpreter(uid):
                 return python
         except OSError:
             continue
-    pytest.skip(f"no Python 3.11 that uid {uid} could run")
+    pytest.skip(f"no Python from 3.11 on that uid {uid} could run")
 
 
 def elsewhere(*places, python=sys.executable, **arguments):

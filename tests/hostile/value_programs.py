@@ -88,7 +88,7 @@ BOMBS = {
     ),
     "comparison of deep lists": (
         "def f():\n x, y = [], []\n for _ in range(10**5): x, y = [x], [y]\n return x == y",
-        {"exception RecursionError", *CRASH},
+        {"exception RecursionError", "ok True", *CRASH},  # Python 3.14 compares as deep as the stack reaches
     ),
     "hash of a deep tuple": (
         "def f():\n t = ()\n for _ in range(10**6): t = (t,)\n return {t: 1}",
