@@ -28,6 +28,7 @@ from tests.drawn_examples import load_profile
 
 
 load_profile()
+gc.disable()  # imports leave little of it, and looking for it takes seconds
 ROOT = Path(__file__).parent
 
 
@@ -85,9 +86,10 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
+    """Garbage is collected from here on, and not among the hundred thousands of objects of the libraries."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
