@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CONTROL = 0
 POOL, POOL_HEADER = 16384, 48  # bytes of a pool of small objects of one size, and those before its first object
 POOLS = 2  # of each size, whose addresses differ between the kinds of servers
-SHIFTS = (0, 2, 5, 11)  # blocks by which the pools after these differ: of small ones, these reorder the most small sets
+SHIFTS = (0, 2, 5, 11)  # blocks by which later pools differ: of small numbers, these reorder the most small sets
 
 
 def main() -> None:
