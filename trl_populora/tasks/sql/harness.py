@@ -129,10 +129,10 @@ def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
     """The authorizer for these tables. It adds to `denied` what it refuses."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        if action == sqlite3.SQLITE_READ:
-            # A read without a column is that of a whole row, as in count(*): of a table, or of a subquery.
-            counted = not second and not _is_built_in(first or "")
-            allowed = counted or (first in tables and (second or "").upper() != "ROWID")
+        if action == sqlite3.SQLITE_READ and second:
+            allowed = first in tables and second.upper() != "ROWID"
+        elif action == sqlite3.SQLITE_READ:  # of a whole row, as in count(*): of a table, or of a subquery
+            allowed = first in tables or not _is_built_in(first or "")
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() in FUNCTIONS or second == TIE
         else:
