@@ -170,6 +170,21 @@ def test_names_that_grow_without_bound_end_in_the_sandbox(run):
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT b.value FROM main.json_each AS a, temp.json_each(a.value) AS b",
+        "SELECT b.value FROM json_each AS a, nowhere.json_each(a.value) AS b",
+        "SELECT value FROM json_each UNION ALL SELECT value FROM temp.json_each('[1, 2]')",
+        "SELECT count(*) FROM Json_Each",
+        "SELECT value FROM json_each",
+    ],
+)
+def test_no_table_may_hide_one_of_sqlites_own(query, run):
+    refusal = propose("json_each(value TEXT)\n[1, 2]\n[5]", query, run)
+    assert isinstance(refusal, Refusal) and refusal.reason == "not_allowed" and "json_each" in refusal.detail, refusal
+
+
+@pytest.mark.parametrize(
     "query", ["SELECT * FROM t", "SELECT a FROM t; DROP TABLE t", "DROP TABLE t", "PRAGMA x", "?"]
 )
 def test_the_harness_alone_lets_one_select_through(query):
