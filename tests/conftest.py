@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from tests.drawn_examples import load_profile
 
 
 load_profile()
-gc.disable()  # imports leave little of it, and looking for it takes seconds
 ROOT = Path(__file__).parent
 
 
@@ -72,24 +72,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Each process first imports its share of all test files. Their asserts are rewritten then, and kept for the other
-    processes, which would otherwise all rewrite the same file at the same time."""
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
-    if count == 1 or session.config.args != session.config.getini("testpaths"):
-        return
-    own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    for path in sorted(ROOT.rglob("test_*.py"))[own::count]:
-        with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it
-            importlib.import_module(".".join(path.relative_to(ROOT.parent).with_suffix("").parts))
+    processes, which would otherwise all rewrite the same file at the same time. Imports leave little garbage, and
+    looking for it takes seconds."""
+    gc.disable()
+    try:
+        count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+        if count > 1 and session.config.args == session.config.getini("testpaths"):
+            own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+            for path in sorted(ROOT.rglob("test_*.py"))[own::count]:
+                with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it
+                    importlib.import_module(".".join(path.relative_to(ROOT.parent).with_suffix("").parts))
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is collected from here on, and not among the hundred thousands of objects of the libraries."""
+    """Each start of a training run collects garbage: not among the hundred thousands of objects of the libraries."""
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

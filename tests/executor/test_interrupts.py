@@ -121,6 +121,24 @@ def test_an_interrupt_at_any_place_leaves_nothing_running(monkeypatch, interrupt
             thread.join()  # at once: one that an interrupt has left behind would wait for jobs
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in callbacks of weak references
+def test_an_interrupt_of_a_close_leaves_nothing_running(monkeypatch, interruptible):
+    """The rest may end in another thread; a second close does what the first could not begin."""
+    monkeypatch.setattr(module, "Worker", Bare)
+    for at in itertools.count(1, 3):
+        executor = Executor(2)
+        assert executor.run_many([SHORT]) == [DONE]
+        more = interrupted(executor.close, at)
+        executor.close()
+        while Bare.started:  # until the test's time limit
+            time.sleep(0.001)
+        assert executor.run_many([SHORT]) == [DONE], at
+        executor.close()
+        if not more:
+            break
+    assert at > 50
+
+
 def test_a_server_whose_watcher_is_killed_at_once_ends():
     """Between the fork and the request to be killed with the parent there is time for the parent to be killed."""
     code = """

@@ -204,8 +204,8 @@ ALLOWED_CALLS = {
     ),
     "protect all of itself": (
         HELPERS
-        + "def f(): return libc.mprotect(ctypes.c_void_p(ctypes.cast(libc.syscall, ctypes.c_void_p).value & -4096), 4096, 0)",
-        {"killed", "ok 0"},  # whether it needs this page again depends on the C library
+        + f"def f():\n libc.mprotect(ctypes.c_void_p(ctypes.cast(libc.syscall, ctypes.c_void_p).value & -4096), 4096, 0)\n return call({[39, 172][MACHINE]})",
+        {"killed"},
     ),
     "rewrite code": (
         HELPERS

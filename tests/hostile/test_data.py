@@ -1,5 +1,7 @@
 """Hostile data, SQL text and LaTeX answers, in the hands of our own programs: every case ends in an allowed way."""
 
+import sqlite3
+
 import pytest
 
 from trl_populora.executor import Executor, Job, Limits, Status
@@ -77,8 +79,12 @@ SQL = {
         {"nondeterministic"},
     ),
     "fractions of a second": (["SELECT strftime('%f', 'now')"], {"nondeterministic"}),
-    # since SQLite 3.53, it is empty
-    "an address": (["SELECT hex(fts3_tokenizer('simple'))"], {"nondeterministic", "ok [('',)]"} | ERROR),
+    "an address": (
+        ["SELECT hex(fts3_tokenizer('simple'))"],
+        {"nondeterministic"}
+        | ERROR
+        | ({"ok [('',)]"} if sqlite3.sqlite_version_info > (3, 40, 1) else set()),  # none in 3.53
+    ),
     "a poisoned tokenizer": (
         ["SELECT fts3_tokenizer('simple', x'4141414141414141')", "CREATE VIRTUAL TABLE t USING fts3(x)"],
         {"killed"} | ERROR,

@@ -1,5 +1,7 @@
 """Programs that attack by what they compute and return: bombs and odd values."""
 
+import sys
+
 from programs import CRASH, MEMORY, TIMEOUT
 
 SLOW = TIMEOUT | MEMORY
@@ -88,7 +90,8 @@ BOMBS = {
     ),
     "comparison of deep lists": (
         "def f():\n x, y = [], []\n for _ in range(10**5): x, y = [x], [y]\n return x == y",
-        {"exception RecursionError", "ok True", *CRASH},  # Python 3.14 compares as deep as the stack reaches
+        # since Python 3.14, it compares as deep as the stack reaches
+        {"exception RecursionError", *CRASH} | ({"ok True"} if sys.version_info >= (3, 14) else set()),
     ),
     "hash of a deep tuple": (
         "def f():\n t = ()\n for _ in range(10**6): t = (t,)\n return {t: 1}",

@@ -1,5 +1,6 @@
 """SQL results: what a query may do, what makes a task, and what answers it. The contract itself: tests/testing."""
 
+import contextlib
 import random
 import sqlite3
 from fractions import Fraction
@@ -24,12 +25,11 @@ BOTH = f"{T}\n\n{U}"
 
 
 def limits_depth():
-    """Whether this SQLite limits how deep a query is nested: all do, but those shortly before 3.53."""
-    try:
-        sqlite3.connect(":memory:").execute(f"SELECT {'(' * 300}1{')' * 300}")
-    except sqlite3.OperationalError:
-        return True
-    return sqlite3.sqlite_version_info >= (3, 53)
+    """Whether it is limited how deep a query is nested: SQLite 3.40 has a limit, and from 3.53 on we set one."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection, contextlib.suppress(sqlite3.OperationalError):
+        connection.execute(f"SELECT {'(' * 300}1{')' * 300}")
+        return sqlite3.sqlite_version_info >= (3, 53)
+    return True
 
 
 DEEP = ["SELECT " + "(" * 300 + "t.a" + ")" * 300 + " FROM t, u", "SELECT " + "+ " * 300 + "t.a FROM t, u"]

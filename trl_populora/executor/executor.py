@@ -158,13 +158,7 @@ class Executor:
         """Ends all fork servers and their programs. Waiting calls raise `RuntimeError`. The next call starts new
         servers."""
         if self._owner == os.getpid():
-            pool = self._alone(self._taken)
-            if pool is not None:
-                try:
-                    pool.close()
-                except BaseException:  # an interrupt: the rest goes on without the caller
-                    _thread.start_new_thread(pool.close, ())
-                    raise
+            self._alone(self._ended)
 
     def __enter__(self) -> Executor:
         return self
@@ -199,9 +193,16 @@ class Executor:
             if locked:
                 self._changing.release()
 
-    def _taken(self) -> Pool | None:
-        pool, self._pool = self._pool, None
-        return pool
+    def _ended(self) -> None:
+        pool = self._pool
+        if pool is not None:
+            try:
+                pool.close()
+            except BaseException:  # an interrupt: the rest goes on without the caller
+                _thread.start_new_thread(pool.close, ())
+                raise
+            finally:
+                self._pool = None
 
     def _running(self) -> Pool:
         if self._pool is not None:

@@ -39,7 +39,7 @@ _LIMITS = (
     (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 20),
     (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 50),
     (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
-    # SQLITE_LIMIT_PARSER_DEPTH. Before, 100 was built in; releases shortly before 3.53 have no limit.
+    # SQLITE_LIMIT_PARSER_DEPTH, which is new in 3.53. In 3.40, 100 is built in.
     *([(12, 100)] if sqlite3.sqlite_version_info >= (3, 53) else []),
 )
 
