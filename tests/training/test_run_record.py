@@ -1,6 +1,8 @@
 """`run.json`: every run leaves it, whoever starts it, and the commands can open the run by it."""
 
 import json
+import platform
+import sqlite3
 import subprocess
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +53,8 @@ def test_a_run_of_a_script(make_trainer):
     assert record["reward_funcs"] == ["self_play_reward", "hash_reward"]
     assert record["row_source"].endswith(":SelfPlaySource") and record["isolation"].startswith("L")
     assert {"trl", "torch", "transformers", "trl-populora"} <= set(record["versions"])
+    assert record["versions"]["python"] == platform.python_version()
+    assert record["versions"]["sqlite"] == sqlite3.sqlite_version
     machine = record["hardware"]
     assert machine["processor"] and machine["cores"] >= 1 and machine["memory_gib"] > 0.1
     assert len(machine["gpus"]) == torch.cuda.device_count()

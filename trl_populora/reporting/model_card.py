@@ -2,7 +2,9 @@
 
 import logging
 import os
+import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata as packages
 from typing import Any, NamedTuple
 
@@ -41,10 +43,15 @@ OF_SELF_PLAY = {
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the main libraries."""
+    """Versions of the main libraries, and of Python and its SQLite, which decide what programs and queries give."""
     from .. import __version__  # not from the metadata: a checkout need not be installed
 
-    return {"trl-populora": __version__} | {name: packages.version(name) for name in PACKAGES}
+    own = {"trl-populora": __version__, "python": platform.python_version()}
+    with suppress(ImportError):  # a Python without SQLite
+        import sqlite3
+
+        own["sqlite"] = sqlite3.sqlite_version
+    return own | {name: packages.version(name) for name in PACKAGES}
 
 
 def model_card(
