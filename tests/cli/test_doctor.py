@@ -62,6 +62,7 @@ def test_the_cache_is_as_large_as_counted(tiny_model):
     assert sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers) == 15 * shapes.cached
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("hidden", "intermediate"), [(64, 256), (64, 512), (128, 512)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_pass_of_the_prompts_holds_what_is_counted(hidden, intermediate, dtype):

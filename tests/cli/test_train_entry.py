@@ -373,6 +373,7 @@ def file(**kwargs):
 """
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("main", [train.main, lambda words: cli.main(["train", *words])], ids=["module", "command"])
 @pytest.mark.parametrize("name, error", [("value", ValueError), ("file", FileNotFoundError)])
 def test_an_exception_of_user_code_keeps_its_traceback(recipe, tmp_path, monkeypatch, main, name, error):

@@ -267,13 +267,8 @@ def test_members_are_sampled_from_their_current_weights_also_after_a_restart(kin
         assert not server.double.loaded and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(VLLM.load, id="loading"),
-        pytest.param("/v1/completions", id="checking", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [VLLM.load, "/v1/completions"], ids=["loading", "checking"])
 def test_a_server_that_restarts_within_a_sync_gets_its_adapters_again(path, tmp_path, caplog):
     population = population_of()
     greedy = TransformersSampler(population, tiny_tokenizer(), max_completion_length=6, temperature=0.0)

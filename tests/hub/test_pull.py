@@ -12,6 +12,9 @@ from trl_populora.evolution import Lineage
 from trl_populora.run_files.run import open_run
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def shared(client, hub, run):
     """The run as `user/repo`."""
@@ -104,7 +107,6 @@ def test_a_run_starts_from_a_shared_population(client, shared, run, tmp_path):
     assert now["student_1"]["parents"] == [f"user/repo@{commit}/student_1@{table['student_1']['version']}"]
 
 
-@pytest.mark.slow
 def test_a_run_starts_from_adapters_of_the_hub_and_of_folders(client, shared, run, tmp_path):
     sources = {"teacher": "user/repo/teacher_1", "student_0": "user/repo", "student_1": str(run / "student_0")}
     changes = SIZE | {"initial_adapters": sources, "learning_rate": 1e-30}

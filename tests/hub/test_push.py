@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from tests.hub import scripts
 
 
+pytestmark = pytest.mark.slow
 MEMBERS = ("teacher_0", "teacher_1", "student_0", "student_1")
 
 
@@ -112,7 +113,6 @@ def test_the_rounds_as_a_dataset(client, hub, run):
     assert client(scripts.run_dataset_card, text) == rows
 
 
-@pytest.mark.slow
 def test_a_checkpoint_only_when_asked(client, hub, run):
     pushed(client, run, "--to", "user/repo", "--checkpoint")
     files = {path for path in hub.files("user/repo") if path.startswith("last-checkpoint/")}

@@ -9,6 +9,7 @@ import pytest
 from tests.hub import scripts
 
 
+pytestmark = pytest.mark.slow
 PUSHED = {"push_to_hub": True, "hub_model_id": "user/repo"}
 
 
@@ -18,7 +19,6 @@ def versions_of(hub, commit):
     return title, {path: blob.content for path, blob in files.items()}
 
 
-@pytest.mark.slow
 def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
     """The Hub takes the files of step 1 only when step 3 is saved and step 1 is gone: it gets step 1, whole."""
     hub.held.clear()
@@ -42,12 +42,11 @@ def test_a_push_goes_on_while_later_steps_are_saved(process, hub, tmp_path):
     assert b"hf_user" not in checkpoint
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy, folders", [
-    pytest.param("end", set(), marks=pytest.mark.slow),
-    pytest.param("every_save", set(), marks=pytest.mark.slow),
+    ("end", set()),
+    ("every_save", set()),
     ("checkpoint", {"last-checkpoint"}),
-    pytest.param("all_checkpoints", {"checkpoint-1", "checkpoint-2"}, marks=pytest.mark.slow),
+    ("all_checkpoints", {"checkpoint-1", "checkpoint-2"}),
 ])  # fmt: skip
 def test_checkpoints_are_pushed_when_the_strategy_says_so(client, hub, tmp_path, strategy, folders):
     settings = PUSHED | {"hub_strategy": strategy, "hub_always_push": True, "plots": False}
@@ -63,7 +62,6 @@ def test_checkpoints_are_pushed_when_the_strategy_says_so(client, hub, tmp_path,
         assert {f"{folder}/{name}" for name in manifest["files"]} < hub.files("user/repo")
 
 
-@pytest.mark.slow
 def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     """The network is gone until training has ended."""
     hub.failures = [("POST", "/commit/")] * 10
@@ -82,7 +80,6 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights
 
 
-@pytest.mark.slow
 def test_what_cannot_be_pushed_to_is_known_before_training(client, hub, tmp_path):
     settings = {"push_to_hub": True, "hub_model_id": "other/repo"}
     code, _, err = client(scripts.train, settings, str(tmp_path))
@@ -96,7 +93,6 @@ def test_what_cannot_be_pushed_to_is_known_before_training(client, hub, tmp_path
     assert not Path(tmp_path, "demo", "history.jsonl").exists()
 
 
-@pytest.mark.slow
 def test_a_hub_that_cannot_be_reached_does_not_keep_a_run_from_starting(client, hub, tmp_path):
     hub.failures = [("POST", "/api/repos/create")]
     code, _, err = client(scripts.train, PUSHED | {"max_steps": 1, "hub_strategy": "end"}, str(tmp_path))
@@ -104,7 +100,6 @@ def test_a_hub_that_cannot_be_reached_does_not_keep_a_run_from_starting(client, 
     assert hub.titles("user/repo") == ["initial commit", "End of training"]
 
 
-@pytest.mark.slow
 def test_tags_and_the_dataset_of_a_script(client, hub, tmp_path):
     assert client(scripts.push_from_a_script, str(tmp_path)).endswith("/commit/" + hub_head(hub))
     data, text = hub.card("user/repo")

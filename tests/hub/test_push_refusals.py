@@ -7,6 +7,9 @@ import pytest
 from tests.hub import scripts
 
 
+pytestmark = pytest.mark.slow
+
+
 def refused(client, *argv, **rest):
     code, out, err = client(scripts.populora, "push", *map(str, argv), **rest)
     assert code == 2 and not out, out + err

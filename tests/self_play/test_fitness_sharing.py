@@ -79,6 +79,7 @@ def test_similarities_are_those_of_the_full_matrix(parts):
     np.testing.assert_allclose(similarities(parts, weighed=True), full(parts, True), rtol=0, atol=1e-12)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("owners", [1, 2, 100])
 def test_memory_is_for_the_parts_that_tasks_have(owners, weighed):

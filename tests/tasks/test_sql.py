@@ -6,7 +6,7 @@ import sqlite3
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trl_populora.executor import Executor, Job, Limits
@@ -198,6 +198,31 @@ def test_the_sandbox_gives_plain_rows_that_do_not_vary(run):
     inputs = ((tuple(map(tuple, read_tables(BOTH))), "SELECT c, b FROM t JOIN u USING (a)", False, 1000),)
     (execution,) = run([Job(PROGRAM, inputs, deterministic=True, modules=(MODULE,))])
     assert execution.values[0].value == ("rows", [(0.1, "x"), (0.2, "x"), (None, "y")])
+
+
+@given(st.integers(-99_999, 99_999), st.integers(0, 4), st.integers(-1, 4))
+@example(2675, 3, 2)
+@example(125, 3, 2)
+def test_round_gives_what_sqlite_gives_except_at_ties_that_no_float_holds(digits, decimals, places):
+    number = Fraction(digits, 10**decimals)
+    halfway = abs(number * 10 ** max(0, places)) % 1 == Fraction(1, 2)
+    tables = (("t", (("x", "REAL"),), ((float(number),),)),)
+    reason, found = run_query(tables, f"SELECT Round(x, {places}), x FROM t", False, 1000)
+    if halfway and Fraction(float(number)) != number:
+        assert reason == "unclear_value" and f"round({float(number)!r}, {places})" in found
+    else:
+        with contextlib.closing(sqlite3.connect(":memory:")) as plain:
+            call = plain.execute("SELECT round(?1, ?2), ?1", (float(number), places))
+            assert (reason, found) == ("rows", call.fetchall())
+
+
+def test_round_takes_any_arguments_that_sqlites_own_takes(run):
+    calls = "round(NULL), round(2.5, NULL), round('2.36x', '1'), round(7), round(-2.5), round(2.5, 99), round(1e300)"
+    (row,) = run_query((), f"SELECT {calls}", False, 1000)[1]
+    assert row == (None, None, 2.4, 7.0, -3.0, 2.5, 1e300)
+    assert run_query((), "SELECT round(1, 2, 3)", False, 1000)[0] == "sql_error"
+    refusal = propose(BOTH, "SELECT round(sum(c) / 0.4, 1) FROM t JOIN u USING (a)", run)
+    assert refusal == Refusal("unclear_value", "versions of SQLite may differ in round(0.7500000000000001, 1)")
 
 
 def test_limits_are_settings(run):

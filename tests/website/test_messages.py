@@ -84,6 +84,7 @@ def test_there_are_thirty():
     assert len(quoted()) >= 30
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("message", [one for one in quoted() if one not in FOREIGN])
 def test_the_source_has_the_message(message):
     assert any(has(text, message) for text in texts()), message

@@ -15,6 +15,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,7 @@ def run_query(
         `tuple[str, Any]`: `("rows", rows)`; or the reason of a refusal, and a message.
     """
     connection, denied = sqlite3.connect(":memory:", isolation_level=None), []
+    empty, unclear = sqlite3.connect(":memory:"), []
     try:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}")
@@ -85,6 +87,9 @@ def run_query(
         connection.execute("COMMIT")
         for limit, value in _LIMITS:
             connection.setlimit(limit, value)
+        if "round" in query.lower():
+            for count in (1, 2):
+                connection.create_function("round", count, partial(_round, empty, unclear), deterministic=True)
         connection.set_authorizer(_authorizer({name for name, _, _ in tables}, denied))
         connection.set_progress_handler(lambda: 1, max_steps)
         if decided is not None:
@@ -93,15 +98,30 @@ def run_query(
         rows = connection.execute(query).fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning) as error:
         stopped = getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"
-        reason = "not_allowed" if denied else "too_many_steps" if stopped else "sql_error"
-        return reason, denied[0] if denied else str(error)
+        if denied or unclear:
+            return ("not_allowed", denied[0]) if denied else ("unclear_value", unclear[0])
+        return "too_many_steps" if stopped else "sql_error", str(error)
     finally:
         connection.close()
+        empty.close()
     if len(rows) > MAX_ROWS:
         return "too_large", f"the result has more than {MAX_ROWS} rows"
     if any(isinstance(cell, bytes) for row in rows for cell in row):
         return "unclear_value", "the result has a blob"
     return "rows", rows
+
+
+def _round(empty: sqlite3.Connection, unclear: list[str], value: Any, digits: Any = 0) -> Any:
+    """SQLite's own `round`. It stops at a number such as 2.675, which is to be rounded to 2 digits: a float is a bit
+    below or above it, and versions of SQLite round it down or up."""
+    call = "SELECT round(?1, ?2), CAST(?1 AS REAL), min(30, max(0, CAST(?2 AS INTEGER)))"
+    rounded, number, places = empty.execute(call, (value, digits)).fetchone()
+    if rounded is not None and abs(number) < 2**52:
+        shifted = abs(Fraction(number)) * 10**places
+        if 0 < abs(shifted % 1 - Fraction(1, 2)) <= min(shifted / 10**12, 1 / 1000):
+            unclear.append(f"versions of SQLite may differ in round({number!r}, {places})")
+            raise ValueError
+    return rounded
 
 
 def _decide(

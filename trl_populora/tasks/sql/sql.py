@@ -99,7 +99,7 @@ class Sql(TaskType):
         "row_order": "the result depends on an order that the query leaves open, as that in which rows are stored",
         "idle_table": "the result does not depend on one of the tables",
         "constant_result": "no change of the tables changes the result",
-        "unclear_value": "a value of the result cannot be written down plainly, or has too many digits",
+        "unclear_value": "a value of the result has no plain form or too many digits, or its rounding is unclear",
         "no_answer": "no result block, or an empty one",
     }
     families: ClassVar[tuple[str, ...]] = tuple(FAMILIES)
