@@ -286,10 +286,16 @@ def test_load_refuses_another_population(tmp_path):
         tiny_population(2, 2).load(tmp_path / "small")
     with pytest.raises(ValueError, match="not a saved population"):
         tiny_population(1, 1).load(tmp_path)
+    table = tmp_path / "small" / "population.json"
+    saved = json.loads(table.read_text())
+    for change in ({"learning_rate": -1e-5}, {"learning_rate": 1e999}, {"temperature": 0.0}):
+        table.write_text(json.dumps(saved | {"members": [row | change for row in saved["members"]]}))
+        with pytest.raises(ValueError, match="learning rate is negative or not finite, or its temperature"):
+            tiny_population(1, 1).load(tmp_path / "small")
+    table.write_text(json.dumps(saved))
     os.remove(tmp_path / "small" / "student_0" / "adapter_model.safetensors")
     with pytest.raises(ValueError, match="incomplete"):
         tiny_population(1, 1).load(tmp_path / "small")
-    table = tmp_path / "small" / "population.json"
     table.write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
         tiny_population(1, 1).load(tmp_path / "small")

@@ -1,5 +1,6 @@
 """`Member`: one row of the population's table."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
@@ -47,12 +48,15 @@ class Member:
         """Inverse of `to_json`.
 
         Raises:
-            ValueError: If a value is missing, of another type, or unknown.
+            ValueError: If a value is missing, of another type, unknown, or out of range.
         """
         try:
-            return cls(**{**data, "parents": tuple(data["parents"])})
+            member = cls(**{**data, "parents": tuple(data["parents"])})
+            if not (0 <= member.learning_rate < math.inf and 0 < member.temperature < math.inf):
+                raise TypeError("its learning rate is negative or not finite, or its temperature is not above 0")
         except (TypeError, KeyError) as error:
             raise ValueError(f"The member {data} cannot be read: {error}. Restore {POPULATION_FILE}.") from None
+        return member
 
 
 def member_names(num_teachers: int, num_students: int, *, shared: bool = False) -> list[str]:
