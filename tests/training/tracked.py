@@ -5,6 +5,7 @@ It runs in a process of its own: trackers keep threads and processes, and the ne
 
 import json
 import socket
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def forbid_network(log: Path) -> None:
 def main(where: str) -> None:
     folder = Path(where)
     forbid_network(folder / "network.txt")
+    tempfile.tempdir = where  # a fork ends without wandb's removal of its temporary files
     from tests.tiny import lora, perturb, tiny_model, tiny_tokenizer
     from tests.training.conftest import Altered, hash_reward
     from tests.training.victim import plausible
