@@ -8,8 +8,12 @@ from typing import Any
 
 def see_working_folder() -> None:
     """Lets modules in the working folder be imported, as `python -m` does and a console script does not."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def named(path: str, *, label: str, form: str = "'module:Name'") -> Any:

@@ -257,6 +257,8 @@ def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
     with alone(folder), pytest.raises(BlockingIOError), taken(folder):
         pass
     assert not is_taken(folder) and not is_taken(f"{folder}/none") and list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert not is_taken(f"{tmp_path}/file/below") and not is_taken(f"{tmp_path}/{'x' * 300}")
 
 
 def test_a_fork_that_lives_on_holds_no_folder(tmp_path, monkeypatch):

@@ -209,7 +209,7 @@ def is_taken(folder: str) -> bool:
             return False
     except ValueError:
         return True
-    except FileNotFoundError:
+    except OSError:  # it does not exist, or cannot be opened
         return False
 
 

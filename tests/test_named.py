@@ -1,0 +1,14 @@
+"""Objects of a user by name."""
+
+from trl_populora.named import named
+
+
+def test_an_installed_module_is_found_also_when_the_working_folder_is_gone(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    try:
+        assert named("fractions:Fraction", label="x='fractions:Fraction'").__name__ == "Fraction"
+    finally:
+        monkeypatch.undo()
