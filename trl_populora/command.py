@@ -30,5 +30,8 @@ def print_error(problem: object, code: int) -> int:
 
 def _short(path: str) -> str:
     """The path from this folder, if it is below; a name alone would be looked for on PATH."""
-    below = os.path.relpath(path)
+    try:
+        below = os.path.relpath(path)
+    except FileNotFoundError:  # this folder was removed
+        return path
     return path if below.startswith(os.pardir) else below if os.sep in below else os.path.join(os.curdir, below)

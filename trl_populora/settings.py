@@ -174,7 +174,6 @@ def _is_plain(hint: Any) -> bool:
     return kinds <= {int, float, bool, str, dict} and not kinds <= {str}
 
 
-@cache
 def _kinds(hint: Any) -> dict[type, Any]:
     """The plain types that a hint allows, each with its full hint."""
     origins = ((get_origin(kind) or kind, kind) for kind in alternatives(hint))

@@ -14,7 +14,6 @@ import bisect
 import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -69,13 +68,13 @@ def run_query(
         `tuple[str, Any]`: `("rows", rows)`; or the reason of a refusal, and a message.
     """
     connection, denied = sqlite3.connect(":memory:", isolation_level=None), []
-    empty, unclear = sqlite3.connect(":memory:"), []
+    empty, unclear = sqlite3.connect(":memory:"), []  # a database to ask what SQLite itself has and does
     try:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}")
         connection.execute(f"PRAGMA automatic_index = {int(not reverse)}")
         # The name of another schema before it, as in temp.json_each, would lead to SQLite's own table.
-        denied += [name for name, _, _ in tables if _is_built_in(connection, name)]
+        denied += [name for name, _, _ in tables if _is_built_in(empty, name)]
         if denied:
             return "not_allowed", denied[0]
         connection.execute("BEGIN")
@@ -90,7 +89,7 @@ def run_query(
         if "round" in query.lower():
             for count in (1, 2):
                 connection.create_function("round", count, partial(_round, empty, unclear), deterministic=True)
-        connection.set_authorizer(_authorizer({name for name, _, _ in tables}, denied))
+        connection.set_authorizer(_authorizer({name for name, _, _ in tables}, denied, empty))
         connection.set_progress_handler(lambda: 1, max_steps)
         if decided is not None:
             connection.set_progress_handler(lambda: 1, 4 * max_steps)
@@ -118,7 +117,7 @@ def _round(empty: sqlite3.Connection, unclear: list[str], value: Any, digits: An
     rounded, number, places = empty.execute(call, (value, digits)).fetchone()
     if rounded is not None and abs(number) < 2**52:
         shifted = abs(Fraction(number)) * 10**places
-        if 0 < abs(shifted % 1 - Fraction(1, 2)) <= min(shifted / 10**12, 1 / 1000):
+        if 0 < abs(shifted % 1 - Fraction(1, 2)) <= min(shifted / 10**12, Fraction(1, 1000)):
             unclear.append(f"versions of SQLite may differ in round({number!r}, {places})")
             raise ValueError
     return rounded
@@ -149,17 +148,14 @@ def _fails(connection: sqlite3.Connection, before: str, after: str, text: str) -
     return False
 
 
-def _authorizer(tables: set[str], denied: list[str]) -> Callable[..., int]:
+def _authorizer(tables: set[str], denied: list[str], empty: sqlite3.Connection) -> Callable[..., int]:
     """The authorizer for these tables. It adds to `denied` what it refuses."""
 
     def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if action == sqlite3.SQLITE_READ and second:
             allowed = first in tables and second.upper() != "ROWID"
         elif action == sqlite3.SQLITE_READ:  # of a whole row, as in count(*): of a table, or of a subquery
-            allowed = first in tables
-            if not allowed:
-                with closing(sqlite3.connect(":memory:")) as empty:
-                    allowed = not _is_built_in(empty, first or "")
+            allowed = first in tables or not _is_built_in(empty, first or "")
         elif action == sqlite3.SQLITE_FUNCTION:
             allowed = (second or "").lower() in FUNCTIONS or second == TIE
         else:
