@@ -4,6 +4,9 @@ import os
 import shlex
 import shutil
 import sys
+from contextlib import suppress
+
+from .output import is_first_rank
 
 
 WRONG_CALL, FAILURE, STOPPED = 2, 1, 130
@@ -23,8 +26,9 @@ def populora() -> str:
 
 def print_error(problem: object, code: int) -> int:
     """Writes `populora: error: ...` to standard error, once for all ranks; returns the exit code."""
-    if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write(f"populora: error: {problem}\n")
+    if is_first_rank():
+        with suppress(OSError):
+            sys.stderr.write(f"populora: error: {problem}\n")
     return code
 
 

@@ -15,7 +15,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from .command import FAILURE, STOPPED, WRONG_CALL, populora, print_error
+from .executor import SandboxError
 from .extras import require
+from .output import is_first_rank, steady_output
 from .quiet import filter_messages
 from .recipe import RunArguments, parse
 from .run_files.checkpoint import WRITE_ERRORS, find_checkpoint, newest_checkpoint
@@ -44,6 +46,12 @@ NOT_BEGUN = "Stopped before the first round. Nothing was saved or removed: repea
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a recipe; returns the exit code, 2 for a mistake that the user can mend."""
+    with steady_output():
+        return run_recipe(argv)
+
+
+def run_recipe(argv: Sequence[str] | None) -> int:
+    """[`main`], with errors of the output."""
     wait_politely()
     filter_messages()
     try:
@@ -55,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = args.output_dir
     try:
         with gone_if_unused(folder, lambda: holds_a_run(folder) or is_taken(folder)), ExitStack() as held:
-            if os.environ.get("RANK", "0") == "0":  # which also takes the folder away again if the run does not start
+            if is_first_rank():  # which also takes the folder away again if the run does not start
                 try:
                     check_writable(folder, option="output_dir")
                     held.enter_context(alone(folder))
@@ -78,7 +86,8 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
         for exam in exams:
             check_length(exam, trainer.source.sampler)
         trainer.check_checkpoint(checkpoint)
-    except (ValueError, OSError, ImportError) as error:
+        trainer.check_sandbox()
+    except (ValueError, OSError, ImportError, SandboxError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
     except KeyboardInterrupt:
         return print_error(TOO_EARLY, STOPPED)

@@ -82,6 +82,32 @@ def test_a_wrong_call_in_a_process_of_its_own():
     assert done.returncode == 2 and done.stderr.startswith("populora: error: /no/such has no history.jsonl")
 
 
+@pytest.mark.parametrize(
+    "words", [["runs", "recipes"], ["recipes"], ["--version"], ["--help"]], ids=lambda words: " ".join(words)
+)
+def test_an_output_that_cannot_be_written(words):
+    command = [sys.executable, "-m", "trl_populora.cli", *words]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open("/dev/full", "w") as full, open(theirs, "w") as nobody:
+        places = {"full": {"stdout": full}, "gone": {"stdout": nobody}, "closed": {"preexec_fn": lambda: os.close(1)}}
+        processes = {
+            name: subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
+            for name, options in places.items()
+        }
+        told = {name: (process.communicate()[1], process.returncode) for name, process in processes.items()}
+    assert told["gone"] == told["closed"] == ("", 0)
+    assert words == ["--help"] or told["full"] == ("populora: error: [Errno 28] No space left on device\n", 1)
+
+
+def test_an_output_of_few_characters(tmp_path):
+    (tmp_path / "é").mkdir()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "trl_populora.cli", "runs", str(tmp_path / "é")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0 and "\\xe9" in done.stdout, done.stderr
+
+
 def test_a_command_that_is_one_process_is_not_started_several_times(monkeypatch, capsys):
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")

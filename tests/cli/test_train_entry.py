@@ -11,6 +11,8 @@ import trl
 
 from tests.processes import taken
 from trl_populora import cli, train
+from trl_populora.executor import Executor, SandboxError
+from trl_populora.run_files.layout import POPULATION_FILE, RUN_FILE
 from trl_populora.run_files.run_folder import RunFolder
 
 
@@ -231,7 +233,26 @@ def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
 def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert train.main(recipe(num_students=0)) == 2
+    assert "populora: error" in capfd.readouterr().err, "a RANK without a WORLD_SIZE is left over"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert train.main(recipe(num_students=0)) == 2
     assert "populora: error" not in capfd.readouterr().err
+
+
+def test_no_sandbox_ends_in_one_sentence_and_costs_no_earlier_run(recipe, capfd, tmp_path, monkeypatch):
+    words = recipe(overwrite_output_dir=True)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in (RUN_FILE, POPULATION_FILE):
+        (folder / name).write_text("{}")
+
+    def refuse(self):
+        raise SandboxError("Programs cannot be confined here: no seccomp.")
+
+    monkeypatch.setattr(Executor, "_running", refuse)
+    assert train.main(words) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == "populora: error: Programs cannot be confined here: no seccomp."
+    assert sorted(path.name for path in folder.iterdir()) == sorted((RUN_FILE, POPULATION_FILE))
 
 
 def test_a_used_folder_is_not_written_over_unasked(recipe, capfd, tmp_path):

@@ -20,6 +20,7 @@ from trl_populora.diagnostics.dynamics import (
     connected_groups,
     dispersion,
     rating_residual,
+    sandbox_alarms,
 )
 from trl_populora.diagnostics.matched import MatchedGames
 from trl_populora.reporting.comparison import run_cost
@@ -32,6 +33,7 @@ TASK = code_task("code_o", "def f(x):\n    return x + 1", inputs=("1",), outputs
 
 
 TYPES = code_types("compact")
+SPARED = ("the executor failed on 1 of 6 rows",)  # of `record`
 
 
 def member(name, *, role=None, version=0):
@@ -84,7 +86,7 @@ def test_members_are_summed_up_from_their_own_rows():
     assert (summary.games, summary.wins, summary.matches) == (((2,),), ((1,),), 1)
     assert (summary.attempts, summary.solved) == (((2,),), ((1,),))
     assert solve_rate_matrix(summary) == [[0.5]]
-    assert summary.alarms == ()
+    assert summary.alarms == SPARED
 
 
 def test_a_source_that_does_not_tell_roles_apart_has_those_of_its_members():
@@ -142,7 +144,7 @@ def test_a_proposal_that_the_executor_failed_on_is_neither_valid_nor_invalid():
     teacher = summary.members[0]
     assert (teacher.validity, teacher.rows, teacher.unlearned_rows) == (0.5, 2, 1)
     summary = summarize_round(replace(own, proposals=(spared, spared)), **members_of_record())
-    assert summary.members[0].validity is None and summary.alarms == ()
+    assert summary.members[0].validity is None and summary.alarms == ("the executor failed on 3 of 6 rows",)
     assert "teachers/validity" not in round_metrics(summary)
 
 
@@ -331,8 +333,8 @@ def test_members_may_take_some_rounds_to_meet():
     apart.update([Outcome("teacher_0", "student_0", 2, 1), Outcome("teacher_1", "student_1", 2, 1)])
     members = [member(name) for name in (*apart.teachers, *apart.students)]
     early, late = (summarize_round(record(number), ratings=apart, members=members) for number in (3, 4))
-    assert early.alarms == ()
-    assert "2 groups" in late.alarms[0]
+    assert early.alarms == SPARED
+    assert "2 groups" in late.alarms[1]
 
 
 def test_members_may_take_some_rounds_to_meet_a_child():
@@ -346,13 +348,13 @@ def test_members_may_take_some_rounds_to_meet_a_child():
         return summarize_round(record(number), ratings=both, members=members, matched=matched).alarms
 
     both.update(games)
-    assert [alarms(number) for number in range(10)] == [()] * 10
+    assert [alarms(number) for number in range(10)] == [SPARED] * 10
     both.inherit("student_1", ["student_0"])
     versions["student_1"] = 1
     both.update([Outcome("teacher_1", "student_0", 4, 2)])
-    assert [bool(alarms(number)) for number in range(10, 16)] == [False] * 4 + [True] * 2
+    assert [alarms(number) != SPARED for number in range(10, 16)] == [False] * 4 + [True] * 2
     both.update(games)
-    assert alarms(16) == ()
+    assert alarms(16) == SPARED
 
 
 def test_rows_of_champions_are_counted_apart_from_those_of_members():
@@ -465,3 +467,19 @@ def test_new_cells_are_those_of_the_round():
         own = replace(record(number), proposals=(proposal,))
         new.append(observer.observe(own, ratings=ratings(), population=population).coverage["new"])
     assert new == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "refusals, told",
+    [
+        ([None] * 9 + ["infra_error"], "the executor failed on 1 of 10 rows"),
+        ([None] * 10 + ["infra_error"], None),
+        (["no_program"] * 20 + ["infra_error"], "the executor failed on 1 of 21 rows"),
+        (["no_program"] * 20, None),
+        ([None] * 20, None),
+        ([], None),
+    ],
+)
+def test_a_sandbox_that_fails_is_an_alarm(refusals, told):
+    rows = [SimpleNamespace(refusal=None if reason is None else Refusal(reason)) for reason in refusals]
+    assert sandbox_alarms(rows) == (() if told is None else (told,))

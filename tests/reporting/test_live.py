@@ -67,8 +67,25 @@ def test_the_view_is_closed_when_training_fails(monkeypatch):
     assert hidden in text and text.rindex(shown) > text.rindex(hidden), "the terminal has its cursor again"
 
 
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_run_goes_on_without_its_output(rounds, caplog, monkeypatch, kind):
+    monkeypatch.setenv("TERM", "xterm")
+
+    class Gone(kind):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with LiveView(file=Gone()) as view:
+        view.note("text")
+        view.warm_start(1, 1)
+        for summary in rounds:
+            view.on_round(summary)
+    assert len(caplog.records) == 1 and "Broken pipe" in caplog.text
+
+
 def test_only_rank_zero_speaks(rounds, monkeypatch):
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     out = io.StringIO()
     with LiveView(file=out) as view:
         view.note("text")

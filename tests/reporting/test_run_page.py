@@ -3,6 +3,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.reporting.made_run import MadeRun
 from tests.reporting.test_page_rendering import HOSTILE, embedded
 from tests.tiny import lora, tiny_population
 from trl_populora import cli
-from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, reward_alarms
+from trl_populora.diagnostics.dynamics import collapse_alarms, equality_alarms, reward_alarms, sandbox_alarms
 from trl_populora.diagnostics.matched import alarm_text
 from trl_populora.diagnostics.weights import measure_weights
 from trl_populora.reporting.advice import UNKNOWN, advice, alarm_spans
@@ -26,6 +27,7 @@ from trl_populora.reporting.run_page.reading import read_run
 from trl_populora.reporting.run_page.weights import adapter_cosines
 from trl_populora.run_files.files import write_json
 from trl_populora.run_files.listing import find_runs
+from trl_populora.tasks import INFRASTRUCTURE
 from trl_populora.training.guard import Guard
 
 
@@ -257,7 +259,8 @@ def test_every_alarm_has_advice(made):
     alarms.append("nobody was replaced: no reward function has scored student_0 yet")
     alarms += reward_alarms([replace(silent, reward=None)])
     alarms += equality_alarms([[1.0, 1.0]])
-    assert len(alarms) >= 13
+    alarms += sandbox_alarms([SimpleNamespace(refusal=INFRASTRUCTURE)])
+    assert len(alarms) >= 14
     assert not [alarm for alarm in alarms if advice(alarm) == UNKNOWN]
     assert advice("something else") == UNKNOWN
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Never
 
 from ..command import FAILURE, STOPPED, WRONG_CALL, print_error
+from ..executor import SandboxError
 from ..named import see_working_folder
+from ..output import prepare_output, settle
 from ..quiet import filter_messages
 from ..recipe_checks import closest
 from ..train import wait_politely
@@ -79,22 +81,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     wait_politely()
     filter_messages()
     see_working_folder()
+    prepare_output()
     parser, argv = build_parser(), sys.argv[1:] if argv is None else argv
     if argv and argv[0] not in COMMANDS and not argv[0].startswith("-"):
         parser.error(f"there is no command {argv[0]!r}{closest(argv[0], COMMANDS).rstrip('.')}")
     try:
         options, rest = parser.parse_known_args(argv)
         if options.command != "train":
-            return answer(parser, options, rest)
+            code = answer(parser, options, rest)
+            sys.stdout.flush()  # what cannot be written is an error here, and none at the end of the process
+            return code
     except ValueError as error:
         return print_error(error, WRONG_CALL)
     except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
         return 0
-    except OSError as error:
+    except (OSError, SandboxError) as error:
         return print_error(error, FAILURE)
     except KeyboardInterrupt:
         return print_error("stopped", STOPPED)
+    finally:
+        settle(sys.stdout)
     return train.run(rest)  # reports its own errors; what training raises keeps its traceback
 
 

@@ -80,7 +80,10 @@ def summarize_round(
         matches=len(record.matches),
         guest_rows=len(guests),
         guest_tokens=sum(item.tokens for item in guests),
-        alarms=_alarms(rows, ratings, matched, coverage_history),
+        alarms=(
+            *sandbox_alarms((*record.proposals, *record.attempts)),
+            *_alarms(rows, ratings, matched, coverage_history),
+        ),
         solve_rate=matched.solve_rate(),
         solve_rates=_rates(matched.by_type()),
         **_filled(record.attempts),
@@ -298,6 +301,17 @@ def collapse_alarms(
     if any(any(row) for row in games) and groups > 1:
         alarms.append(f"ratings are not comparable: members form {groups} groups that never met")
     return tuple(alarms)
+
+
+def sandbox_alarms(rows: Sequence[Proposal | Attempt], *, share: float = 0.1) -> tuple[str, ...]:
+    """Alarm if the executor failed on at least this share of a round's rows, or on some of them and no row is valid.
+
+    The share is our choice. Such rows are neither rewarded nor punished, so nothing else shows that they are lost.
+    """
+    spared = sum(is_spared(row.refusal) for row in rows)
+    if spared and (spared >= share * len(rows) or not any(row.refusal is None for row in rows)):
+        return (f"the executor failed on {spared} of {len(rows)} rows",)
+    return ()
 
 
 def reward_alarms(members: Sequence[MemberSummary]) -> tuple[str, ...]:

@@ -7,8 +7,19 @@ covered.
 
 from . import canonical, literals
 from .executor import Executor
-from .records import Execution, Job, Limits, Status, Value
+from .records import Execution, Job, Limits, SandboxError, Status, Value
 from .settings import ExecutorSettings
 
 
-__all__ = ["Execution", "Executor", "ExecutorSettings", "Job", "Limits", "Status", "Value", "canonical", "literals"]
+__all__ = [
+    "Execution",
+    "Executor",
+    "ExecutorSettings",
+    "Job",
+    "Limits",
+    "SandboxError",
+    "Status",
+    "Value",
+    "canonical",
+    "literals",
+]

@@ -9,7 +9,17 @@ import ctypes
 import os
 import select
 from _signal import SIGKILL, SIGPROF  # pyright: ignore[reportMissingImports]
-from resource import RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, setrlimit
+from resource import (
+    RLIM_INFINITY,
+    RLIMIT_AS,
+    RLIMIT_CORE,
+    RLIMIT_CPU,
+    RLIMIT_FSIZE,
+    RLIMIT_NOFILE,
+    RLIMIT_NPROC,
+    getrlimit,
+    setrlimit,
+)
 
 from . import syscalls
 
@@ -117,7 +127,14 @@ def harden(machine: str) -> None:
         raise PermissionError("the kernel refuses PR_SET_NO_NEW_PRIVS")
     _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     for name, value in ((RLIMIT_CORE, 0), (RLIMIT_FSIZE, 0), (RLIMIT_NOFILE, 64)):
+        value = at_most(name, value)
         setrlimit(name, (value, value))
+
+
+def at_most(name: int, value: int) -> int:
+    """The value, or this process's hard limit of that name, if it is lower."""
+    hard = getrlimit(name)[1]
+    return value if hard == RLIM_INFINITY else min(value, hard)
 
 
 def die_with_parent() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import resource
 import sys
 import threading
 import warnings
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from . import levels
 from .pool import Batch, Pool
-from .records import Execution, Job, Limits, Status
+from .records import Execution, Job, Limits, SandboxError, Status
 from .server import ServerLost
 from .worker import Worker
 
@@ -51,7 +52,7 @@ class Executor:
 
     Raises:
         `ValueError`: for a worker count below one.
-        `RuntimeError`: on first use, if programs cannot be confined on this machine.
+        `SandboxError`: on first use, if programs cannot be confined on this machine, or may not have `memory_mb`.
 
     Example:
 
@@ -133,12 +134,14 @@ class Executor:
             `list[Execution]`: in the order of the jobs. No program can cause an exception here.
 
         Raises:
-            `RuntimeError`: if programs cannot be confined, a module of a job cannot be imported, or the executor is
-            closed.
+            `SandboxError`: if programs cannot be confined or may not have their `memory_mb`, or a module of a job
+            cannot be imported.
+            `RuntimeError`: if the executor is closed meanwhile.
         """
         batch = Batch(jobs)
         if not batch.jobs:
             return []
+        _check_memory(max(job.limits.memory_mb if job.limits is not None else 0 for job in batch.jobs))
         try:
             pool = self._started()
             pool.put(batch)
@@ -208,7 +211,8 @@ class Executor:
         if self._pool is not None:
             return self._pool
         if sys.platform != "linux":
-            raise RuntimeError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
+            raise SandboxError(f"Programs can be confined only on Linux, not on {sys.platform}: use a container.")
+        _check_memory(self.limits.memory_mb)
         settings = {"without": self._without, "accept_unsafe": self._accept_unsafe}
         workers = [Worker(self.limits, self._modules, settings) for _ in range(self.workers)]
         pool = Pool(workers, self._counts)
@@ -219,7 +223,7 @@ class Executor:
             self._pool = None
             pool.close()
             if isinstance(error, ServerLost):
-                raise RuntimeError(f"The executor cannot start: {error}.") from None
+                raise SandboxError(f"The executor cannot start: {error}.") from None
             raise
         if levels.level(pool.held) == "L1":
             warnings.warn(
@@ -228,6 +232,16 @@ class Executor:
                 stacklevel=5,
             )
         return pool
+
+
+def _check_memory(memory_mb: int) -> None:
+    """Raises a `SandboxError` if a program cannot have so much address space. Otherwise each would fail."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY and hard >> 20 < memory_mb:
+        raise SandboxError(
+            f"memory_mb={memory_mb} is more than a process may have here: the hard limit of its address space is "
+            f"{hard >> 20} MiB. Raise that limit (`ulimit -Hv`), or set a smaller memory_mb."
+        )
 
 
 def _cores() -> int:

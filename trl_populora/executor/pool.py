@@ -57,7 +57,7 @@ class Pool:
         Starts the workers. If it raises an error, `close` ends those that were started.
 
         Raises:
-            `RuntimeError`, `ServerLost`: If the first worker cannot start a server.
+            `SandboxError`, `ServerLost`: If the first worker cannot start a server.
         """
         self.held = self.workers[0].probe()
         for worker in self.workers:

@@ -9,9 +9,10 @@ import os
 from _collections_abc import Callable
 from _signal import SIGSYS  # pyright: ignore[reportMissingImports]
 from _socket import AF_UNIX, SOCK_STREAM, socket
+from resource import RLIMIT_AS
 
 from . import child
-from .confine import Filter
+from .confine import Filter, at_most
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +59,7 @@ def _outcome(seccomp: Filter, attempt: Callable[[], int | None]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            child.lock(seccomp, cpu_seconds=1.0, wall_seconds=2.0, memory_bytes=1 << 29)
+            child.lock(seccomp, cpu_seconds=1.0, wall_seconds=2.0, memory_bytes=at_most(RLIMIT_AS, 1 << 29))
             os._exit(attempt() or 0)
         finally:
             os._exit(child.CONFINEMENT_FAILED)

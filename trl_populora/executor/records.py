@@ -11,6 +11,10 @@ from enum import StrEnum
 from . import canonical, literals
 
 
+class SandboxError(RuntimeError):
+    """Programs cannot run confined on this machine. The message says why, and what to do."""
+
+
 class Status(StrEnum):
     """How a program, or one call of it, ended. Every status except `INFRA_ERROR` is caused by the program."""
 

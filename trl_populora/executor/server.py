@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from .records import SandboxError
+
 
 _DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
@@ -90,7 +92,7 @@ class Server:
         return process.pid if process is not None and self.alive else None
 
     def start(self) -> None:
-        """Starts the process. Raises `RuntimeError` if it cannot work on this machine, `ServerLost` if it failed."""
+        """Starts the process. Raises `SandboxError` if it cannot work on this machine, `ServerLost` if it failed."""
         try:
             self.held = self._launch()
         except OSError as error:
@@ -128,12 +130,12 @@ class Server:
             raise ServerLost("the fork server ended while it started")
         word, _, text = answer.decode("utf-8", "replace").partition(" ")
         if word == "missing":
-            raise RuntimeError(
+            raise SandboxError(
                 f"Modules that programs may import are missing: {text}. Install it where {sys.executable} finds it, "
                 "or leave it out of `modules`."
             )
         if word == "refused":
-            raise RuntimeError(f"Programs cannot be confined here: {text}.")
+            raise SandboxError(f"Programs cannot be confined here: {text}.")
         if word != "ready":
             raise ServerLost(f"the fork server failed to start: {text}")
         return text.split()

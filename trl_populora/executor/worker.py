@@ -66,7 +66,7 @@ class Worker:
         return [pid for pid in found if pid is not None]
 
     def probe(self) -> list[str]:
-        """Starts a server and returns the measures that work (see `levels`). Raises `RuntimeError` or `ServerLost`."""
+        """Starts a server and returns the measures that work (see `levels`). Raises `SandboxError` or `ServerLost`."""
         server = self._server(0, True)
         server.start()
         return server.held
@@ -96,7 +96,7 @@ class Worker:
         Runs one job.
 
         Raises:
-            `RuntimeError`: If the worker is closed, or a module of the job cannot be imported.
+            `RuntimeError`: If the worker is closed. `SandboxError`: If a module of the job cannot be imported.
         """
         limits = job.limits or self._limits
         first = self._run(0, job, job.inputs, limits)

@@ -24,6 +24,11 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "longer max_completion_length helps if the texts are cut off.",
     ),
     (
+        "the executor failed on",
+        "Nobody learns from such rows. `populora doctor` tests the sandbox. Often the machine is out of memory or "
+        "processes: use fewer executor_kwargs.workers, or a smaller memory_mb.",
+    ),
+    (
         "coverage has not grown",
         "Teachers repeat what they have found. More references in the prompt (num_references), more task types, a "
         "higher temperature or more evolution bring variety. In a long run, there may be nothing new to find.",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from ..progress import Progress
-from .live import PLAIN_WIDTH
+from .console import PLAIN_WIDTH, new_console, redraws
 from .progress_line import ProgressLine, duration
 from .tables import NOTHING, drawn_by, new_table, plural
 
@@ -30,13 +28,11 @@ class EvaluationView:
     """
 
     def __init__(self, *, file: TextIO | None = None, every: float = 30.0) -> None:
-        stream: TextIO = sys.stdout if file is None else file
-        terminal = stream.isatty()
-        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
+        self.console = new_console(file)
         self.every = every
         self._line = ProgressLine()
         self._live = None
-        if terminal:
+        if redraws(self.console):
             self._live = Live(console=self.console, get_renderable=self._screen, refresh_per_second=2, transient=True)
         self._clock = time.monotonic()
         self._name, self._started, self._spoken, self._before = "", 0.0, 0.0, 0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from .live import PLAIN_WIDTH
+from .console import new_console, redraws
 from .progress_line import duration
 from .tables import NOTHING, new_table
 
@@ -32,11 +30,11 @@ class ExperimentView:
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        stream: TextIO = sys.stdout if file is None else file
-        terminal = stream.isatty()
-        self.console = Console(file=stream) if terminal else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
+        self.console = new_console(file)
         self.rounds, self.clock = dict(rounds), clock
-        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console) if terminal else None
+        self._bar = None
+        if redraws(self.console):
+            self._bar = Progress(TextColumn("{task.description}"), BarColumn(), console=self.console)
         self._task = self._bar.add_task("", total=None) if self._bar is not None else None
         self._started = self._spoken = clock()
         self._before: int | None = None

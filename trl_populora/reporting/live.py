@@ -5,24 +5,21 @@ the run. If the output is not a terminal, plain lines are written without contro
 come from `diagnostics`.
 """
 
-import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from ..diagnostics import RoundSummary
+from ..output import is_first_rank
 from ..progress import Progress
+from .console import new_console, redraws
 from .probes import probe_line
 from .progress_line import ProgressLine, duration
 from .tables import event_line, phases_line, round_line, round_tables
-
-
-PLAIN_WIDTH = 119
 
 
 class LiveView:
@@ -48,12 +45,9 @@ class LiveView:
         if table_every < 1:
             raise ValueError(f"table_every={table_every} must be at least 1")
         self.rounds, self.table_every = rounds, table_every
-        self.enabled = os.environ.get("RANK", "0") == "0"
-        stream: TextIO = sys.stdout if file is None else file
-        self.console = (
-            Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
-        )
-        self.redraws = self.console.is_terminal and not self.console.is_dumb_terminal
+        self.enabled = is_first_rank()
+        self.console = new_console(file)
+        self.redraws = redraws(self.console)
         self._live: Live | None = None
         self._line = ProgressLine()
         self._status = ""

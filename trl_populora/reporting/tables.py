@@ -1,5 +1,6 @@
 """Rounds as tables and lines for a terminal. `live` and the commands show them."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -180,4 +181,7 @@ def new_table(first: str, *others: str, plain: bool) -> Table:
 
 def print_table(table: Table, width: int = 119) -> None:
     """Write a table to standard output as plain text."""
-    Console(width=width, color_system=None, highlight=False).print(table)
+    console = Console(width=width, color_system=None, highlight=False)
+    with console.capture() as drawn:
+        console.print(table)
+    sys.stdout.write(drawn.get())  # errors are the caller's, where the console would end the process

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import IO, Any, TypeVar
 
+from ..output import is_first_rank
 from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
 
@@ -112,7 +113,7 @@ def gone_if_unused(folder: str, used: Callable[[], bool]) -> Iterator[None]:
     made = [folder := os.path.abspath(folder)]
     while not os.path.isdir(os.path.dirname(made[-1])):
         made.append(os.path.dirname(made[-1]))
-    new = not os.path.exists(folder) and os.environ.get("RANK", "0") == "0"
+    new = not os.path.exists(folder) and is_first_rank()
     try:
         yield
     finally:

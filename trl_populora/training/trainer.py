@@ -244,6 +244,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.resumed = []
         if checkpoint is not None and load_finished(self, checkpoint):
             return TrainOutput(self.state.global_step, 0.0, {})
+        self.check_sandbox()
         try:
             with self.folder.locked() if self.ranks.is_main else nullcontext(), self.stopping.listening():
                 output = super().train(checkpoint, trial, ignore_keys_for_eval)
@@ -267,6 +268,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             check_adapters(self, checkpoint)
             self.folder.check_resume(checkpoint, overwrite=self.args.overwrite_output_dir)
         return checkpoint
+
+    def check_sandbox(self) -> None:
+        """Starts the executor of the rows, if there is one. Raises [`SandboxError`] if it cannot be started here."""
+        if self.source.executor is not None:
+            self.source.executor.isolation  # noqa: B018 - its self-test
 
     def close(self) -> None:
         """Ends executor and engine. Training itself ends the executor at its end; an engine stays for the next

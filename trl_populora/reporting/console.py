@@ -1,0 +1,22 @@
+"""Where the views of runs, evaluations and experiments write."""
+
+import sys
+from typing import TextIO
+
+from rich.console import Console
+
+from ..output import steady
+
+
+PLAIN_WIDTH = 119
+
+
+def new_console(file: TextIO | None = None) -> Console:
+    """Writes to a file, or to standard output. Errors of writing are a warning, because the work must go on."""
+    stream = steady(sys.stdout if file is None else file)
+    return Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
+
+
+def redraws(console: Console) -> bool:
+    """Whether it is a terminal on which lines can be drawn again."""
+    return console.is_terminal and not console.is_dumb_terminal
