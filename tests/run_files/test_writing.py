@@ -4,6 +4,7 @@ import errno
 import importlib.metadata
 import os
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet
@@ -26,6 +27,7 @@ from trl_populora.run_files.files import (
     write_table,
 )
 from trl_populora.run_files.layout import MANIFEST_FILE, STAGING_FOLDER
+from trl_populora.run_files.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -149,6 +151,46 @@ def test_what_a_library_leaves_undone_changes_nothing(tmp_path):
     with pytest.raises(OSError, match="No space left"):
         write_files(tmp_path, write)
     assert (tmp_path / "config").read_text() == "old" and os.listdir(tmp_path) == ["config"]
+
+
+def test_files_are_written_without_further_threads(tmp_path, story, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    write_files(tmp_path, lambda aside: [write_file(os.path.join(aside, name), name) for name in "ab"])
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "a", "b": "b"}
+    assert sorted(name for what, name in story if what == "flush") == ["a", "b", tmp_path.name]
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path):
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/table'"):
+        write_file(tmp_path / "table", lambda _: full())
+
+
+def test_a_folder_that_is_not_utf8_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"output_dir='.*\\udcff' is not a name in UTF-8"):
+        check_writable(os.fsdecode(bytes(tmp_path) + b"/\xff"), option="output_dir")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "there, resumed, told",
+    [
+        ([0, 1, 2, 3], 2, None),
+        ([0, 1], 2, None),
+        ([0], 3, "ends at round 1, and the run continues after round 3"),
+        ([], 1, "ends at round 0, and the run continues after round 1"),
+        ([4, 5], 4, None),  # it began from a checkpoint in another folder
+        ([4], 6, "ends at round 5, and the run continues after round 6"),
+    ],
+)
+def test_lost_rounds_of_a_history_are_told(tmp_path, caplog, there, resumed, told):
+    folder = RunFolder(str(tmp_path))
+    write_lines(folder.history, [{"round": number} for number in there])
+    folder.rewind(resumed, resumed, [])
+    assert [told in record.getMessage() for record in caplog.records] == ([] if told is None else [True])
+    assert read_lines(folder.history, lambda line: line["round"]) == [n for n in there if n < resumed]
 
 
 def test_a_file_system_that_flushes_no_folders_will_do(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from tests.training.test_isolation import member_state
 from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
 from trl_populora.run_files.checkpoint import find_checkpoint, find_defect, whole_checkpoints
+from trl_populora.run_files.files import files_below
 from trl_populora.run_files.layout import MANIFEST_FILE
 
 
@@ -74,6 +75,22 @@ def test_a_torn_checkpoint_is_refused_and_the_one_before_offered(saved, make_tra
             find_checkpoint(wanted, folder)
 
 
+@pytest.mark.parametrize(
+    "name", ["optimizer.pt", "rng_state.pth", "trainer_state.json", "student_0/adapter_config.json"]
+)
+def test_a_damaged_checkpoint_of_the_right_size_is_refused(saved, make_trainer, caplog, name):
+    path = os.path.join(saved, "checkpoint-4", name)
+    size = os.path.getsize(path)
+    with open(path, "wb") as file:
+        file.write(bytes(size))
+    before = files_below(saved)
+    text = refusal(saved, make_trainer(**SAVING), "checkpoint-4")
+    assert f"{name} was changed after it was saved" in text and "checkpoint-2: resume from that" in text
+    assert files_below(saved) == before
+    assert find_checkpoint("auto", saved).endswith("-2")
+    assert f"checkpoint-4 is passed over, because it is not complete: {name} was changed" in caplog.text
+
+
 def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "another base model" in refusal(saved, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()
@@ -81,6 +98,8 @@ def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert find_defect(str(tmp_path / "other")).startswith(MANIFEST_FILE)
     (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 99, "files": {}}')
     assert "format 99" in find_defect(str(tmp_path / "other"))
+    (tmp_path / "other" / MANIFEST_FILE).write_text('{"format": 2, "files": {"a": 1}}')
+    assert "cannot be read" in find_defect(str(tmp_path / "other"))
     (tmp_path / "other" / MANIFEST_FILE).write_text("[")
     assert "cannot be read" in find_defect(str(tmp_path / "other"))
 

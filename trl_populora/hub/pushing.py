@@ -130,7 +130,7 @@ def push_population(
     name = to or _name(run)
     contents = dict(population_contents(run))
     if checkpoint:
-        if problem := find_defect(checkpoint):
+        if problem := find_defect(checkpoint, content=True):
             raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
     options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}

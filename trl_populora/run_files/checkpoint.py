@@ -4,7 +4,9 @@ rename."""
 import logging
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from safetensors import SafetensorError
 
@@ -15,7 +17,7 @@ from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoint
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 WRITE_ERRORS = (OSError, RuntimeError, SafetensorError)  # torch and safetensors wrap what the file system says
 
 
@@ -37,7 +39,7 @@ def write_checkpoint(
         step (`int`): Training step.
         is_main (`bool`): Whether this rank writes the manifest. All ranks must call this function.
         problems (`Callable`): Sends this rank's errors to all ranks, and returns the errors of all ranks.
-        about (`Mapping`): Additional content of the manifest, besides files and sizes.
+        about (`Mapping`): Additional content of the manifest, besides the files with their sizes and checksums.
         save_total_limit (`int`, *optional*): Number of checkpoints to keep. Older ones are deleted after the new one
             is complete.
 
@@ -76,25 +78,32 @@ def newest_checkpoint(output_dir: str) -> str | None:
     return next(reversed(whole_checkpoints(output_dir)), None)
 
 
-def find_defect(folder: str) -> str | None:
-    """Why a folder is not a complete checkpoint of a population, in words; `None` if it is one."""
+def find_defect(folder: str, *, content: bool = False) -> str | None:
+    """Why a folder is not a complete checkpoint of a population, in words; `None` if it is one.
+
+    Args:
+        folder (`str`): The checkpoint.
+        content (`bool`, *optional*, defaults to `False`): Read all files and compare their checksums, too.
+    """
     if not os.path.isdir(folder):
         return "it is a file" if os.path.isfile(folder) else "there is no such folder"
     try:
         manifest = _manifest(folder)
         if manifest["format"] != FORMAT_VERSION:
             return f"it has format {manifest['format']!r}, and this version reads format {FORMAT_VERSION}"
-        files = dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        files = {name: (size, checksum) for name, (size, checksum) in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
             return f"{MANIFEST_FILE} is missing: the checkpoint is incomplete, or not one of a population"
         return f"{MANIFEST_FILE} cannot be read ({error!r})"
-    for name, size in files.items():
+    for name, (size, checksum) in files.items():
         path = os.path.join(folder, name)
         if not os.path.isfile(path):
             return f"{name} is missing"
         if os.path.getsize(path) != size:
             return f"{name} has {os.path.getsize(path)} bytes instead of {size}"
+        if content and _checksum(path, os.stat(path).st_mtime_ns) != checksum:
+            return f"{name} was changed after it was saved, or the disk has damaged it"
     return None
 
 
@@ -113,18 +122,25 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
     if wanted is None or wanted is False:
         return None
     if wanted is True or wanted == "auto":
-        if found := newest_checkpoint(output_dir):
-            return found
-        if broken := checkpoints(output_dir):  # starting from the beginning would delete it
+        defects = {}
+        for folder in reversed(checkpoints(output_dir)):
+            defects[folder] = find_defect(folder, content=True)
+            if defects[folder] is None:
+                for other in list(defects)[:-1]:
+                    logger.warning(f"{other} is passed over, because it is not complete: {defects[other]}.")
+                return folder
+        if defects:  # starting from the beginning would delete them
+            newest, defect = next(iter(defects.items()))
             raise ValueError(
-                f"{broken[-1]!r} is not a complete checkpoint of a population: {find_defect(broken[-1])}. No other "
+                f"{newest!r} is not a complete checkpoint of a population: {defect}. No other "
                 f"one is complete. To start from the beginning, remove {output_dir!r}."
             )
         if wanted is True:
             raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
         return None
-    if problem := find_defect(wanted):
-        others = whole_checkpoints(os.path.dirname(os.path.abspath(wanted)))
+    if problem := find_defect(wanted, content=True):
+        beside = checkpoints(os.path.dirname(os.path.abspath(wanted)))
+        others = [folder for folder in beside if find_defect(folder, content=True) is None]
         offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
         offer += "" if os.path.isdir(wanted) else " Name the folder of a checkpoint, or `auto` for the newest one."
         problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
@@ -147,6 +163,16 @@ def check_origin(checkpoint: str, *, base: str, fixed: Mapping) -> None:
         raise ValueError(f"Cannot resume from {checkpoint!r}: it was saved with {', with '.join(problems)}.")
 
 
+@lru_cache(maxsize=1024)
+def _checksum(path: str, changed: int) -> int:
+    """CRC-32 of a file that was `changed` at this time: a start looks at the same checkpoint several times."""
+    found = 0
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            found = zlib.crc32(part, found)
+    return found
+
+
 def _manifest(folder: str) -> dict:
     return read_json(os.path.join(folder, MANIFEST_FILE), missing="it is no checkpoint.")
 
@@ -160,8 +186,11 @@ def _problem(action: Callable[[], None]) -> str | None:
 
 
 def _seal(source: str, target: str, about: Mapping) -> None:
-    """Lists all files with their sizes, and moves the folder into place."""
-    sizes = {os.path.relpath(path, source): os.path.getsize(path) for path in files_below(source)}
-    manifest = {"format": FORMAT_VERSION, "trl_populora": __version__, **about, "files": sizes}
+    """Lists all files with their sizes and checksums, and moves the folder into place."""
+    files = {
+        os.path.relpath(path, source): (os.path.getsize(path), _checksum(path, os.stat(path).st_mtime_ns))
+        for path in files_below(source)
+    }
+    manifest = {"format": FORMAT_VERSION, "trl_populora": __version__, **about, "files": files}
     write_json(os.path.join(source, MANIFEST_FILE), manifest)
     move_folder(source, target)  # there may be one that was torn, or left by a run resumed from an earlier one

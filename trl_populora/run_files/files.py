@@ -55,7 +55,9 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
                 file.write(content.encode() if isinstance(content, str) else content)
         _flush([scratch], place=folder)
         os.replace(scratch, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # a write into a full disk does not name the file
+            error.filename = path
         with suppress(OSError):
             os.remove(scratch)
         raise
@@ -87,6 +89,10 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
 
 def check_writable(folder: str, *, option: str) -> None:
     """Creates a folder if it is missing. Raises a `ValueError` with the option's name if it is not writable."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:  # other libraries could not write there
+        raise ValueError(f"{option}={folder!r} is not a name in UTF-8. Choose another.") from None
     probe = os.path.join(folder, f"{WRITE_CHECK_PREFIX}{os.getpid()}")
     try:
         _remove_old_checks(folder)
@@ -331,8 +337,13 @@ def unless_damaged(read: Callable[[], Record], otherwise: Record, remarks: list[
 def _flush(paths: Iterable[str], *, place: str) -> None:
     """Waits until files and folder entries are on disk, unless `place` is in a staging folder."""
     if STAGING_FOLDER not in os.path.abspath(place).split(os.sep):
-        with ThreadPoolExecutor() as pool:  # together: the disk is waited for once and not for every file
-            list(pool.map(_flush_one, paths))
+        paths = list(paths)
+        if len(paths) > 1:
+            with suppress(RuntimeError), ThreadPoolExecutor() as pool:  # unless no more threads can be started
+                list(pool.map(_flush_one, paths))  # together: the disk is waited for once
+                return
+        for path in paths:
+            _flush_one(path)
 
 
 def _flush_one(path: str) -> None:

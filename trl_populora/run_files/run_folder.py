@@ -135,7 +135,14 @@ class RunFolder:
             shutil.rmtree(folder, ignore_errors=True)
         if os.path.isfile(self.history):
             lines = read_lines(self.history, lambda summary: (summary["round"], summary))
-            write_lines(self.history, [summary for number, summary in lines if number < round])
+            kept = [summary for number, summary in lines if number < round]
+            write_lines(self.history, kept)
+            last = max((number for number, _ in lines if number < round), default=-1)
+            if last < round - 1 and (kept or not lines):  # else all are later: the run began in another folder
+                logger.warning(
+                    f"{self.history} ends at round {last + 1}, and the run continues after round {round}: the numbers "
+                    f"of the rounds between are lost. Its members are not affected."
+                )
         if os.path.isfile(self.lineage) or events:
             write_lines(self.lineage, events)
         later = []
