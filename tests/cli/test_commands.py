@@ -74,6 +74,16 @@ def test_report(run_folder, capsys, tmp_path, monkeypatch):
         assert cli.main(["report", *folders, "--no-plots", "--output", str(tmp_path / "ratings.png")]) == 2
         assert "ratings.png holds something else than a page; name another file" in capsys.readouterr().err
 
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("trl_populora.reporting.save_plots", refuse)
+    assert cli.main(["report", run_folder]) == 2
+    assert f"plots cannot be written to {run_folder}/plots: Permission denied; choose" in capsys.readouterr().err
+    monkeypatch.setattr("trl_populora.reporting.run_page.write_report", refuse)
+    assert cli.main(["report", run_folder, "--no-plots"]) == 2
+    assert "or leave it out with --no-page" in capsys.readouterr().err
+
 
 def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):
     answers = {"teacher": ["no task", TASK], "student": ["```output\n2\n```", "```output\n3\n```", "?"]}

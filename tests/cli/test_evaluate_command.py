@@ -14,6 +14,7 @@ from tests import tiny
 from tests.cli.conftest import write_recipe
 from tests.evaluation import letters
 from tests.generation.fake_server import ModelServer, running
+from tests.processes import taken
 from trl_populora import cli, train
 from trl_populora.cli import evaluate as evaluate_command
 from trl_populora.generation import TransformersSampler
@@ -67,12 +68,17 @@ def test_members_and_base_take_exams(run_folder, data, tmp_path, capsys):
     assert pyarrow.parquet.read_table(output / "letters_3.parquet").num_rows == 9
 
 
-def test_members_are_chosen_and_results_stand_with_the_run(run_folder, data, tmp_path):
+def test_members_are_chosen_and_results_stand_with_the_run(run_folder, data, tmp_path, capsys):
     run = tmp_path / "copy"
     shutil.copytree(run_folder, run)
     assert evaluate(str(run), "--benchmarks", LETTERS, "--data", data, "--members", "teacher_1", "--no-base") == 0
     assert list(read(run / "evaluation")["exams"][0]["scores"]) == ["teacher_1"]
-    assert evaluate(f"{run}/checkpoint-1", "--exams", LETTERS, "--data", data, "--teachers", "--no-base") == 0
+    words = ("--exams", LETTERS, "--data", data, "--teachers", "--no-base")
+    with taken(run):
+        assert evaluate(f"{run}/checkpoint-1", *words) == 0
+    assert f"{run} is training, and may remove this checkpoint" in capsys.readouterr().out
+    assert evaluate(f"{run}/checkpoint-1", *words) == 0
+    assert "is training" not in capsys.readouterr().out
     (exam,) = read(run / "checkpoint-1" / "evaluation")["exams"]
     assert list(exam["scores"]) == ["teacher_0", "teacher_1", "student_0", "student_1"]
     assert exam["summaries"]["mean"]["accuracy"] is not None and not exam["differences"]

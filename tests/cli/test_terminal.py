@@ -108,6 +108,13 @@ def test_an_output_of_few_characters(tmp_path):
     assert done.returncode == 0 and "\\xe9" in done.stdout, done.stderr
 
 
+def test_the_command_works_without_docstrings():
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "trl_populora.cli", "--version"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0 and done.stdout.startswith("populora "), done.stderr
+
+
 def test_a_command_that_is_one_process_is_not_started_several_times(monkeypatch, capsys):
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")

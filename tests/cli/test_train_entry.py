@@ -1,8 +1,10 @@
 """Recipes and mistakes in them: what `accelerate launch -m trl_populora.train` says before any training."""
 
 import json
+import os
 import re
 import shutil
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -239,6 +241,16 @@ def test_only_rank_zero_complains(recipe, capfd, monkeypatch):
     assert "populora: error" not in capfd.readouterr().err
 
 
+def test_a_base_that_was_cut_off_is_named(recipe, capfd, tmp_path, tiny_model, run_folder):
+    folder = tmp_path / "base"
+    shutil.copytree(tiny_model, folder)
+    os.truncate(folder / "model.safetensors", 1000)
+    assert train.main(recipe(model_name_or_path=str(folder))) == 2
+    assert f"populora: error: the base '{folder}' is damaged: " in capfd.readouterr().err
+    assert cli.main(["play", run_folder, "--base", str(folder)]) == 2
+    assert f"populora: error: the base '{folder}' is damaged: " in capfd.readouterr().err
+
+
 def test_no_sandbox_ends_in_one_sentence_and_costs_no_earlier_run(recipe, capfd, tmp_path, monkeypatch):
     words = recipe(overwrite_output_dir=True)
     folder = tmp_path / "run"
@@ -322,15 +334,14 @@ def test_a_mistake_costs_no_earlier_run(recipe, capfd, tmp_path, changes, words)
 
 
 def test_auto_takes_the_newest_whole_checkpoint(recipe, tmp_path):
-    import json
-
     _, args = train.parse(recipe(resume_from_checkpoint="auto"))
     assert train.prepare_output(args) is None
     for step in (2, 10, 12):
         folder = tmp_path / "run" / f"checkpoint-{step}"
         folder.mkdir(parents=True)
         (folder / "optimizer.pt").write_text("abc")
-        (folder / "manifest.json").write_text(json.dumps({"format": 1, "files": {"optimizer.pt": 3}}))
+        files = {"optimizer.pt": (3, zlib.crc32(b"abc"))}
+        (folder / "manifest.json").write_text(json.dumps({"format": 2, "files": files}))
     (tmp_path / "run" / "checkpoint-12" / "optimizer.pt").write_text("ab")  # cut off
     assert train.prepare_output(args) == str(tmp_path / "run" / "checkpoint-10")
     _, args = train.parse(recipe(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-12")))

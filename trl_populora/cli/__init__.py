@@ -68,7 +68,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action=ShowVersions, nargs=0, help="versions of populora and its main libraries")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        summary = str(module.__doc__).splitlines()[0].split(": ", 1)[1]
+        summary = (module.__doc__ or name).splitlines()[0].rpartition("`: ")[2]  # `python -OO` has no docstrings
         # What `train` takes is known to the trainer's own parser; even --help is passed on.
         own = commands.add_parser(name, help=summary, description=summary, add_help=name != "train")
         module.add_arguments(own)

@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     from ..progress import watched_jobs
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
-    from ..run_files.files import check_writable
+    from ..run_files.files import check_writable, is_taken
     from ..run_files.run import adapter_fingerprint
     from .opening import free_memory, make_executor
 
@@ -116,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
     weights, problems = {}, []
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
+        if options.output is None and runs[0].record != runs[0].folder and is_taken(runs[0].record):
+            view.note(f"{runs[0].record} is training, and may remove this checkpoint with the results: see --output.")
         for exam in exams:
             for tell, whose in [(unused_families, runs), *((shown_in, run) for run in runs)]:
                 with suppress(ValueError):  # of a type that is not here, or a family that is no more

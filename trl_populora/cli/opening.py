@@ -78,6 +78,7 @@ def load_base(
 
     from ..extras import require
     from ..quiet import hide_loading_bars
+    from ..run_files.files import damage_told
 
     hide_loading_bars()
     path = find_base(name)
@@ -90,7 +91,8 @@ def load_base(
         how["device_map"] = device
         if getattr(AutoConfig.from_pretrained(path), "quantization_config", None) is None:  # else it is so on disk
             how["quantization_config"] = quantization
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
+    with damage_told(f"the base {name!r}"):
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=chosen, **how)
     if not quantization:
         model.to(device)  # pyright: ignore[reportArgumentType]  # transformers' wrapper hides the signature
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")

@@ -51,7 +51,12 @@ def run(options: argparse.Namespace) -> int:
         print(f"{remark}\n")
     _print_tables(options.folder, history, probes)
     if not options.no_plots:
-        paths = save_plots(history, options.plots or os.path.join(options.folder, PLOTS_FOLDER), probes=probes)
+        place = options.plots or os.path.join(options.folder, PLOTS_FOLDER)
+        try:
+            paths = save_plots(history, place, probes=probes)
+        except OSError as error:
+            advice = "choose another --plots, or leave them out with --no-plots"
+            raise ValueError(f"plots cannot be written to {place}: {error.strerror}; {advice}") from None
         print("\nPlots")
         for path in paths:
             print(f"  {path}")
@@ -121,7 +126,8 @@ def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
         raise
     except OSError as error:
         where = options.output or (options.folders[0] if len(options.folders) == 1 else COMPARISON_PAGE)
-        raise ValueError(f"the page cannot be written to {where}: {error.strerror}; choose another --output") from None
+        advice = "choose another --output" + ("" if len(options.folders) > 1 else ", or leave it out with --no-page")
+        raise ValueError(f"the page cannot be written to {where}: {error.strerror}; {advice}") from None
 
 
 def _print_tables(folder: str, history: list, probes: list) -> None:

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..population.adapters import read_adapter
 from ..population.factors import not_finite, to_tensors
-from ..run_files.files import write_files
+from ..run_files.files import damage_told, write_files
 from ..run_files.run import Run
 from .pushing import check_member
 
@@ -32,7 +32,8 @@ def export_merged(run: Run, member: str, output: str, *, base: str) -> None:
     _, factors = read_adapter(folder)
     if wrong := not_finite(factors):
         raise ValueError(f"{folder} has weights that are not finite, at {wrong[0]}. Export another member.")
-    model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
+    with damage_told(f"the base {base!r}"):
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
     dtype, other = model.dtype, f"{folder} does not fit {base}: it is an adapter of another base. Name it with --base."
     model = model.float()
     try:

@@ -6,10 +6,9 @@ import os
 from peft import LoraConfig
 from peft.utils.other import get_pattern_key
 from peft.utils.save_and_load import load_peft_weights
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from ..run_files.files import read_json, write_file, write_files
+from ..run_files.files import damage_told, read_json, write_file, write_files
 from ..run_files.layout import ADAPTER_CONFIG_FILE, ADAPTER_FILE, ADAPTER_FILES
 from .factors import Factors, from_tensors, to_tensors
 from .lora_config import MORE_THAN_PAIRS
@@ -40,10 +39,8 @@ def read_adapter(folder: str | os.PathLike) -> tuple[LoraConfig, Factors]:
                 f"{folder} has {name}={value!r}, so it is more than pairs of A and B; train with {wanted!r}."
             )
     # Copied out of the mapped file into memory that torch aligns: matrix products of float32 round by alignment.
-    try:
+    with damage_told(os.path.join(folder, ADAPTER_FILE)):
         tensors = {name: X.clone() for name, X in load_peft_weights(folder, device="cpu").items()}
-    except SafetensorError as error:
-        raise ValueError(f"{os.path.join(folder, ADAPTER_FILE)} is damaged: {error}. Save or copy it again.") from None
     modules = [key.removesuffix(".lora_A.weight") for key in tensors if key.endswith(".lora_A.weight")]
     pairs = {f"{module}.lora_{side}.weight" for module in modules for side in "AB"}
     usable = {key for key, X in tensors.items() if X.dim() == 2 and X.is_floating_point()}

@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import IO, Any, TypeVar
 
+from safetensors import SafetensorError
+
 from ..output import is_first_rank
 from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
 
@@ -323,6 +325,15 @@ def read_lines(path: str | os.PathLike, parse: Callable[[Any], Record]) -> list[
 def _briefly(error: Exception) -> str:
     """The error without the text that it could not decode, which may be long."""
     return f"it is not UTF-8: {error.reason}" if isinstance(error, UnicodeDecodeError) else repr(error)
+
+
+@contextmanager
+def damage_told(what: str) -> Iterator[None]:
+    """Context in which a damaged file of weights is a `ValueError` that names what it is of."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise ValueError(f"{what} is damaged: {error}. Save, copy or download it again.") from None
 
 
 def unless_damaged(read: Callable[[], Record], otherwise: Record, remarks: list[str]) -> Record:

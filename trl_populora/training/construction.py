@@ -14,6 +14,7 @@ from trl.trainer.utils import create_model_from_path
 from ..population import Population
 from ..population.lora_config import check_modules
 from ..run_files.checkpoint import find_checkpoint
+from ..run_files.files import damage_told
 from ..settings import as_mapping
 from ..tasks import TaskType, families_of
 from .config import PopulationSelfPlayConfig
@@ -152,7 +153,8 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
     elif args.device.type not in ("cpu", "mps"):
         # TRL's default, "auto", would split the layers among all visible devices: routing has one.
         init_kwargs.setdefault("device_map", {"": args.device})
-    return create_model_from_path(name, **init_kwargs)
+    with damage_told(f"the base {name!r}"):
+        return create_model_from_path(name, **init_kwargs)
 
 
 def make_rewards_and_datasets(
