@@ -103,7 +103,7 @@ def test_a_damaged_adapter(tmp_path):
     with pytest.raises(ValueError, match="sft has diverged: it has weights that are not finite"):
         begin(population, folder)
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(ValueError, match=f"{path} is damaged: .* Save or copy it again"):
+    with pytest.raises(ValueError, match=f"{path} is damaged: .* Save, copy or download it again"):
         begin(population, folder)
 
 

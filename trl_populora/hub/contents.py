@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from ..run_files.checkpoint import whole_checkpoints
-from ..run_files.files import files_below, read_json
+from ..run_files.files import damage_told, files_below, read_json
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
@@ -76,11 +76,8 @@ def adapter_contents(run: Run, member: str) -> Contents:
 
 def check_weights(path: str) -> None:
     """Raises `ValueError` if a file of weights is damaged. It reads only its table."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            file.keys()
-    except SafetensorError as error:
-        raise ValueError(f"{path} is damaged: {error}. Save or copy it again.") from None
+    with damage_told(path), safe_open(path, framework="pt") as file:
+        file.keys()
 
 
 def tokenizer_contents(run: Run) -> Contents:
