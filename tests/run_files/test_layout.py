@@ -11,8 +11,10 @@ from trl_populora.run_files.layout import checkpoint_folder, checkpoint_step, ch
 
 
 PACKAGE = Path(trl_populora.__file__).parent
-# No files of a run: what engines read, what the executor writes in /proc, a user's tests, the cache of a base model.
+# No files of a run: what engines read, what the executor writes in /proc, a user's tests, the cache of a base model,
+# nothing in place of a closed standard output.
 OTHERS = ("run_files", "generation", "executor", "testing", "integrations/base_models", "integrations/user_data")
+OTHERS += ("output.py",)
 NAMES = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)}
 NAMES |= {*layout.ADAPTER_FILES, ".parquet", ".safetensors"}
 WORDS = {name for name in NAMES if name.isidentifier()}  # such as "rounds": names only where a path is put together
