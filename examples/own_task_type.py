@@ -1,6 +1,6 @@
-"""A task type of your own: the teacher writes a number, the student triples it. This checks it; to play it, here:
-populora train --model_name_or_path tiny --output_dir own --use_cpu 1 --max_steps 2 --task_types own_task_type:Tripling
-"""
+"""A task type of your own: the teacher writes a number, the student writes it backwards. This checks it; to play it:
+populora train --model_name_or_path tiny --use_cpu 1 --output_dir own --max_steps 20 --num_teachers 2 --num_students 2
+--warm_start_steps 100 --student_learning_rate 1e-3 --task_types own_task_type:Backwards   (all in one line, here)"""
 
 import re
 from dataclasses import dataclass
@@ -16,37 +16,38 @@ class Number(Payload):
 
 
 @dataclass(frozen=True)
-class Tripling(TaskType):
-    id = "tripling"
+class Backwards(TaskType):
+    id = "backwards"
     payload = Number
-    reasons = {"bad": "not a whole number from 1 to 99999"}
+    reasons = {"bad": "no block with a number of up to three digits"}  # its labels are those that the tiny base knows
 
     def propose_prompt(self, references, rng):
-        return user("Write a number from 1 to 99999. " + " ".join(task.payload.number for task in references[:1]))
+        return user("\n".join(["Write a new number.", *map(self.propose_completion, references)]))
 
     def parse_proposal(self, text, references):
-        return Draft(self.key(Number(text)), Number(text)) if re.fullmatch("[1-9][0-9]{0,4}", text) else Refusal("bad")
+        found = re.search("```input\n([0-9]{1,3})\n```", text)
+        return Draft(self.key(Number(found[1])), Number(found[1])) if found else Refusal("bad")
 
     def verify(self, drafts, run):
         return [draft.content for draft in drafts]
 
     def propose_completion(self, task):
-        return task.payload.number
+        return f"```input\n{task.payload.number}\n```"
 
     def solve_prompt(self, task):
-        return user(f"What is {task.payload.number}, tripled?")
+        return user(f"Write it backwards.\n{self.propose_completion(task)}")
 
     def parse_answer(self, task, text):
-        return Answer(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else Refusal("bad")
+        return Answer(found[1]) if (found := re.search("```output\n([0-9]{1,3})\n```", text)) else Refusal("bad")
 
     def judge(self, tasks, answers, run):
-        return [answer.value == self.solve_completion(task) for task, answer in zip(tasks, answers)]
+        return [answer.value == task.payload.number[::-1] for task, answer in zip(tasks, answers)]
 
     def solve_completion(self, task):
-        return str(3 * int(task.payload.number))
+        return f"```output\n{task.payload.number[::-1]}\n```"
 
     def generate(self, rng, *, families=None):
-        return Task.create(self.id, Number(str(rng.randint(1, 99999))))
+        return Task.create(self.id, Number(str(rng.randint(0, 999))))
 
     def simplest(self):
         return Task.create(self.id, Number("1"))
@@ -56,5 +57,4 @@ class Tripling(TaskType):
 
 
 if __name__ == "__main__":
-    check_task_type(Tripling())
-    print("Tripling keeps the contract of a task type.")
+    check_task_type(Backwards())

@@ -268,7 +268,7 @@ def warm_up(
             chat_template_kwargs=as_mapping(args.chat_template_kwargs),
             seed=args.seed,
             reserved=trainer.source.buffer.reserved,
-            on_step=lambda step, loss: view.warm_start(step, run.warm_start_steps, loss),
+            on_step=lambda step, losses: view.warm_start(step, run.warm_start_steps, losses),
         )
     finally:
         model.train(training)

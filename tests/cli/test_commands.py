@@ -192,6 +192,9 @@ def test_evolve_names_mistakes(run_folder, tmp_path, capsys, options, words):
 def test_a_folder_without_a_population_is_refused(tmp_path, capsys):
     assert cli.main(["evaluate", str(tmp_path)]) == 2
     assert "holds no population.json" in capsys.readouterr().err
+    (tmp_path / "checkpoint-4").mkdir()
+    assert cli.main(["play", str(tmp_path)]) == 2
+    assert "it is a run of one policy (trl.GRPOConfig), and this reads populations" in capsys.readouterr().err
 
 
 def test_doctor(capsys):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from trl_populora import Task, train
+from trl_populora.tasks.parsing import fence
 from trl_populora.testing import check_task_type
 from website.notebooks import code_cells
 
@@ -63,12 +64,12 @@ def test_own_operator_makes_the_children(run_main, tmp_path, monkeypatch):
 
 def test_own_task_type_keeps_the_contract(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    from own_task_type import Number, Tripling
+    from own_task_type import Backwards, Number
 
-    kind = Tripling()
+    kind = Backwards()
     check_task_type(kind)
-    task = Task.create("tripling", Number("14"))
-    answers = [kind.parse_answer(task, text) for text in ("42", "41")]
+    task = Task.create("backwards", Number("140"))
+    answers = [kind.parse_answer(task, fence("output", text)) for text in ("041", "41")]
     assert kind.judge([task, task], answers, None) == [True, False]
 
 
@@ -77,15 +78,16 @@ def test_own_task_type_is_played(monkeypatch, tmp_path):
     monkeypatch.chdir(EXAMPLES)
     monkeypatch.syspath_prepend(str(EXAMPLES))  # as `python -m` has the working folder
     options = (
-        f"--model_name_or_path tiny --output_dir {tmp_path} --task_types own_task_type:Tripling --use_cpu true "
-        "--bf16 false --num_teachers 1 --num_students 1 --num_generations 2 --per_device_train_batch_size 2 "
-        "--max_steps 1 --max_completion_length 24 --save_strategy no --report_to none --plots false --seed_tasks 8"
+        f"--model_name_or_path tiny --output_dir {tmp_path} --task_types own_task_type:Backwards --use_cpu true "
+        "--bf16 false --num_teachers 1 --num_students 1 --num_generations 4 --per_device_train_batch_size 20 "
+        "--max_steps 1 --max_completion_length 24 --save_strategy no --report_to none --plots false --seed_tasks 8 "
+        "--warm_start_steps 60"
     )
     assert train.main(options.split()) == 0
     (round_summary,) = (tmp_path / "history.jsonl").read_text().splitlines()
     told = json.loads(round_summary)
-    assert told["fill_rate"] is not None or told["solve_rates"]  # tasks of the type were attempted
-    assert json.loads((tmp_path / "run.json").read_text())["settings"]["task_types"] == ["own_task_type:Tripling"]
+    assert told["solve_rates"]  # the teacher's own tasks were attempted: the warm start has taught it their form
+    assert json.loads((tmp_path / "run.json").read_text())["settings"]["task_types"] == ["own_task_type:Backwards"]
 
 
 @pytest.mark.slow

@@ -11,14 +11,14 @@ from trl_populora.reporting.tables import round_line
 def test_a_file_gets_plain_lines(rounds):
     out = io.StringIO()
     with LiveView(rounds=6, file=out) as view:
-        view.warm_start(1, 2, 3.25)
-        view.warm_start(2, 2, 1.0)
+        view.warm_start(1, 2, {"teacher_0": 3.25, "student_0": 4.0})
+        view.warm_start(2, 2, {"teacher_0": 1.0, "student_0": 0.5})
         for summary in rounds:
             view.on_round(summary)
     text = out.getvalue()
     assert "\x1b" not in text and "\r" not in text
     assert text.isascii()
-    assert "warm start 2/2  loss 1.000" in text
+    assert "warm start 2/2  loss teacher_0 1.000, student_0 0.500" in text
     assert "round 4  replaced student_1: version 1 is svd_subspace(student_0@0, student_1@0)" in text
     lines = [line for line in text.splitlines() if line.startswith("round 6/6")]
     assert len(lines) == 1 and "learn 3.0)" in lines[0]  # one line, however long

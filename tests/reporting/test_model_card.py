@@ -83,7 +83,7 @@ def test_a_population_on_a_dataset_had_no_teachers(rounds):
     assert "2 students, each a LoRA adapter" in card and "eachers" not in card and "solved" not in card
     assert "| `evolution_interval` | `5` |" in card and "task_types" not in card
     assert "GRPO on the prompts of [`org/prompts`](https://huggingface.co/datasets/org/prompts)" in card
-    assert "mean reward of the last rounds" in card
+    assert "`running reward`: mean of the last rounds" in card
     assert head_of(card)["datasets"] == ["org/prompts"] and "self-play" not in head_of(card)["tags"]
     local = model_card(table(*students, teachers=0, students=2), dataset="/home/me/prompts.jsonl", **about)
     assert "the prompts of `prompts.jsonl`" in local and "/home/me" not in local and "datasets" not in head_of(local)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.code_tasks import code_task, code_types
-from trl_populora.tasks import Task
+from trl_populora.executor import Execution, Status
+from trl_populora.tasks import Refusal, Task, refused_by
 from trl_populora.tasks.code.pairs import hidden, visible
 
 
@@ -68,3 +69,9 @@ def test_where_an_input_stands_does_not_say_whether_it_is_shown():
         for text, _ in visible(task):
             shown[int(text)] += 1
     assert sum(shown) == 2000 and all(150 < count < 250 for count in shown)  # 200 expected, sigma 10
+
+
+def test_an_execution_that_is_ok_refuses_nothing():
+    with pytest.raises(ValueError, match="nothing is refused: read `execution.values`"):
+        refused_by(Execution(Status.OK, (), 0.0, 0))
+    assert refused_by(Execution(Status.EXCEPTION, (), 0.0, 0, error="KeyError")) == Refusal("exception", "KeyError")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trl_populora.evaluation import exam_keys, make_exams
 from trl_populora.tasks import make_task_types, task_type_class
 from trl_populora.tasks.countdown import Countdown
 from trl_populora.tasks.registry import BUILT_IN
@@ -37,6 +38,16 @@ def test_the_example_can_be_named_in_a_recipe(my_types):
     types = make_task_types(["code_o", "my_types:CountLetters"], kwargs={"count_letters": {"max_length": 20}})
     assert list(types) == ["code_o", "count_letters"] and types["count_letters"].max_length == 20
     assert task_type_class("my_types:CountLetters") is my_types.CountLetters
+
+
+def test_an_exam_of_the_example_is_kept_out_of_training(my_types, tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text()
+    (code,) = re.findall(r"<!-- tested: my_exam.py -->\n```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_exam.py").write_text(code)
+    types = make_task_types(["my_types:CountLetters"])
+    (exam,) = make_exams(["my_exam:letters"], types)
+    assert len(exam.questions) == 100 and len(exam_keys(["my_exam:letters"], types)) == 100
+    del sys.modules["my_exam"]
 
 
 def test_the_suite_finds_a_mistake_in_the_example(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import torch
 from tests.tiny import perturb, tiny_population
 from tests.training.test_isolation import member_state
 from trl_populora.evolution import OPERATORS, Operator
+from trl_populora.reporting import read_history
 from trl_populora.training.guard import PATIENCE, Guard
 
 
@@ -68,6 +69,17 @@ def test_frozen_after_three_rounds_until_replaced(make_trainer):
         assert {m.name: m for m in summary.members}["student_1"].grad_norm is None
     replaced = {event.slot for event in trainer.lineage}
     assert replaced and trainer.guard.frozen("student_1") == ("student_1" not in replaced)
+
+
+def test_a_script_is_told_of_alarms_when_they_begin(make_trainer, caplog):
+    trainer = make_trainer(max_steps=4, rewards=lambda completions, player, **_: own_reward(completions, player))
+    Poison("student_1", {1, 2}).into(trainer)
+    trainer.train()
+    told = [list(summary.alarms) for summary in read_history(trainer.args.output_dir)]
+    begun = [(n, alarm) for n, own in enumerate(told) for alarm in own if not n or alarm not in told[n - 1]]
+    assert any("student_1" in alarm for _, alarm in begun)
+    logged = [record.getMessage() for record in caplog.records if record.getMessage().startswith("round ")]
+    assert logged == [f"round {n + 1}: {alarm}" for n, alarm in begun]
 
 
 @pytest.mark.slow

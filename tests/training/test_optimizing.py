@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import torch
 from datasets import Dataset
 
 from tests.training.conftest import build_trainer, finished
@@ -69,3 +70,27 @@ def test_a_run_that_does_not_begin_leaves_later_checkpoints(make_trainer, monkey
     with pytest.raises(ZeroDivisionError):
         trainer.train(resume_from_checkpoint=os.path.join(folder, "checkpoint-1"))
     assert len(before) == 2 and whole_checkpoints(folder) == before
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (
+            {"optimizers": "made"},
+            "optimizers cannot be combined with a population. Each member needs .* `create_optim",
+        ),
+        (
+            {"rollout_func": print},
+            "rollout_func cannot be combined .*population. Rows of several turns .* a row_source",
+        ),
+        (
+            {"optimizers": "made", "rollout_func": print},
+            "optimizers, rollout_func cannot .* group of its own .* row_sour",
+        ),
+    ],
+)
+def test_arguments_of_one_policy_are_refused_with_the_way_out(config, given, words):
+    if "optimizers" in given:
+        given = given | {"optimizers": (torch.optim.SGD([torch.zeros(1)]), None)}
+    with pytest.raises(ValueError, match=words + ".*To train one policy, pass a trl.GRPOConfig"):
+        build_trainer(config(), **given)

@@ -7,6 +7,7 @@ import argparse
 import json
 import math
 import os
+import shlex
 
 
 FEW_INPUTS = {"code_f": {"num_inputs": 4}}  # where neither types nor settings are given
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 def warm_up(options: argparse.Namespace) -> None:
     """What `run` does when the options are checked."""
+    from ..command import populora
     from ..evaluation import exam_keys, reserved_keys
     from ..integrations.base_models import resolve_base
     from ..run_files.files import write_json
@@ -116,7 +118,7 @@ def warm_up(options: argparse.Namespace) -> None:
             template=options.template,
             seed=options.seed,
             reserved=reserved,
-            on_step=lambda step, loss: view.warm_start(step, options.steps, loss),
+            on_step=lambda step, losses: view.warm_start(step, options.steps, losses),
         )
     settings = {
         "prompt_style": options.style,
@@ -129,3 +131,4 @@ def warm_up(options: argparse.Namespace) -> None:
     write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
     population.save(options.output)  # last: with it, the folder is complete
     print(f"{options.output}: {', '.join(population)}")
+    print(f"Whether their proposals are valid: {populora()} {shlex.join(['play', options.output])}")

@@ -111,8 +111,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
     "The round": (
         Metric("round", "Number of the round, from 0.", "count", "last"),
         Metric("alarms",
-            f"Number of alarms (signs of collapse). Their texts are in `{HISTORY_FILE}`, on the terminal and in the "
-            "trackers.",
+            f"Number of alarms (signs of collapse). Their texts are in `{HISTORY_FILE}`, on the terminal (of a "
+            "script: in its log) and in the trackers.",
             "count", "sum"),
         Metric("solve_rate",
             "Share of attempts at the teachers' tasks that solved their task. It is the mean over task types of each "
@@ -315,7 +315,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Norm of all members' gradients together, before clipping, in the newest step.", "0 or more", "last"),
         Metric("learning_rate",
             "Current learning rate of the first member. Other members may have another one.", "-", "last"),
-        Metric("num_tokens", "Prompt and completion tokens of all rows so far.", "tokens", "last", evaluated=True),
+        Metric("num_tokens",
+            "Prompt and completion tokens of all rows so far, without those of extra attempts (`tasks/extra_rows`).",
+            "tokens", "last", evaluated=True),
         Metric("entropy",
             "Mean entropy of the members' next-token distributions, over the tokens of the rows in the update. With "
             "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage.",
@@ -386,9 +388,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         Metric("total_flos", "Always 0, because TRL does not count it.", "-", "last", _END),
         Metric("eval_runtime", "Wall-clock time of the evaluation.", "s", "last", "with an `eval_dataset`"),
         Metric("eval_samples_per_second",
-            "Rows per second of the evaluation.", "1/s", "last", "with an `eval_dataset`"),
+            "Prompts per second of the evaluation, each with `num_generations` rows.",
+            "1/s", "last", "with an `eval_dataset`"),
         Metric("eval_steps_per_second",
-            "Batches per second of the evaluation.", "1/s", "last", "with an `eval_dataset`"),
+            "Batches per second of the evaluation, divided by `num_generations`, as TRL counts.",
+            "1/s", "last", "with an `eval_dataset`"),
     ),
 }
 # fmt: on

@@ -2,7 +2,7 @@
 
 from .exam import Exam, Question
 from .exams import exam_keys, make_exam, make_exams
-from .held_out import held_out_exam, held_out_tasks, reserved_keys, task_keys
+from .held_out import held_out_exam, held_out_tasks, reserved_keys, task_exam, task_keys
 
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "make_exam",
     "make_exams",
     "reserved_keys",
+    "task_exam",
     "task_keys",
 ]

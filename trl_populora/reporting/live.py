@@ -79,11 +79,14 @@ class LiveView:
         if self.enabled:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def warm_start(self, step: int, total: int, loss: float | None = None) -> None:
-        """Shows the progress of the supervised warm start: about ten lines if the output is not a terminal."""
+    def warm_start(self, step: int, total: int, losses: Mapping[str, float] | None = None) -> None:
+        """Shows the progress of the supervised warm start, with the loss of each adapter: about ten lines if the
+        output is not a terminal."""
         if not self.enabled:
             return
-        told = f"warm start {step}/{total}" + ("" if loss is None else f"  loss {loss:.3f}")
+        values = ", ".join(f"{name} {loss:.3f}" for name, loss in (losses or {}).items())
+        loss = values and f"  loss {values}"
+        told = f"warm start {step}/{total}{loss}"
         if self._live is None:
             if step and (step in (1, total) or step % max(total // 10, 1) == 0):
                 self.note(told)
@@ -91,7 +94,7 @@ class LiveView:
         progress = self._line.progress
         if not progress.name.startswith("warm start"):
             progress.begin("warm start", total, "steps")
-        progress.name = "warm start" + ("" if loss is None else f"  loss {loss:.3f}")
+        progress.name = f"warm start{loss}"
         progress.reach(step)
         if step == total:
             progress.end()

@@ -362,8 +362,11 @@ def _results(history: Sequence[RoundSummary], members: Sequence[Mapping]) -> str
 def _rewards(history: Sequence[RoundSummary], names: Collection[str]) -> str:
     """Results of a run on a dataset: members are compared by their mean reward."""
     rows = [(one.name, signed(one.reward), signed(one.mu)) for one in history[-1].members if one.name in names]
-    told = f"After {counted(history[-1].round + 1, 'round')} with {changes(history)}."
-    return f"{_table('Last round', ('member', 'reward', 'mean reward of the last rounds'), rows)}\n\n{told}"
+    told = (
+        f"After {counted(history[-1].round + 1, 'round')} with {changes(history)}. `running reward`: mean of the last "
+        f"rounds; of a member that replaced another one lately, its parents' mean counts as a round."
+    )
+    return f"{_table('Last round', ('member', 'reward', 'running reward'), rows)}\n\n{told}"
 
 
 def _members(members: Sequence[Mapping]) -> str:

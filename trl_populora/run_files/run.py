@@ -19,6 +19,7 @@ from .layout import (
     RUN_FILE,
     STATE_FILE,
     begun_by_a_run,
+    checkpoints,
 )
 
 
@@ -222,6 +223,8 @@ def _why_unsaved(folder: str) -> str:
     if not begun_by_a_run(folder):
         return "it is not a saved population."
     newest = newest_checkpoint(folder)
+    if not newest and checkpoints(folder) and not os.path.isfile(os.path.join(folder, RUN_FILE)):
+        return "it is a run of one policy (trl.GRPOConfig), and this reads populations."
     return "the run has not ended, or its script does not call trainer.save_model() after trainer.train(). " + (
         f"Name its newest checkpoint instead: {newest}." if newest else "It has no checkpoint either."
     )

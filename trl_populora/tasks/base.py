@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from trl_populora.executor import Execution, Job
+from trl_populora.executor import Execution, Job, Status
 from trl_populora.tasks.task import Answer, Draft, Payload, Refusal, Task, content_id
 
 
@@ -250,7 +250,13 @@ class TaskType(ABC):
 
 def refused_by(execution: Execution) -> Refusal:
     """The refusal for an execution that is not `ok`. Its reason is the status. `infra_error` means that the executor
-    failed."""
+    failed.
+
+    Raises:
+        ValueError: If the execution is `ok`.
+    """
+    if execution.status is Status.OK:
+        raise ValueError("This execution is ok, so nothing is refused: read `execution.values`.")
     return Refusal(execution.status.value, execution.error or "")
 
 

@@ -40,6 +40,7 @@ class RoundCallback(TrainerCallback):
     def __init__(self, trainer: "PopulationSelfPlayTrainer") -> None:
         self.trainer = trainer
         self.trackers = Trackers(trainer)
+        self._alarms: tuple[str, ...] = ()  # of the last round
 
     def on_train_begin(
         self, args: PopulationSelfPlayConfig, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -102,9 +103,6 @@ class RoundCallback(TrainerCallback):
         )
         alarms += trainer.guard.end_round()
         trainer.guard.remember(recombined)
-        if trainer.accelerator.is_main_process:
-            for alarm in alarms:
-                logger.warning(alarm)
         self._report(
             replace(summary, events=tuple(event.to_json() for event in events), alarms=(*summary.alarms, *alarms))
         )
@@ -200,3 +198,7 @@ class RoundCallback(TrainerCallback):
             trainer.folder.append_round(summary.round, summary.to_json(), trainer.source.rows())
             if trainer.on_round is not None:
                 trainer.on_round(summary)
+            for alarm in summary.alarms if trainer.on_round is None else ():
+                if alarm not in self._alarms:
+                    logger.warning(f"round {summary.round + 1}: {alarm}")
+            self._alarms = summary.alarms

@@ -39,13 +39,20 @@ def refuse_arguments(**given: Any) -> None:
         ValueError: With their names and what to do.
     """
     useless = sorted(name for name, value in given.items() if value is not None)
-    if useless:
-        raise ValueError(
-            f"{', '.join(useless)} cannot be combined with a population: its members have their own optimizer "
-            "groups, and rows of several turns cannot be assigned to one member. Leave it out, or pass a "
-            "trl.GRPOConfig "
-            "to train one policy. For your own rows, pass a row_source."
+    if not useless:
+        return
+    advice = []
+    if "optimizers" in useless:
+        advice.append(
+            "Each member needs a group of its own in the optimizer: set `optim` and `lr_scheduler_type`, or override "
+            "`create_optimizer` and `create_scheduler`."
         )
+    if useless != ["optimizers"]:
+        advice.append("Rows of several turns cannot be assigned to one member: for your own rows, pass a row_source.")
+    raise ValueError(
+        f"{', '.join(useless)} cannot be combined with a population. {' '.join(advice)} To train one policy, pass a "
+        f"trl.GRPOConfig."
+    )
 
 
 def make_source(

@@ -102,7 +102,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             Task types of the run, instead of `args.task_types`: names as there, or instances, as in
             `task_types=["code_o", MyType(largest=9)]`.
         on_round (`Callable[[RoundSummary], None]`, *optional*):
-            Called on the main process after every round.
+            Called on the main process after every round. If unset, alarms that begin in a round are logged as
+            warnings; else they are for the function to show (`summary.alarms`).
         on_probe (`Callable[[dict], None]`, *optional*):
             Called on the main process with the record of every evaluation during the run, as in `probes.jsonl`.
         sampler (`type[Sampler]` or `Callable`, *optional*):

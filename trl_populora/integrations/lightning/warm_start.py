@@ -46,7 +46,7 @@ def warm_start(
     chat_template_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     reserved: Collection[str] | None = None,
-    on_step: Callable[[int, float], None] | None = None,
+    on_step: Callable[[int, Mapping[str, float]], None] | None = None,
     **trainer_settings: Any,
 ) -> list[dict[str, float]]:
     """Teaches a population the format of proposals and answers, in place.
@@ -70,7 +70,7 @@ def warm_start(
         seed (`int`): Seed of the examples.
         reserved (`Collection[str]`, *optional*): Keys of tasks that no row may show; default: those of the held-out
             exams.
-        on_step (`Callable`, *optional*): Called with each step (from 1) and the mean loss of the trained adapters.
+        on_step (`Callable`, *optional*): Called with each step (from 1), and the loss of each trained adapter.
         trainer_settings (*optional*): Other arguments of `lightning.Trainer`, which is silent and keeps no files by
             itself: `enable_progress_bar=True`, `logger`, `callbacks`.
 
@@ -116,7 +116,7 @@ def learning_rate_factor(step: int, *, steps: int, warmup_steps: int) -> float:
 class _Losses(lightning.Callback):
     """Keeps each optimizer step's mean loss of the trained adapters, and reports it."""
 
-    def __init__(self, names: Sequence[str], on_step: Callable[[int, float], None] | None) -> None:
+    def __init__(self, names: Sequence[str], on_step: Callable[[int, Mapping[str, float]], None] | None) -> None:
         self.names, self.on_step = names, on_step
         self.steps: list[dict[str, float]] = []
 
@@ -132,7 +132,7 @@ class _Losses(lightning.Callback):
             return
         self.steps.append({name: float(trainer.callback_metrics[f"train_loss/{name}"]) for name in self.names})
         if self.on_step is not None:
-            self.on_step(len(self.steps), float(trainer.callback_metrics["train_loss"]))
+            self.on_step(len(self.steps), self.steps[-1])
 
 
 class _Rows:
