@@ -47,6 +47,13 @@ def test_fill_takes_the_newest_step_first(rng):
     assert filled[:10] != sorted(filled[:10])
 
 
+def test_fill_takes_the_first_proposals_before_seed_tasks(rng):
+    seeds = [task(n, author="seed:any") for n in range(20)]
+    buffer = code_buffer(tasks=[*seeds, *(task(n, author="teacher_0") for n in (20, 21))])
+    filled = numbers(buffer.fill("code_o", 5, rng))
+    assert set(filled[:2]) == {20, 21} and len(set(filled)) == 5 and max(filled[2:]) < 20
+
+
 def test_fill_is_uniform_over_the_older_tasks(rng):
     buffer = code_buffer(tasks=[task(n, step=int(n == 4)) for n in range(5)])
     drawn = [numbers(buffer.fill("code_o", 2, rng))[1] for _ in range(400)]

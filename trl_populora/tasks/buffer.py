@@ -122,7 +122,7 @@ class TaskBuffer:
         """
         Fill-ins that replace invalid proposals: exactly `n` tasks, even if the buffer has fewer.
 
-        First come the tasks of the newest step, in random order; then the others, drawn uniformly without replacement;
+        First come the tasks of the newest step, in random order, without seed tasks if there are others; then the others, drawn uniformly without replacement;
         and when all are used, drawn uniformly with replacement.
 
         Args:
@@ -145,7 +145,8 @@ class TaskBuffer:
             raise ValueError(f"the buffer holds no {type} task to fill {n} slots with; seed it first")
         avoided = set(exclude)
         stock = [task for task in stock if task.id not in avoided] or stock
-        newest = list(takewhile(lambda task: task.step == stock[-1].step, reversed(stock)))
+        last = (stock[-1].step, is_seed(stock[-1]))  # seed tasks are of step 0, as the first proposals
+        newest = list(takewhile(lambda task: (task.step, is_seed(task)) == last, reversed(stock)))
         chosen = rng.sample(newest, min(n, len(newest)))
         rest = stock[: len(stock) - len(newest)]
         chosen += rng.sample(rest, min(n - len(chosen), len(rest)))

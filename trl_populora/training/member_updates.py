@@ -70,7 +70,7 @@ class MemberUpdates:
         rows. So the factor total / own gives exactly the loss of a trainer with only these rows.
         """
         own = Counter(dict.fromkeys(self.population, 0))
-        for name, tokens in zip(rows.members, rows.tokens, strict=True):
+        for name, tokens in zip(rows.members, rows.loss_tokens, strict=True):
             own[name] += tokens if self.by_token else 1
         total = own.total()
         self.scales = {name: total / n if n else 0.0 for name, n in own.items()}

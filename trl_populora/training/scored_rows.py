@@ -35,6 +35,8 @@ class ScoredRows:
         training (`bool`): Whether members learn from the rows; `False` in evaluation.
         members (`list[str]` of length N): Adapter of each row. Groups of completions of one prompt are contiguous.
         tokens, prompt_tokens (`list[int]` of length N): Length of each completion and of its prompt.
+        loss_tokens (`list[int]` of length N): Tokens of each completion in the loss: 0 for a truncated one with
+            `mask_truncated_completions`, else its length.
         rewards (`np.ndarray` of shape `(N,)`): Weighted sum of the reward functions; NaN if none scored the row.
         by_function (`dict[str, np.ndarray]` of shape `(N,)` each): Reward function -> its rewards; NaN if it did not
             score the row.
@@ -49,6 +51,7 @@ class ScoredRows:
     members: list[str]
     tokens: list[int]
     prompt_tokens: list[int]
+    loss_tokens: list[int]
     rewards: np.ndarray
     by_function: dict[str, np.ndarray]
     advantages: np.ndarray
@@ -60,9 +63,10 @@ class ScoredRows:
     def gather(
         cls,
         output: dict[str, Tensor],
-        members: list[str],
         rewards: Tensor,
         *,
+        members: list[str],
+        lengths: list[int],
         names: list[str],
         weights: Tensor,
         logged: Mapping[str, Any],
@@ -72,14 +76,15 @@ class ScoredRows:
 
         Args:
             output (`dict[str, torch.Tensor]`): This process' rows as TRL returns them.
-            members (`list[str]`): Adapter of each of them.
             rewards (`torch.Tensor` of shape `(N, functions)`): Of the rows of all processes.
+            members (`list[str]`), lengths (`list[int]`): Adapter and length of each completion of this process.
             names (`list[str]`), weights (`torch.Tensor` of shape `(functions,)`): Of the reward functions.
             logged (`Mapping`): TRL's log of completions, in which these rows of all processes are the newest.
             place: `round`, `step`, `training` and `versions`.
         """
-        lengths = [output[key].sum(1).tolist() for key in ("completion_mask", "prompt_mask")]
-        everyone, tokens, prompt_tokens = zip(*gather_object(list(zip(members, *lengths, strict=True))), strict=True)
+        sums = [output[key].sum(1).tolist() for key in ("prompt_mask", "completion_mask")]
+        own = list(zip(members, lengths, *sums, strict=True))
+        everyone, tokens, prompt_tokens, loss_tokens = zip(*gather_object(own), strict=True)
         total = (rewards * weights.to(rewards.device)).nansum(dim=1)
         total[rewards.isnan().all(dim=1)] = torch.nan
         newest = {key: list(logged[key])[-len(everyone) :] for key in ("prompt", "completion", "advantages")}
@@ -88,6 +93,7 @@ class ScoredRows:
             members=list(everyone),
             tokens=list(tokens),
             prompt_tokens=list(prompt_tokens),
+            loss_tokens=list(loss_tokens),
             rewards=total.cpu().numpy(),
             by_function=dict(zip(names, rewards.cpu().numpy().T, strict=True)),
             advantages=np.array(newest["advantages"]),

@@ -170,7 +170,7 @@ class SelfPlaySource(RowSource):
             return None
         strata = [(row.player, row.role, row.type) for row in self.played.rows]
         scale = self.args.scale_rewards != "none"
-        return role_task_advantages(rows.rewards, strata, weights=rows.tokens, scale=scale)
+        return role_task_advantages(rows.rewards, strata, weights=rows.loss_tokens, scale=scale)
 
     def finish(self, rows: ScoredRows, metrics: dict[str, list[float]]) -> None:
         """Adds the main numbers of each role, and removes TRL's, which average over opponents."""

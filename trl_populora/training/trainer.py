@@ -216,7 +216,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.progress = drawing.progress
         self.use_vllm = drawing.reports_logprobs  # to TRL: there are log-probabilities of another engine to correct by
         source.setup(args, population, drawing, self.ranks)
-        self.source, self.rollout_func = source, source.rollout
+        self.source, self.rollout_func = source, self._rollout
         self._calculate_rewards = partial(self._keep_rewards, self._calculate_rewards)  # also a subclass' own
         self.ratings, self.lineage = source.ratings, Lineage()
         self.lineage.extend(import_events(population))
@@ -228,6 +228,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.folder = RunFolder(args.output_dir)
         self.given_sampler = sampler
         self.row_members: list[str] = []
+        self._lengths: list[int] = []  # of this process' completions
         self.resumed: list[dict[str, Any]] = []
 
     def train(
@@ -314,6 +315,12 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         order = self.source.order(rows, step=lambda: self.state.global_step)
         return super()._get_train_sampler(dataset) if order is None else order
 
+    def _rollout(self, prompts: list, trainer: "PopulationSelfPlayTrainer") -> dict[str, list | None]:
+        """The source's, with a note of the lengths: TRL masks truncated completions (`mask_truncated_completions`)."""
+        rollout = self.source.rollout(prompts, trainer)
+        self._lengths = [len(ids) for ids in rollout["completion_ids"] or ()]
+        return rollout
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         training, step = self.model.training, self.state.global_step
         self._last_loaded_step = step  # the source brings weights to the engine; TRL would merge and push them all
@@ -333,7 +340,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         rewards, weights = self._rewards_per_func, self.reward_weights
         place["versions"] = {name: member.version for name, member in self.population.items()}
         functions = {"names": self.reward_func_names, "weights": weights}
-        rows = ScoredRows.gather(output, self.row_members, rewards, **functions, logged=self._logs, **place)
+        written = {"members": self.row_members, "lengths": self._lengths}
+        rows = ScoredRows.gather(output, rewards, **written, **functions, logged=self._logs, **place)
         if training:
             self.progress.begin("learn", wanted * self.num_iterations, "rows")
             self.updates.rescale(rows)

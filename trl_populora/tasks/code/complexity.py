@@ -32,7 +32,7 @@ class Complexity:
         ast_depth (`int`): Nodes on the longest path from the module to a leaf of the syntax tree.
         ast_nodes (`int`): Nodes of the syntax tree, without expression contexts.
         lines (`int`): Lines that are neither empty nor only a comment.
-        cyclomatic (`int` or `None`): 1 + decision points of the whole program (radon).
+        cyclomatic (`int`): 1 + decision points of the whole program.
         halstead_volume (`float` or `None`): Length times log2 of the vocabulary, in bits (radon).
         halstead_effort (`float` or `None`): Volume times difficulty (radon).
         cognitive (`int` or `None`): Cognitive complexity, which weighs nesting (complexipy).
@@ -44,7 +44,7 @@ class Complexity:
     ast_depth: int
     ast_nodes: int
     lines: int
-    cyclomatic: int | None
+    cyclomatic: int
     halstead_volume: float | None
     halstead_effort: float | None
     cognitive: int | None
@@ -87,7 +87,7 @@ def place(complexity: Complexity, outputs: Sequence[str]) -> tuple[float, float,
     raw = (
         math.log(complexity.ast_nodes),
         float(complexity.ast_depth),
-        math.log(complexity.cyclomatic or 1),
+        math.log(complexity.cyclomatic),
         math.log(max(sum(lengths) / len(lengths), 1.0)) if lengths else 0.0,
     )
     a, b, c, d = (
@@ -109,15 +109,25 @@ def _tree_size(tree: ast.AST) -> tuple[int, int]:
     return depth, nodes
 
 
-def _cyclomatic(tree: ast.AST) -> int | None:
-    try:
-        from radon.visitors import ComplexityVisitor
-    except ImportError:
-        return None
-    try:
-        return int(ComplexityVisitor.from_ast(tree).total_complexity)
-    except (AttributeError, RecursionError):
-        return None
+def _cyclomatic(tree: ast.AST) -> int:
+    """By radon's rules, and also in nested functions and methods, where radon counts in another way."""
+    found = 1
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.Assert):
+            found += 1
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            found += 1 + bool(node.orelse)
+        elif isinstance(node, ast.Try | ast.TryStar):
+            found += len(node.handlers) + bool(node.orelse)
+        elif isinstance(node, ast.BoolOp):
+            found += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            found += 1 + len(node.ifs)
+        elif isinstance(node, ast.match_case):  # `case _` is an else
+            found += (
+                node.guard is not None or not isinstance(node.pattern, ast.MatchAs) or node.pattern.pattern is not None
+            )
+    return found
 
 
 def _halstead(tree: ast.AST) -> tuple[float | None, float | None]:
