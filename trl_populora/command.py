@@ -24,9 +24,9 @@ def populora() -> str:
     return found and "populora" or f"{shlex.quote(_short(sys.executable))} -m trl_populora.cli"
 
 
-def print_error(problem: object, code: int) -> int:
-    """Writes `populora: error: ...` to standard error, once for all ranks; returns the exit code."""
-    if is_first_rank():
+def print_error(problem: object, code: int, *, every_rank: bool = False) -> int:
+    """Writes `populora: error: ...` to standard error, once for all ranks or on every one; returns the exit code."""
+    if every_rank or is_first_rank():
         with suppress(OSError):
             sys.stderr.write(f"populora: error: {problem}\n")
     return code

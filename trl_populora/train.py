@@ -87,8 +87,10 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
             check_length(exam, trainer.source.sampler)
         trainer.check_checkpoint(checkpoint)
         trainer.check_sandbox()
-    except (ValueError, OSError, ImportError, SandboxError) as error:
+    except (ValueError, OSError, ImportError) as error:
         return print_error(" ".join(str(error).split()), WRONG_CALL)
+    except SandboxError as error:  # each machine has its own
+        return print_error(error, WRONG_CALL, every_rank=True)
     except KeyboardInterrupt:
         return print_error(TOO_EARLY, STOPPED)
     try:

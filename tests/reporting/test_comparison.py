@@ -17,6 +17,8 @@ def made(seed: int, *, rounds: int = 6, folder: str = "", rate=lambda number: 0.
     record = record or {"model": "tiny", "versions": {"torch": "2"}, "git": {"commit": "a", "changed": False}}
     own = {"seed": seed, "teacher_reward": "adversarial", "executor_kwargs": {"workers": seed}} | settings
     history = [make_round(n, solve_rate=rate(n)) for n in range(rounds)]
+    norm = 0.3 + seed + len(str(settings))  # runs of other settings learn in another way
+    history = [replace(one, members=tuple(replace(own, grad_norm=norm) for own in one.members)) for one in history]
     return PlayedRun(folder or f"runs/{seed}", record | {"settings": own}, history)
 
 
@@ -150,6 +152,16 @@ def test_settings_that_differ_come_with_every_arm():
         "settings.probe_kwargs.founders": ["", "2"],
     }
     assert same == {"model": '"tiny"'}
+
+
+def test_arms_that_play_the_same_runs_are_told():
+    runs = [made(0), made(1), made(0, teacher_reward="frontier"), made(1, teacher_reward="frontier")]
+    same = [runs[0], runs[1], replace(runs[2], history=runs[0].history), runs[3]]
+    assert Comparison(group_arms(runs)).circumstances() == []
+    assert Comparison(group_arms(same)).circumstances() == [
+        "teacher_reward=adversarial/0, teacher_reward=frontier/0: all rewards and gradient norms of these runs are "
+        "equal, so what the arms set differently has changed nothing."
+    ]
 
 
 def test_what_else_differs_is_said_in_words():

@@ -91,6 +91,20 @@ def test_a_damaged_checkpoint_of_the_right_size_is_refused(saved, make_trainer, 
     assert f"checkpoint-4 is passed over, because it is not complete: {name} was changed" in caplog.text
 
 
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(saved, monkeypatch):
+    def fail(path, changed):
+        if path.endswith("checkpoint-4/optimizer.pt"):
+            raise OSError(errno.EIO, "Input/output error")
+        return before(path, changed)
+
+    before = checkpoint._checksum
+    monkeypatch.setattr(checkpoint, "_checksum", fail)
+    assert find_defect(os.path.join(saved, "checkpoint-4")) is None
+    told = find_defect(os.path.join(saved, "checkpoint-4"), content=True)
+    assert told == "optimizer.pt cannot be read (Input/output error)"
+    assert find_checkpoint("auto", saved).endswith("-2")
+
+
 def test_a_foreign_checkpoint_is_refused(saved, make_trainer, tmp_path):
     assert "another base model" in refusal(saved, make_trainer(model=tiny_model(seed=5)), "checkpoint-2")
     (tmp_path / "other").mkdir()

@@ -248,9 +248,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "0 to 1", "last", f"{SELF_PLAY}, for pairs that met in the round"),
         Metric("rating/residual",
             "Error of the ratings: root mean square over pairs of the observed minus the predicted win rate. Each "
-            "round is predicted by the ratings before it; earlier meetings of a pair fade (to 1 / e after five), so about "
-            "ten count. Chance alone gives up to 0.5 / √(10 games of a meeting), and more if attempts at one task are "
-            "alike: it does not go to 0 in a long run.",
+            "round is predicted by the ratings before it; earlier meetings of a pair fade (to 1 / e after five), so "
+            "about ten count. Chance alone gives up to 0.5 / √(10 games of a meeting), and more if attempts at one "
+            "task are alike: it does not go to 0 in a long run.",
             "0 to 1", "last", f"{SELF_PLAY}, after a pair has played 32 games"),
     ),
     "Tasks": (
@@ -321,8 +321,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "tokens", "last", evaluated=True),
         Metric("entropy",
             "Mean entropy of the members' next-token distributions, over the tokens of the rows in the update. With "
-            "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage, and a few others "
-            "where the passes of `per_device_train_batch_size` would not be full.",
+            "`beta` 0 and a loss by tokens (dapo, cispo, vespo) these are the rows that have an advantage, and a few "
+            "others where the passes of `per_device_train_batch_size` would not be full.",
             "nats", evaluated=True),
         Metric("kl",
             "Mean estimate of the KL divergence of members from the base, over all tokens (in an evaluation: over "
@@ -347,7 +347,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Share of tokens whose ratio was clipped, in the rows that `entropy` covers.",
             "0 to 1", when="`loss_type: cispo`", evaluated=True),
         Metric("vespo/phi_seq_mean",
-            "Mean weight of a sequence in the loss, in the rows that `entropy` covers.", "0 or more", when="`loss_type: vespo`", evaluated=True),
+            "Mean weight of a sequence in the loss, in the rows that `entropy` covers.",
+            "0 or more", when="`loss_type: vespo`", evaluated=True),
         Metric("completions/{kind}_length",
             "Length of the rows of the batch (also of those without a reward). In self-play it covers both roles and "
             "measures cost "

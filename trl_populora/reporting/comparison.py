@@ -307,8 +307,8 @@ class Comparison:
         """Differences between runs besides settings, such as versions, commits and machines, and final exams that were
         not given to all, one sentence each."""
         told_elsewhere = (*SETTINGS, "process", "resumed")
-        records = [flat({k: v for k, v in run.record.items() if k not in told_elsewhere}) for run in self.runs]
-        sentences = self._differences(dict(enumerate(records)))
+        records = [flat({k: v for k, v in run.record.items() if v and k not in told_elsewhere}) for run in self.runs]
+        sentences = [*self._equal_runs(), *self._differences(dict(enumerate(records)))]
         given: dict[str, dict[int, dict[str, str]]] = {}  # exam -> run -> how it was asked
         for number, run in enumerate(self.runs):
             for exam in run.evaluation.get("exams", ()):
@@ -319,6 +319,20 @@ class Comparison:
                 sentences.append(f"Final exam {exam}: not given to {self._named(without)}.")
             sentences += self._differences(asked)
         return sentences
+
+    def _equal_runs(self) -> list[str]:
+        """A sentence for each group of runs, of several arms, in which all rewards and gradients were equal."""
+        courses: dict[tuple, list[int]] = {}
+        for number, run in enumerate(self.runs):
+            course = [(one.name, one.reward, one.grad_norm) for summary in run.history for one in summary.members]
+            if any(norm is not None for *_, norm in course):
+                courses.setdefault(tuple(course), []).append(number)
+        equal = [own for own in courses.values() if len({self._placed[number][0].name for number in own}) > 1]
+        return [
+            f"{self._named(own)}: all rewards and gradient norms of these runs are equal, so what the arms set "
+            "differently has changed nothing."
+            for own in equal
+        ]
 
     def _differences(self, records: Mapping[int, Mapping[str, str]]) -> list[str]:
         """A sentence for each name whose values differ between the runs of these numbers."""

@@ -19,4 +19,4 @@ def new_console(file: TextIO | None = None) -> Console:
 
 def redraws(console: Console) -> bool:
     """Whether it is a terminal on which lines can be drawn again."""
-    return console.is_terminal and not console.is_dumb_terminal
+    return console.file.isatty() and not console.is_dumb_terminal  # FORCE_COLOR makes `is_terminal` true of a file

@@ -102,8 +102,11 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
             return f"{name} is missing"
         if os.path.getsize(path) != size:
             return f"{name} has {os.path.getsize(path)} bytes instead of {size}"
-        if content and _checksum(path, os.stat(path).st_mtime_ns) != checksum:
-            return f"{name} was changed after it was saved, or the disk has damaged it"
+        try:
+            if content and _checksum(path, os.stat(path).st_mtime_ns) != checksum:
+                return f"{name} was changed after it was saved, or the disk has damaged it"
+        except OSError as error:
+            return f"{name} cannot be read ({error.strerror})"
     return None
 
 
@@ -139,9 +142,9 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
             raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
         return None
     if problem := find_defect(wanted, content=True):
-        beside = checkpoints(os.path.dirname(os.path.abspath(wanted)))
-        others = [folder for folder in beside if find_defect(folder, content=True) is None]
-        offer = f" The newest complete one is {others[-1]}: resume from that." if others else ""
+        beside = reversed(checkpoints(os.path.dirname(os.path.abspath(wanted))))
+        other = next((folder for folder in beside if find_defect(folder, content=True) is None), None)
+        offer = f" The newest complete one is {other}: resume from that." if other else ""
         offer += "" if os.path.isdir(wanted) else " Name the folder of a checkpoint, or `auto` for the newest one."
         problem = f"{wanted!r} is not a complete checkpoint of a population: {problem}.{offer}"
         raise ValueError(f"resume_from_checkpoint={problem}")

@@ -58,7 +58,9 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
         _flush([scratch], place=folder)
         os.replace(scratch, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:  # a write into a full disk does not name the file
+        if (
+            isinstance(error, OSError) and error.errno and error.filename is None
+        ):  # a write into a full disk does not name the file
             error.filename = path
         with suppress(OSError):
             os.remove(scratch)
@@ -175,6 +177,8 @@ def open_log(path: str) -> IO[bytes] | None:
     except BlockingIOError:
         file.close()
         return None
+    except OSError:  # some network file systems have no such locks
+        pass
     return file
 
 

@@ -122,8 +122,8 @@ class TaskBuffer:
         """
         Fill-ins that replace invalid proposals: exactly `n` tasks, even if the buffer has fewer.
 
-        First come the tasks of the newest step, in random order, without seed tasks if there are others; then the others, drawn uniformly without replacement;
-        and when all are used, drawn uniformly with replacement.
+        First come the tasks of the newest step, in random order, without seed tasks if there are others; then the
+        others, drawn uniformly without replacement; and when all are used, drawn uniformly with replacement.
 
         Args:
             type (`str`):
