@@ -46,7 +46,7 @@ class SteadyStream:
         return getattr(self._stream, name)
 
     def _tell(self, error: Exception) -> None:
-        if not self._told and isinstance(error, OSError):
+        if not self._told and isinstance(error, OSError | UnicodeError):
             self._told = True
             name = getattr(self._stream, "name", "")
             logger.warning(f"The output to {name} is lost from here on: {error}. The work itself continues.")

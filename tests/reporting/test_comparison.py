@@ -157,8 +157,8 @@ def test_settings_that_differ_come_with_every_arm():
 def test_arms_that_play_the_same_runs_are_told():
     runs = [made(0), made(1), made(0, teacher_reward="frontier"), made(1, teacher_reward="frontier")]
     same = [runs[0], runs[1], replace(runs[2], history=runs[0].history), runs[3]]
-    assert Comparison(group_arms(runs)).circumstances() == []
-    assert Comparison(group_arms(same)).circumstances() == [
+    assert Comparison(group_arms(runs)).equal_runs() == []
+    assert Comparison(group_arms(same)).equal_runs() == [
         "teacher_reward=adversarial/0, teacher_reward=frontier/0: all rewards and gradient norms of these runs are "
         "equal, so what the arms set differently has changed nothing."
     ]

@@ -50,16 +50,20 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--output {folder} is a file; name a folder")
 
     from ..evolution import OPERATORS
+    from ..output import steady_output
     from ..retention import measure_retention
     from ..run_files.layout import RETENTION_FILE, RETENTION_PLOT
 
-    curves = measure_retention(
-        ["--config", options.config],
-        options.operators or list(OPERATORS),
-        folder=folder,
-        **{name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks", "exam")},
-        report=lambda line: print(line, flush=True),
-    )
+    with steady_output():
+        curves = measure_retention(
+            ["--config", options.config],
+            options.operators or list(OPERATORS),
+            folder=folder,
+            **{
+                name: getattr(options, name) for name in ("seeds", "parent_rounds", "rounds", "every", "tasks", "exam")
+            },
+            report=lambda line: print(line, flush=True),
+        )
     print()
     print_table(curves)
     print(f"\nCurves: {os.path.join(folder, RETENTION_FILE)}")

@@ -92,6 +92,7 @@ def results(
         "differences": found,
         "comparisons": comparisons,
         "compute": {arm: compute(runs) for arm, runs in arms.items() if runs},
+        "equal_runs": played.equal_runs() if played else [],
         "circumstances": [
             *(played.circumstances() if played else ()),
             *(

@@ -303,24 +303,7 @@ class Comparison:
         differ = {name: values for name, values in table.items() if len(set(values)) > 1}
         return differ, {name: values[0] for name, values in table.items() if name not in differ}
 
-    def circumstances(self) -> list[str]:
-        """Differences between runs besides settings, such as versions, commits and machines, and final exams that were
-        not given to all, one sentence each."""
-        told_elsewhere = (*SETTINGS, "process", "resumed")
-        records = [flat({k: v for k, v in run.record.items() if v and k not in told_elsewhere}) for run in self.runs]
-        sentences = [*self._equal_runs(), *self._differences(dict(enumerate(records)))]
-        given: dict[str, dict[int, dict[str, str]]] = {}  # exam -> run -> how it was asked
-        for number, run in enumerate(self.runs):
-            for exam in run.evaluation.get("exams", ()):
-                asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
-                given.setdefault(exam["exam"], {})[number] = flat({f"final exam {exam['exam']}": asked})
-        for exam, asked in sorted(given.items()):
-            if without := [number for number in range(len(self.runs)) if number not in asked]:
-                sentences.append(f"Final exam {exam}: not given to {self._named(without)}.")
-            sentences += self._differences(asked)
-        return sentences
-
-    def _equal_runs(self) -> list[str]:
+    def equal_runs(self) -> list[str]:
         """A sentence for each group of runs, of several arms, in which all rewards and gradients were equal."""
         courses: dict[tuple, list[int]] = {}
         for number, run in enumerate(self.runs):
@@ -333,6 +316,23 @@ class Comparison:
             "differently has changed nothing."
             for own in equal
         ]
+
+    def circumstances(self) -> list[str]:
+        """Differences between runs besides settings, such as versions, commits and machines, and final exams that were
+        not given to all, one sentence each."""
+        told_elsewhere = (*SETTINGS, "process", "resumed")
+        records = [flat({k: v for k, v in run.record.items() if v and k not in told_elsewhere}) for run in self.runs]
+        sentences = self._differences(dict(enumerate(records)))
+        given: dict[str, dict[int, dict[str, str]]] = {}  # exam -> run -> how it was asked
+        for number, run in enumerate(self.runs):
+            for exam in run.evaluation.get("exams", ()):
+                asked = {key: exam[key] for key in ("version", "decoding") if key in exam}
+                given.setdefault(exam["exam"], {})[number] = flat({f"final exam {exam['exam']}": asked})
+        for exam, asked in sorted(given.items()):
+            if without := [number for number in range(len(self.runs)) if number not in asked]:
+                sentences.append(f"Final exam {exam}: not given to {self._named(without)}.")
+            sentences += self._differences(asked)
+        return sentences
 
     def _differences(self, records: Mapping[int, Mapping[str, str]]) -> list[str]:
         """A sentence for each name whose values differ between the runs of these numbers."""

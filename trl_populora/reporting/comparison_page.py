@@ -350,10 +350,10 @@ def _lead(comparison: Comparison, made: int) -> str:
 
 
 def _unlike(comparison: Comparison) -> Text:
-    found = comparison.circumstances()
+    equal, found = comparison.equal_runs(), comparison.circumstances()
     if not found:
-        return Text(["Versions, commits and other recorded facts about the runs are the same."])
-    return Text(["Runs differ in more than their settings:", *found], tone="alarm")
+        return Text([*equal, "Versions, commits and other recorded facts about the runs are the same."])
+    return Text([*equal, "Runs differ in more than their settings:", *found], tone="alarm")
 
 
 def _settings(comparison: Comparison) -> list[Table | Facts | Text]:

@@ -127,6 +127,7 @@ def results_remarks(record: Mapping[str, Any]) -> list[str]:
         if one["why"]:
             whys.setdefault(one["why"], []).append(f"{one['measure']} of {one['arm']}")
     lines += [f"{why} ({', '.join(where)})." for why, where in whys.items()]
+    lines += record["equal_runs"]
     if record["circumstances"]:
         lines.append("runs differ in more than their settings:")
     return [f"{line[:1].upper()}{line[1:]}" for line in (*lines, *record["circumstances"])]

@@ -90,7 +90,10 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
     try:
         manifest = _manifest(folder)
         if manifest["format"] != FORMAT_VERSION:
-            return f"it has format {manifest['format']!r}, and this version reads format {FORMAT_VERSION}"
+            return (
+                f"it has format {manifest['format']!r}, and this version reads format {FORMAT_VERSION}. The version "
+                f"that wrote it can resume it; its members can be evaluated and exported"
+            )
         files = {name: (size, checksum) for name, (size, checksum) in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if not os.path.exists(os.path.join(folder, MANIFEST_FILE)):
