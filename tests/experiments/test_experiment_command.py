@@ -40,6 +40,19 @@ def test_from_the_file_to_the_results(populora, plan, capsys):
     assert json.loads((plan.folder / "out/results.json").read_text())["complete"]
 
 
+def test_the_table_is_shown_where_the_results_cannot_be_written(populora, plan, capsys, monkeypatch):
+    def full(path, data):
+        raise OSError(28, "No space left on device", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trl_populora.run_files.files.write_json", full)
+        patch.setattr("trl_populora.experiments.registration.write_json", lambda *_: None)
+        assert populora() == 1
+    told = capsys.readouterr()
+    assert "two/1: done" in told.out and "minus control" in told.out
+    assert told.err.startswith("populora: error: [Errno 28] No space left on device") and "results.json" in told.err
+
+
 def test_one_job_alone(populora, plan, capsys):
     assert populora("--only", "two/1") == 0
     assert (plan.folder / "out/two/seed_1/population.json").exists()

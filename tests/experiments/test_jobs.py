@@ -40,6 +40,51 @@ def test_a_failure_ends_no_other_job(plan, view, stub):
     assert run(plan, view, stub()) == {}
 
 
+@pytest.mark.parametrize("at", [Stage.TRAIN, Stage.EXAMS])
+def test_a_job_that_cannot_start_ends_no_other_job(plan, view, stub, at):
+    """Such as a full disk when its recipe is written, while others run."""
+
+    def command(job, now):
+        if (job.name, now) == ("two/0", at):
+            raise OSError(28, "No space left on device", "recipe.yaml")
+        return stub()(job, now)
+
+    problems = run(plan, view, command, slots=2)
+    assert problems == {"two/0": "[Errno 28] No space left on device: 'recipe.yaml'"}
+    states = [stage(job, EXAMS) for job in plan.read().all_jobs]
+    assert states == [Stage.DONE, at, Stage.DONE, Stage.DONE]
+    (free := open_log(str(plan.folder / "out/two/seed_0/job.log"))).close()
+    assert free is not None and run(plan, view, stub()) == {}
+
+
+def test_a_folder_that_is_damaged_or_in_the_way_ends_no_other_job(plan, view, stub):
+    (plan.folder / "out/two").mkdir(parents=True)
+    (plan.folder / "out/two/seed_0").write_text("a file")
+    damaged = plan.folder / "out/one/seed_1"
+    (damaged / "evaluation").mkdir(parents=True)
+    (damaged / "population.json").write_text("{}")
+    (damaged / "evaluation/evaluation.json").write_text("torn")
+    problems = run(plan, view, stub())
+    assert problems.keys() == {"two/0", "one/1"}
+    assert "out/two/seed_0" in problems["two/0"] and "evaluation.json is damaged" in problems["one/1"]
+    assert "one/0: done" in view.notes and "two/1: done" in view.notes
+
+
+def test_a_line_that_cannot_be_logged_is_no_reason_not_to_run(plan, view, stub, monkeypatch):
+    class Full:
+        """A log on a full disk."""
+
+        def __init__(self, file) -> None:
+            self.file, self.name, self.close, self.fileno = file, file.name, file.close, file.fileno
+
+        def write(self, line) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("trl_populora.experiments.jobs.open_log", lambda path: Full(open_log(path)))
+    assert run(plan, view, stub()) == {}
+    assert "$ " not in (plan.folder / "out/one/seed_0/job.log").read_text()
+
+
 def test_exams_alone_are_taken_where_training_has_ended(plan, view, stub):
     (job, *_) = jobs = plan.read().all_jobs
     run_jobs([job], [], stub(), view)

@@ -122,8 +122,8 @@ def write_results(
 
     record, comparison = results(experiment, registered, problems)
     path, page = (os.path.join(experiment.output, name) for name in (RESULTS_FILE, RESULTS_PAGE))
+    view.tables(record)  # first: it is there even if nothing can be written
     write_json(path, record)
-    view.tables(record)
     view.note(f"\nResults: {path}")
     try:
         write_file(page, experiment_page(record, comparison))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import IO, Any, Protocol
@@ -83,12 +84,12 @@ def stage(job: Job, exams: Sequence[str]) -> Stage:
 
 
 def rounds_done(job: Job) -> int:
-    """Rounds in the run's record so far: its lines."""
-    path = os.path.join(job.folder, HISTORY_FILE)
-    if not os.path.isfile(path):
+    """Rounds in the run's record so far: its lines. Of a record that cannot be read, none."""
+    try:
+        with open(os.path.join(job.folder, HISTORY_FILE), "rb") as file:
+            return file.read().count(b"\n")
+    except OSError:
         return 0
-    with open(path, "rb") as file:
-        return file.read().count(b"\n")
 
 
 def begun(job: Job) -> bool:
@@ -125,7 +126,8 @@ def run_jobs(
     wait: bool = True,
 ) -> dict[str, str]:
     """
-    Runs jobs until each is done or has failed. A failure does not stop other jobs.
+    Runs jobs until each is done or has failed. A failure does not stop other jobs, nor does a folder that cannot be
+    read or written.
 
     Args:
         jobs (`Sequence[Job]`): Jobs in the order of their start. Finished ones are skipped.
@@ -142,53 +144,64 @@ def run_jobs(
     """
     waiting, running, problems, told = list(jobs), [], {}, set()
     done, spoken = {job.name: rounds_done(job) for job in jobs}, 0.0
+
+    def fail(job: Job, why: str) -> None:
+        problems[job.name] = why
+        view.note(f"{job.name}: failed: {why}")
+
+    def begin(job: Job) -> bool:
+        """Starts a job that waits; whether it waits no longer."""
+        if stage(job, exams) is Stage.DONE:
+            view.note(f"{job.name}: done already")
+        elif os.path.islink(job.folder):  # of another experiment, which is not to be changed
+            fail(job, f"the run that {job.folder} links to is not finished any more; remove the link")
+        elif (log := open_log(os.path.join(job.folder, JOB_LOG))) is None:  # processes of another call are at it
+            if wait and job not in told:
+                view.note(f"{job.name}: other processes already run it; waiting for them")
+            elif not wait:
+                problems[job.name] = "other processes run it"
+                view.note(f"{job.name}: other processes already run it")
+            told.add(job)
+            return not wait
+        elif stage(job, exams) is Stage.DONE:  # by others, just now
+            log.close()
+            return False
+        else:
+            slot = min(set(range(slots)) - {one.slot for one in running})
+            running.append(_start(job, exams, command, log, slot, environment(slot), view))
+        return True
+
+    def end(one: _Running) -> bool:
+        """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
+        job, code, following = one.job, one.process.returncode, stage(one.job, exams)
+        if code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
+            running.append(_start(job, exams, command, one.log, one.slot, environment(one.slot), view))
+            return True
+        one.log.close()
+        done[job.name] = rounds_done(job)
+        if code == 0 and following is Stage.DONE:
+            view.note(f"{job.name}: done")
+        else:
+            fail(job, failure(one.stage, code, job))
+        return True
+
+    def unless_it_fails(step: Callable[[Any], bool], what: Any, job: Job) -> bool:
+        """A folder that cannot be read or written, or a damaged file in it, ends only this job."""
+        try:
+            return step(what)
+        except (OSError, ValueError) as error:
+            fail(job, str(error))
+            return True
+
     try:
         while waiting or running:
             for job in list(waiting):
-                if len(running) >= slots:
-                    break
-                if stage(job, exams) is Stage.DONE:
+                if len(running) < slots and unless_it_fails(begin, job, job):
                     waiting.remove(job)
-                    view.note(f"{job.name}: done already")
-                    continue
-                if os.path.islink(job.folder):  # of another experiment, which is not to be changed
-                    waiting.remove(job)
-                    problems[job.name] = (
-                        f"the run that {job.folder} links to is not finished any more; remove the link"
-                    )
-                    view.note(f"{job.name}: {problems[job.name]}")
-                    continue
-                log = open_log(os.path.join(job.folder, JOB_LOG))
-                if log is None:  # a process of an earlier call, or another call, is at it
-                    if not wait:
-                        waiting.remove(job)
-                        problems[job.name] = "other processes run it"
-                        view.note(f"{job.name}: other processes already run it")
-                    elif job not in told:
-                        told.add(job)
-                        view.note(f"{job.name}: other processes already run it; waiting for them")
-                    continue
-                if stage(job, exams) is Stage.DONE:  # by others, just now
-                    log.close()
-                    continue
-                waiting.remove(job)
-                slot = min(set(range(slots)) - {one.slot for one in running})
-                running.append(_start(job, exams, command, log, slot, environment(slot), view))
             for one in list(running):
-                if one.process.poll() is None:
-                    continue
-                running.remove(one)
-                following = stage(one.job, exams)
-                if one.process.returncode == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
-                    running.append(_start(one.job, exams, command, one.log, one.slot, environment(one.slot), view))
-                    continue
-                one.log.close()
-                done[one.job.name] = rounds_done(one.job)
-                if one.process.returncode == 0 and following is Stage.DONE:
-                    view.note(f"{one.job.name}: done")
-                else:
-                    problems[one.job.name] = why = failure(one.stage, one.process.returncode, one.job)
-                    view.note(f"{one.job.name}: failed: {why}")
+                if one.process.poll() is not None:
+                    running.remove(one)
+                    unless_it_fails(end, one, one.job)
             if time.monotonic() - spoken > 1:
                 spoken = time.monotonic()
                 done |= {one.job.name: rounds_done(one.job) for one in running}
@@ -255,12 +268,22 @@ def _start(
     environment: Mapping[str, str],
     view: View,
 ) -> _Running:
-    now = stage(job, exams)
-    words = list(command(job, now))
-    log.write(f"\n$ {' '.join(words)}\n".encode())
-    process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-    )
+    """Starts the next process of a job. It has the log; if it cannot be started, the log is closed."""
+    with ExitStack() as unless_started:
+        unless_started.callback(log.close)
+        now = stage(job, exams)
+        words = list(command(job, now))
+        with suppress(OSError):  # a full disk is no reason not to run
+            log.write(f"\n$ {' '.join(words)}\n".encode())
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        unless_started.pop_all()
     again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
     view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
     return _Running(job, now, process, log, slot)
