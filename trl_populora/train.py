@@ -78,9 +78,10 @@ def start(run: RunArguments, args: PopulationSelfPlayConfig) -> int:
     """Run what a recipe says; returns the exit code."""
     try:
         from .evaluation.evaluating import check_length
+        from .training.ranks import decided_by_first
         from .training.trackers import TrackerError
 
-        checkpoint = prepare_output(args)
+        checkpoint = decided_by_first(lambda: prepare_output(args))
         exams = final_exams(run, args)
         view, trainer = build(run, args)
         for exam in exams:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from trl_populora.run_files.checkpoint import FORMAT_VERSION
 from trl_populora.run_files.files import kept, write_file, write_json
 from trl_populora.run_files.layout import left_by_a_run, uploads
 from trl_populora.run_files.round_table import COLUMNS
@@ -95,7 +96,9 @@ def played(here, rounds):
     for n in range(rounds):
         here.append_round(n, {"round": n}, [dict.fromkeys(COLUMNS) | {"round": n, "step": 2 * n, "member": "agent_0"}])
         here.append_events([{"step": 2 * n + 2}])
-        write_file(f"{here.path}/checkpoint-{2 * n + 2}/manifest.json", "{}")
+        write_file(
+            f"{here.path}/checkpoint-{2 * n + 2}/manifest.json", json.dumps({"format": FORMAT_VERSION, "files": {}})
+        )
 
 
 def left(folder):

@@ -6,6 +6,7 @@ import resource
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from tests.training.test_resume import files, outcome
 from trl_populora.run_files import checkpoint
 from trl_populora.run_files.checkpoint import find_checkpoint, find_defect, whole_checkpoints
 from trl_populora.run_files.files import files_below
-from trl_populora.run_files.layout import MANIFEST_FILE
+from trl_populora.run_files.layout import ADAPTER_FILE, MANIFEST_FILE, STAGING_FOLDER
 
 
 SAVING = dict(max_steps=4, save_strategy="steps", save_steps=2)
@@ -123,7 +124,28 @@ def test_resuming_from_an_earlier_checkpoint_leaves_no_later_one(saved, make_tra
     again = make_trainer(**SAVING | dict(max_steps=3))
     again.train(resume_from_checkpoint=os.path.join(saved, "checkpoint-2"))
     assert [os.path.basename(path) for path in whole_checkpoints(saved)] == ["checkpoint-2", "checkpoint-3"]
-    assert "checkpoint-4 is removed" in caplog.text
+    assert "checkpoint-4 is removed" in caplog.text and not os.path.exists(os.path.join(saved, STAGING_FOLDER))
+
+
+def test_a_damaged_checkpoint_is_put_aside_by_the_run_that_passes_it_over(saved, make_trainer, whole, caplog):
+    path = os.path.join(saved, "checkpoint-4", "optimizer.pt")
+    os.truncate(path, os.path.getsize(path) - 1)
+    adapter = Path("student_0", ADAPTER_FILE)
+    before = (Path(saved, "checkpoint-4") / adapter).read_bytes()
+    again = make_trainer(**SAVING)
+    again.train(resume_from_checkpoint="auto")
+    aside = os.path.join(saved, "checkpoint-4.damaged")
+    assert f"checkpoint-4 is put aside as {aside}" in caplog.text and "optimizer.pt has" in caplog.text
+    assert (Path(aside) / adapter).read_bytes() == before
+    shutil.rmtree(aside)
+    assert (outcome(again), files(saved)) == whole[2]
+
+
+def test_damaged_checkpoints_go_with_the_run_that_is_overwritten(saved, make_trainer):
+    aside = os.path.join(saved, "checkpoint-4.damaged")
+    shutil.copytree(os.path.join(saved, "checkpoint-4"), aside)
+    make_trainer(**SAVING | dict(max_steps=1)).train()
+    assert not os.path.exists(aside) and len(whole_checkpoints(saved)) == 1
 
 
 def test_the_folder_of_another_run_is_left_alone(saved, make_trainer, tmp_path):

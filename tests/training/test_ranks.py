@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trl_populora.training import ranks as module
-from trl_populora.training.ranks import Ranks, checksum
+from trl_populora.training.ranks import Ranks, checksum, decided_by_first
 
 
 def shared(monkeypatch, processes, items, **options):
@@ -55,6 +55,22 @@ def test_every_rank_does_its_share_and_gets_all(monkeypatch, processes, count, g
     assert sum(sizes) == (count if not evenly else most * processes)
     for mine, places in done.values():
         assert mine == [items[place] for place in places]
+
+
+def test_one_process_decides_for_all(monkeypatch):
+    def fail():
+        raise ValueError("no such checkpoint")
+
+    assert decided_by_first(lambda: "a folder") == "a folder"
+    with pytest.raises(ValueError, match="no such checkpoint"):
+        decided_by_first(fail)
+    told = ["of rank 0", None]
+    monkeypatch.setattr(module, "PartialState", lambda: SimpleNamespace(is_main_process=False))
+    monkeypatch.setattr(module, "broadcast_object_list", lambda own: told)
+    assert decided_by_first(fail) == "of rank 0"
+    told = [None, OSError(5, "Input/output error", "manifest.json")]
+    with pytest.raises(OSError, match="Input/output error"):
+        decided_by_first(lambda: pytest.fail("another rank decides"))
 
 
 def test_rows_of_one_prompt_stay_together(monkeypatch):

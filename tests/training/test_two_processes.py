@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -99,6 +100,23 @@ def test_the_launcher_of_torch(tmp_path):
     done = launch(tmp_path / "run", 2, "1", "2")
     assert done.returncode == 0, done.stderr[-3000:]
     assert [json.loads((tmp_path / "run" / f"rank{rank}.json").read_text())["processes"] for rank in (0, 1)] == [2, 2]
+
+
+@pytest.mark.slow
+def test_one_rank_decides_where_to_resume(tmp_path):
+    """Also where the others see other files, which the folder of rank 1 stands for."""
+    assert launch(tmp_path / "run", 2, "2", "2").returncode == 0
+    run = tmp_path / "run" / "run"
+    shutil.copytree(run / "checkpoint-2", run / "checkpoint-3")
+    os.truncate(run / "checkpoint-3" / "optimizer.pt", 10)
+    done = launch(tmp_path / "run", 2, "3", "2", "auto")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr.count("checkpoint-3 is passed over") == done.stderr.count("checkpoint-3 is put aside") == 1
+    os.truncate(run / "checkpoint-2" / "optimizer.pt", 10)
+    shutil.rmtree(run / "checkpoint-3", ignore_errors=True)
+    refused = launch(tmp_path / "run", 2, "4", "2", "auto")
+    assert refused.returncode != 0
+    assert refused.stderr.count("checkpoint-2' is not a complete checkpoint") == 2, refused.stderr[-3000:]
 
 
 @pytest.mark.slow

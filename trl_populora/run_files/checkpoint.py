@@ -106,7 +106,7 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
         if os.path.getsize(path) != size:
             return f"{name} has {os.path.getsize(path)} bytes instead of {size}"
         try:
-            if content and _checksum(path, os.stat(path).st_mtime_ns) != checksum:
+            if content and _checksum(path, os.stat(path).st_ctime_ns) != checksum:
                 return f"{name} was changed after it was saved, or the disk has damaged it"
         except OSError as error:
             return f"{name} cannot be read ({error.strerror})"
@@ -114,7 +114,7 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
 
 
 def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
-    """The checkpoint to resume from.
+    """The checkpoint to resume from. It reads every file of those that it looks at.
 
     Args:
         wanted (`str` or `bool`, *optional*):
@@ -139,7 +139,8 @@ def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
             newest, defect = next(iter(defects.items()))
             raise ValueError(
                 f"{newest!r} is not a complete checkpoint of a population: {defect}. No other "
-                f"one is complete. To start from the beginning, remove {output_dir!r}."
+                f"one is complete. To start from the beginning, choose another output_dir, or remove this one if "
+                f"nothing in it is needed."
             )
         if wanted is True:
             raise ValueError(f"{output_dir!r} holds no complete checkpoint. Start without resume_from_checkpoint.")
@@ -194,7 +195,7 @@ def _problem(action: Callable[[], None]) -> str | None:
 def _seal(source: str, target: str, about: Mapping) -> None:
     """Lists all files with their sizes and checksums, and moves the folder into place."""
     files = {
-        os.path.relpath(path, source): (os.path.getsize(path), _checksum(path, os.stat(path).st_mtime_ns))
+        os.path.relpath(path, source): (os.path.getsize(path), _checksum(path, os.stat(path).st_ctime_ns))
         for path in files_below(source)
     }
     manifest = {"format": FORMAT_VERSION, "trl_populora": __version__, **about, "files": files}

@@ -60,6 +60,7 @@ JOB_LOG = "job.log"  # what its processes have said; locked while one of them li
 SUBMITTED_FOLDER = "submitted"  # what submitit keeps of jobs that SLURM runs
 
 CHECKPOINT_PREFIX = "checkpoint-"  # and the training step
+DAMAGED_SUFFIX = ".damaged"  # of a checkpoint that `auto` passed over
 
 
 def checkpoint_folder(output_dir: str, step: int) -> str:
@@ -72,9 +73,12 @@ def checkpoint_step(folder: str) -> int:
 
 def checkpoints(output_dir: str) -> list[str]:
     """All `checkpoint-N` of a folder, complete or not, oldest first."""
-    names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
-    found = [name for name in names if re.fullmatch(rf"{CHECKPOINT_PREFIX}\d+", name)]
-    return sorted((os.path.join(output_dir, name) for name in found), key=checkpoint_step)
+    return sorted(_named(output_dir, rf"{CHECKPOINT_PREFIX}\d+"), key=checkpoint_step)
+
+
+def damaged_checkpoints(output_dir: str) -> list[str]:
+    """Checkpoints that resumed runs have passed over and put aside."""
+    return _named(output_dir, rf"{CHECKPOINT_PREFIX}\d+{re.escape(DAMAGED_SUFFIX)}")
 
 
 def left_by_a_run(output_dir: str) -> list[str]:
@@ -82,7 +86,8 @@ def left_by_a_run(output_dir: str) -> list[str]:
     record = (HISTORY_FILE, LINEAGE_FILE, ROUNDS_FOLDER, PROBES_FILE, PROBES_FOLDER, PLOTS_FOLDER, EVALUATION_FOLDER)
     state = (STATE_FILE, POPULATION_FILE, HALL_FOLDER, FOUNDERS_FOLDER, STAGING_FOLDER)
     paths = (os.path.join(output_dir, name) for name in record + state)
-    return [path for path in paths if os.path.exists(path)] + uploads(output_dir) + checkpoints(output_dir)
+    found = [path for path in paths if os.path.exists(path)]
+    return [*found, *uploads(output_dir), *checkpoints(output_dir), *damaged_checkpoints(output_dir)]
 
 
 def holds_a_run(output_dir: str) -> bool:
@@ -98,8 +103,13 @@ def begun_by_a_run(output_dir: str) -> bool:
 
 def uploads(output_dir: str) -> list[str]:
     """Folders with files for uploads, including uploads that a kill has ended."""
-    names = os.listdir(output_dir) if os.path.isdir(output_dir) else []
-    return [os.path.join(output_dir, name) for name in names if name.startswith(UPLOAD_PREFIX)]
+    return _named(output_dir, rf"{re.escape(UPLOAD_PREFIX)}.*")
+
+
+def _named(folder: str, pattern: str) -> list[str]:
+    """Paths of what is in a folder, if there is one, under names that match a pattern."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names if re.fullmatch(pattern, name)]
 
 
 def round_file(output_dir: str, round: int) -> str:

@@ -6,8 +6,10 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
+from .checkpoint import find_defect
 from .files import alone, append_lines, read_lines, write_lines, write_table
 from .layout import (
+    DAMAGED_SUFFIX,
     HISTORY_FILE,
     LINEAGE_FILE,
     POPULATION_FILE,
@@ -121,18 +123,20 @@ class RunFolder:
     def rewind(self, step: int, round: int, events: Sequence[Mapping]) -> None:
         """Removes everything after `step`, so that a resumed run leaves the same files as an uninterrupted one.
 
-        This includes later checkpoints, because `resume_from_checkpoint=auto` would use them.
+        This includes later checkpoints, because `resume_from_checkpoint=auto` would use them. Damaged ones, which it
+        passes over, are put aside.
         """
         self._unwritten, self.begun = [], True
         if self.is_anothers:
             self.is_anothers = False
             self._clear()
+        staging = os.path.join(self.path, STAGING_FOLDER)
+        for folder in (staging, *uploads(self.path)):
+            shutil.rmtree(folder, ignore_errors=True)
         for folder in checkpoints(self.path):
             if checkpoint_step(folder) > step:
-                logger.warning(f"{folder} is removed, because the run continues from step {step}.")
-                shutil.rmtree(folder, ignore_errors=True)
-        for folder in (os.path.join(self.path, STAGING_FOLDER), *uploads(self.path)):
-            shutil.rmtree(folder, ignore_errors=True)
+                self._remove_checkpoint(folder, staging, f"the run continues from step {step}")
+        shutil.rmtree(staging, ignore_errors=True)
         if os.path.isfile(self.history):
             lines = read_lines(self.history, lambda summary: (summary["round"], summary))
             kept = [summary for number, summary in lines if number < round]
@@ -153,6 +157,18 @@ class RunFolder:
             later += [path for path in _paths(os.path.dirname(first)) if path >= first]
         for path in (*later, *(path for path in _paths(self.path) if path.endswith(SCRATCH_SUFFIX))):
             os.remove(path)
+
+    def _remove_checkpoint(self, folder: str, staging: str, why: str) -> None:
+        """Moves a checkpoint into the staging folder, or puts it aside if it is damaged: it may still hold members."""
+        if (defect := find_defect(folder, content=True)) is None:
+            logger.warning(f"{folder} is removed, because {why}.")
+            os.makedirs(staging, exist_ok=True)
+            os.replace(folder, os.path.join(staging, os.path.basename(folder)))
+            return
+        aside = f"{folder}{DAMAGED_SUFFIX}"
+        logger.warning(f"{folder} is put aside as {aside}, because {why}, and it is not complete: {defect}.")
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(folder, aside)
 
     def _clear(self) -> None:
         """Removes what another run has left."""

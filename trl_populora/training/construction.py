@@ -22,6 +22,7 @@ from .dataset_source import DatasetSource
 from .first_tasks import types_in_play
 from .initial_adapters import find_sources, start_from
 from .quantized import completed, keep_gradients
+from .ranks import decided_by_first
 from .row_source import RowSource
 from .self_play_source import SelfPlaySource
 from .sharding import load_sharded
@@ -146,7 +147,7 @@ def _resumes(args: PopulationSelfPlayConfig) -> bool:
     """Whether the run resumes from a checkpoint, which then has the adapters."""
     wanted = args.resume_from_checkpoint
     wanted = "auto" if wanted in (True, "auto", "true", "True") else wanted
-    return find_checkpoint(wanted or None, args.output_dir) is not None
+    return bool(wanted) and decided_by_first(lambda: find_checkpoint(wanted, args.output_dir)) is not None
 
 
 def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: Any) -> PreTrainedModel:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate import Accelerator, PartialState
+from accelerate.utils import broadcast_object_list, gather_object
 
 
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -103,6 +103,25 @@ class Ranks:
                 f"After step {step} the ranks no longer hold the same weights of {', '.join(differ)}. A process was "
                 "changed from outside, or its hardware fails. Resume from the last checkpoint."
             )
+
+
+def decided_by_first(decide: Callable[[], Result]) -> Result:
+    """What `decide` returns on the process of rank 0, on all processes: what is in a folder can look different to
+    another machine, and is read once. All processes must call this function.
+
+    Raises:
+        OSError or ValueError: On all processes, if `decide` raises it.
+    """
+    found: list[Any] = [None, None]
+    if PartialState().is_main_process:
+        try:
+            found[0] = decide()
+        except (OSError, ValueError) as error:
+            found[1] = error
+    value, problem = broadcast_object_list(found)
+    if problem is not None:
+        raise problem
+    return value
 
 
 def equal_shares(sizes: Sequence[int], parts: int) -> list[int]:

@@ -55,7 +55,7 @@ from .packages import check_packages
 from .plain import plain_without_population
 from .probes import Probes
 from .probing import probe
-from .ranks import Ranks
+from .ranks import Ranks, decided_by_first
 from .resuming import adopt_optimizer, check_adapters, load_finished, load_run
 from .row_source import RowSource, check_rows
 from .samplers import check_sampler, make_sampler
@@ -262,8 +262,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.updates.begin_round()
 
     def check_checkpoint(self, wanted: str | bool | None) -> str | None:
-        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]."""
-        checkpoint = find_checkpoint(wanted, self.args.output_dir)
+        """The checkpoint that `train(resume_from_checkpoint=wanted)` would take; see [`find_checkpoint`]. All
+        processes must call it."""
+        if not wanted:
+            return None
+        checkpoint = decided_by_first(lambda: find_checkpoint(wanted, self.args.output_dir))
         if checkpoint is not None:
             check_origin(checkpoint, **about_run(self))
             record_before(checkpoint)  # refused now if it is damaged
