@@ -1,5 +1,9 @@
+import io
 import json
+import os
+import resource
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +16,7 @@ from trl_populora import cli
 from trl_populora.cli import opening, play
 from trl_populora.evaluation import reserved_keys
 from trl_populora.integrations import lightning
-from trl_populora.reporting import plots
+from trl_populora.reporting import plots, run_page
 from trl_populora.run_files.run import open_run
 from trl_populora.self_play.rewards import RewardSettings
 from trl_populora.tasks import make_task_types
@@ -78,11 +82,43 @@ def test_report(run_folder, capsys, tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("trl_populora.reporting.save_plots", refuse)
-    assert cli.main(["report", run_folder]) == 2
-    assert f"plots cannot be written to {run_folder}/plots: Permission denied; choose" in capsys.readouterr().err
+    page = str(tmp_path / "other.html")
+    assert cli.main(["report", run_folder, "--output", page]) == 2
+    told = capsys.readouterr()
+    assert f"plots cannot be written to {run_folder}/plots: Permission denied; choose" in told.err
+    assert "2 rounds" in told.out and f"Page: {page}" in told.out and os.path.isfile(page)
     monkeypatch.setattr("trl_populora.reporting.run_page.write_report", refuse)
     assert cli.main(["report", run_folder, "--no-plots"]) == 2
     assert "or leave it out with --no-page" in capsys.readouterr().err
+
+
+def test_a_reader_who_has_seen_enough_of_a_report_costs_no_page(run_folder, tmp_path, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    page = tmp_path / "page.html"
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert cli.main(["report", run_folder, "--no-plots", "--output", str(page)]) == 0
+    assert page.is_file()
+
+
+def test_a_watch_goes_on_where_its_own_output_cannot_be_written(run_folder, tmp_path, monkeypatch, caplog):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    def watch(folder, path, *, on_page):
+        for _ in range(2):
+            on_page(run_page.write_report(folder, path))
+            pages.append(os.path.getsize(page))
+        raise KeyboardInterrupt
+
+    page, pages = tmp_path / "page.html", []
+    monkeypatch.setattr(run_page, "watch", watch)
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert cli.main(["report", run_folder, "--watch", "--output", str(page)]) == 0
+    assert len(pages) == 2 and caplog.text.count("No space left on device") == 1
 
 
 def test_play_shows_a_task_from_proposal_to_solution(run_folder, capsys, monkeypatch):
@@ -163,6 +199,24 @@ def test_evolve_makes_a_child_that_peft_loads(run_folder, tmp_path, tiny_model, 
     story = json.loads((tmp_path / "child" / "evolution.json").read_text())
     parameters = {"p": 0.5, "space": "factors"}
     assert story == {"operator": "dare", "parameters": parameters, "seed": 0, "parents": parents}
+
+
+@pytest.mark.parametrize("command", ["evolve", "warmup", "export"])
+def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(run_folder, tmp_path, tiny_model, capsys, command):
+    options = {
+        "evolve": [f"{run_folder}/student_0", "--operator", "clone"],
+        "warmup": ["--model", tiny_model, "--steps", "1", "--rows", "1", "--teachers", "1", "--students", "1"],
+        "export": [run_folder, "--member", "student_0"],
+    }[command]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        assert cli.main([command, *options, "--output", str(tmp_path / "out")]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    told = capsys.readouterr().err
+    assert told.startswith("populora: error: [Errno 27] File too large: ") and told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_evolve_clone_is_exact(run_folder, tmp_path):

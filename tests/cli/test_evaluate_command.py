@@ -17,6 +17,7 @@ from tests.generation.fake_server import ModelServer, running
 from tests.processes import taken
 from trl_populora import cli, train
 from trl_populora.cli import evaluate as evaluate_command
+from trl_populora.evaluation import answers
 from trl_populora.generation import TransformersSampler
 from trl_populora.generation.engines import VLLM
 from trl_populora.reporting import evaluation_view
@@ -365,6 +366,25 @@ def test_a_stopped_evaluation_goes_on(run_folder, data, tmp_path, capsys, monkey
     first, second = (read(tmp_path / name)["exams"][0] for name in ("whole", "stopped"))
     assert first | {"seconds": 0} == second | {"seconds": 0}
     assert sorted(os.listdir(output)) == ["evaluation.json", "letters.parquet"]
+
+
+def test_a_full_disk_costs_no_answers_that_are_there(run_folder, data, tmp_path, capsys, monkeypatch):
+    argv = [run_folder, "--exams", LETTERS, "--data", data, "--batch-size", "4", "--output", str(tmp_path)]
+    real, calls = answers.append_lines, []
+
+    def append(path, records):
+        calls.append(path)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device", path)
+        real(path, records)
+
+    monkeypatch.setattr(answers, "append_lines", append)
+    assert evaluate(*argv) == 1
+    told = f"No space left on device: '{calls[0]}'. The answers so far are in {tmp_path}; the same command"
+    assert told in capsys.readouterr().out
+    monkeypatch.setattr(answers, "append_lines", real)
+    assert evaluate(*argv) == 0
+    assert "8 of 24 answers exist already" in capsys.readouterr().out
 
 
 def test_a_grader_that_fails_loses_neither_answers_nor_the_other_exams(tiny_model, data, tmp_path, capsys):

@@ -4,11 +4,14 @@ import errno
 import importlib.metadata
 import os
 import re
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.processes import taken
 from trl_populora import __version__
@@ -166,6 +169,23 @@ def test_files_are_written_without_further_threads(tmp_path, story, monkeypatch)
 def test_a_full_disk_is_told_with_the_file(tmp_path):
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/table'"):
         write_file(tmp_path / "table", lambda _: full())
+
+
+def test_what_safetensors_cannot_write_is_an_error_of_the_file(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        for write in (
+            lambda: write_file(tmp_path / "weights", lambda aside: save_file({"a": torch.zeros(4096)}, aside)),
+            lambda: write_files(tmp_path, lambda aside: save_file({"a": torch.zeros(4096)}, f"{aside}/weights")),
+            lambda: append_lines(tmp_path / "lines", [{"text": "x" * 5000}]),
+        ):
+            with pytest.raises(OSError, match=f"File too large: '{tmp_path}") as caught:
+                write()
+            assert caught.value.errno == errno.EFBIG and os.listdir(tmp_path) in ([], ["lines"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / "lines").read_bytes() == b""
 
 
 def test_a_folder_that_is_not_utf8_is_refused(tmp_path):

@@ -114,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
     about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
     found = [{} for _ in exams]
     weights, problems = {}, []
+    kept = f"The answers so far are in {output}; the same command continues from there."
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
         if options.output is None and runs[0].record != runs[0].folder and is_taken(runs[0].record):
@@ -154,13 +155,16 @@ def run(options: argparse.Namespace) -> int:
                         except GradingError as error:
                             problems.append(str(error))
                             view.note(str(error))
+                        except OSError as error:  # such as a full disk
+                            view.note(f"{error}. {kept}")
+                            return 1
                 del sampler
                 free_memory()  # one base at a time: with vLLM, the next engine counts what is free on the card
         except EngineError as error:
-            view.note(f"{error} The answers so far are in {output}; the same command continues from there.")
+            view.note(f"{error} {kept}")
             return 1
         except KeyboardInterrupt:
-            view.note(f"Stopped. The answers so far are in {output}; the same command continues from there.")
+            view.note(f"Stopped. {kept}")
             return 130
         about |= {"weights": weights, "versions": versions()}
         complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
     from .. import evolution
     from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter
-    from ..run_files.files import write_json
+    from ..run_files.files import gone_if_unused, write_json
     from ..run_files.layout import EVOLUTION_FILE
 
     parameters = read_parameters(options.operator, options.set)
@@ -47,9 +47,11 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--output {options.output} is not empty")
     parents = [read_adapter(folder) for folder in options.parents]
     child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
-    write_adapter(options.output, parents[0][0], child)
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}
-    write_json(os.path.join(options.output, EVOLUTION_FILE), story)
+    place = os.path.join(options.output, EVOLUTION_FILE)
+    with gone_if_unused(options.output, lambda: os.path.isfile(place)):
+        write_adapter(options.output, parents[0][0], child)
+        write_json(place, story)
     print(f"{options.output}: {options.operator} of {', '.join(options.parents)}")
     for folder, (_, factors) in zip(options.parents, parents):
         print(f"  cosine to {folder}: {cosine(child, factors):.3f}")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..output import steady_output
 from ..run_files.files import check_writable
 from ..run_files.layout import COMPARISON_PAGE, PLOTS_FOLDER, REPORT_FILE
 
@@ -47,24 +48,33 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.folder} has no finished round yet")
     remarks: list[str] = []
     probes = unless_damaged(lambda: read_probes(options.folder), [], remarks)
-    for remark in remarks:
-        print(f"{remark}\n")
-    _print_tables(options.folder, history, probes)
+    written: list[str] = []  # before anything is printed, whose reader may not want to see the end
+    problems: list[ValueError] = []
     if not options.no_plots:
         place = options.plots or os.path.join(options.folder, PLOTS_FOLDER)
         try:
             paths = save_plots(history, place, probes=probes)
+            written.append("\n  ".join(["\nPlots", *paths]))
         except OSError as error:
             advice = "choose another --plots, or leave them out with --no-plots"
-            raise ValueError(f"plots cannot be written to {place}: {error.strerror}; {advice}") from None
-        print("\nPlots")
-        for path in paths:
-            print(f"  {path}")
+            problems.append(ValueError(f"plots cannot be written to {place}: {error.strerror}; {advice}"))
+        except ValueError as error:  # no matplotlib
+            problems.append(error)
     if not options.no_page:
         from ..reporting.run_page import write_report
 
-        path = _written(lambda: write_report(options.folder, options.output), options)
-        print(f"\nPage: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
+        try:
+            path = _written(lambda: write_report(options.folder, options.output), options)
+            written.append(f"\nPage: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
+        except ValueError as error:
+            problems.append(error)
+    for remark in remarks:
+        print(f"{remark}\n")
+    _print_tables(options.folder, history, probes)
+    for told in written:
+        print(told)
+    if problems:
+        raise ValueError("; ".join(map(str, problems)))
     return 0
 
 
@@ -107,23 +117,23 @@ def _compare(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     from ..reporting.run_page import watch
 
-    def tell(path: str) -> None:
-        print(f"{path}  ({os.path.getsize(path) / 1e6:.1f} MB)", flush=True)
-
-    print("Writing the page after each round and probe; Ctrl-C ends it.", flush=True)
-    try:
-        _written(lambda: watch(options.folder, options.output, on_page=tell), options)
-    except KeyboardInterrupt:
-        print()
+    with steady_output():  # what it prints is only a log
+        print("Writing the page after each round and probe; Ctrl-C ends it.", flush=True)
+        try:
+            _written(lambda: watch(options.folder, options.output, on_page=_tell_page), options)
+        except KeyboardInterrupt:
+            print()
     return 0
+
+
+def _tell_page(path: str) -> None:
+    print(f"{path}  ({os.path.getsize(path) / 1e6:.1f} MB)", flush=True)
 
 
 def _written(write: Callable[[], Any], options: argparse.Namespace) -> Any:
     """What `write` returns, or a clear error where the page cannot be written."""
     try:
         return write()
-    except BrokenPipeError:  # of what it prints
-        raise
     except OSError as error:
         where = options.output or (options.folders[0] if len(options.folders) == 1 else COMPARISON_PAGE)
         advice = "choose another --output" + ("" if len(options.folders) > 1 else ", or leave it out with --no-page")

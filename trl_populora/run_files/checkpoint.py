@@ -8,8 +8,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from safetensors import SafetensorError
-
 from .. import __version__  # not from the metadata: a checkout need not be installed
 from .files import files_below, move_folder, read_json, write_json
 from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoints
@@ -18,7 +16,7 @@ from .layout import MANIFEST_FILE, STAGING_FOLDER, checkpoint_folder, checkpoint
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
-WRITE_ERRORS = (OSError, RuntimeError, SafetensorError)  # torch and safetensors wrap what the file system says
+WRITE_ERRORS = (OSError, RuntimeError)  # torch wraps what the file system says
 
 
 def write_checkpoint(

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -50,18 +51,15 @@ def write_file(path: str | os.PathLike, content: bytes | str | Callable[[str], o
     folder, scratch = os.path.dirname(path) or os.curdir, f"{path}.{secrets.token_hex(4)}{SCRATCH_SUFFIX}"
     os.makedirs(folder, exist_ok=True)
     try:
-        if callable(content):
-            content(scratch)
-        else:
-            with open(scratch, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-        _flush([scratch], place=folder)
-        os.replace(scratch, path)
-    except BaseException as error:
-        if (
-            isinstance(error, OSError) and error.errno and error.filename is None
-        ):  # a write into a full disk does not name the file
-            error.filename = path
+        with _file_named(path):
+            if callable(content):
+                content(scratch)
+            else:
+                with open(scratch, "wb") as file:
+                    file.write(content.encode() if isinstance(content, str) else content)
+            _flush([scratch], place=folder)
+            os.replace(scratch, path)
+    except BaseException:
         with suppress(OSError):
             os.remove(scratch)
         raise
@@ -79,7 +77,8 @@ def write_files(folder: str | os.PathLike, write: Callable[[str], object]) -> No
     shutil.rmtree(aside, ignore_errors=True)
     os.makedirs(aside)
     try:
-        write(aside)
+        with _file_named(folder):
+            write(aside)
         sources = files_below(aside)
         _flush(sources, place=folder)
         targets = [os.path.join(folder, os.path.relpath(source, aside)) for source in sources]
@@ -134,6 +133,22 @@ def gone_if_unused(folder: str, used: Callable[[], bool]) -> Iterator[None]:
                     os.rmdir(path)
 
 
+@contextmanager
+def _file_named(path: str | os.PathLike) -> Iterator[None]:
+    """Context in which an error of a write names the path, as one on a full disk does not; and in which that of
+    safetensors is an `OSError`."""
+    try:
+        yield
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        known = (int(code[1]), os.strerror(int(code[1]))) if code else (errno.EIO, str(error))
+        raise OSError(*known, os.fspath(path)) from None
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
 def write_json(path: str | os.PathLike, data: object, *, indent: int | None = 1) -> None:
     write_file(path, json.dumps(data, indent=indent) + "\n")
 
@@ -151,7 +166,7 @@ def append_lines(path: str | os.PathLike, records: Iterable[Mapping]) -> None:
     """
     folder, lines = os.path.dirname(path) or os.curdir, _lines(records)
     os.makedirs(folder, exist_ok=True)
-    with open(path, "ab", buffering=0) as file:
+    with _file_named(path), open(path, "ab", buffering=0) as file:
         end = file.tell()
         try:
             while lines:
