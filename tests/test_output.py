@@ -1,5 +1,6 @@
 """Output that cannot be written: work goes on, and the exit code says how the work ended."""
 
+import copy
 import io
 import logging
 import os
@@ -62,6 +63,13 @@ def test_the_first_error_is_told_and_later_text_is_written(error, caplog):
     stream.error = None
     told.write("there is space again")
     assert told.getvalue() == "there is space again" and not told.isatty()
+
+
+def test_a_copy_of_a_stream_writes_to_the_same_place():
+    stream = SteadyStream(io.StringIO())
+    copied = copy.copy(stream)
+    copied.write("text")
+    assert stream.getvalue() == "text"
 
 
 def test_a_stream_that_was_closed_before_the_start():

@@ -43,6 +43,8 @@ class SteadyStream:
             self._tell(error)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_stream":  # of a copy that is not complete yet
+            raise AttributeError(name)
         return getattr(self._stream, name)
 
     def _tell(self, error: Exception) -> None:

@@ -199,18 +199,22 @@ def test_a_folder_that_is_not_utf8_is_refused(tmp_path):
     [
         ([0, 1, 2, 3], 2, None),
         ([0, 1], 2, None),
-        ([0], 3, "ends at round 1, and the run continues after round 3"),
-        ([], 1, "ends at round 0, and the run continues after round 1"),
+        ([0], 3, "lacks 2 of the rounds before round 4, where the run continues, the first of them round 2."),
+        ([], 1, "lacks 1 of the rounds before round 2, where the run continues, the first of them round 1."),
+        (None, 2, "lacks 2 of the rounds before round 3"),
+        ([0, 3], 4, "lacks 2 of the rounds before round 5, where the run continues, the first of them round 2."),
         ([4, 5], 4, None),  # it began from a checkpoint in another folder
-        ([4], 6, "ends at round 5, and the run continues after round 6"),
+        ([4], 6, "lacks 1 of the rounds before round 7, where the run continues, the first of them round 6."),
     ],
 )
 def test_lost_rounds_of_a_history_are_told(tmp_path, caplog, there, resumed, told):
     folder = RunFolder(str(tmp_path))
-    write_lines(folder.history, [{"round": number} for number in there])
+    if there is not None:
+        write_lines(folder.history, [{"round": number} for number in there])
     folder.rewind(resumed, resumed, [])
     assert [told in record.getMessage() for record in caplog.records] == ([] if told is None else [True])
-    assert read_lines(folder.history, lambda line: line["round"]) == [n for n in there if n < resumed]
+    if there is not None:
+        assert read_lines(folder.history, lambda line: line["round"]) == [n for n in there if n < resumed]
 
 
 def test_a_file_system_that_flushes_no_folders_will_do(tmp_path, monkeypatch):

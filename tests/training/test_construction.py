@@ -42,3 +42,15 @@ def test_the_base_lies_on_one_device(monkeypatch, device, launched, given, expec
     with pytest.raises(Loading):
         construction.make_population("a base", args, None, None)
     assert seen.get("device_map", "unset") == expected
+
+
+def test_a_name_that_only_recipes_know_is_not_looked_for_on_the_hub(monkeypatch):
+    monkeypatch.setattr(construction, "create_model_from_path", lambda *_, **__: pytest.fail("it was loaded"))
+    args = SimpleNamespace(
+        trust_remote_code=False,
+        model_init_kwargs=None,
+        distributed_state=SimpleNamespace(distributed_type="NO"),
+        device=torch.device("cpu"),
+    )
+    with pytest.raises(ValueError, match=r"model='tiny' is a name of recipes: pass .*resolve_base\('tiny'\)"):
+        construction._load_base("tiny", args, None)

@@ -127,8 +127,8 @@ class RunFolder:
         passes over, are put aside.
         """
         self._unwritten, self.begun = [], True
-        if self.is_anothers:
-            self.is_anothers = False
+        elsewhere, self.is_anothers = self.is_anothers, False
+        if elsewhere:
             self._clear()
         staging = os.path.join(self.path, STAGING_FOLDER)
         for folder in (staging, *uploads(self.path)):
@@ -137,15 +137,17 @@ class RunFolder:
             if checkpoint_step(folder) > step:
                 self._remove_checkpoint(folder, staging, f"the run continues from step {step}")
         shutil.rmtree(staging, ignore_errors=True)
+        lines = []
         if os.path.isfile(self.history):
             lines = read_lines(self.history, lambda summary: (summary["round"], summary))
-            kept = [summary for number, summary in lines if number < round]
-            write_lines(self.history, kept)
-            last = max((number for number, _ in lines if number < round), default=-1)
-            if last < round - 1 and (kept or not lines):  # else all are later: the run began in another folder
+            write_lines(self.history, [summary for number, summary in lines if number < round])
+        there = {number for number, _ in lines if number < round}
+        if not elsewhere and (there or not lines):  # else the run began in another folder
+            lost = [number for number in range(min(there, default=0), round) if number not in there]
+            if lost:
                 logger.warning(
-                    f"{self.history} ends at round {last + 1}, and the run continues after round {round}: the numbers "
-                    f"of the rounds between are lost. Its members are not affected."
+                    f"{self.history} lacks {len(lost)} of the rounds before round {round + 1}, where the run "
+                    f"continues, the first of them round {lost[0] + 1}. Their numbers are lost; members are not affected."
                 )
         if os.path.isfile(self.lineage) or events:
             write_lines(self.lineage, events)

@@ -15,6 +15,7 @@ from ..population import Population
 from ..population.lora_config import check_modules
 from ..run_files.checkpoint import find_checkpoint
 from ..run_files.files import damage_told
+from ..run_files.run import TINY
 from ..settings import as_mapping
 from ..tasks import TaskType, families_of
 from .config import PopulationSelfPlayConfig
@@ -161,6 +162,10 @@ def _load_base(name: str, args: PopulationSelfPlayConfig, quantization_config: A
     elif args.device.type not in ("cpu", "mps"):
         # TRL's default, "auto", would split the layers among all visible devices: routing has one.
         init_kwargs.setdefault("device_map", {"": args.device})
+    if name == TINY:
+        raise ValueError(
+            f"model={name!r} is a name of recipes: pass trl_populora.integrations.resolve_base({name!r})."
+        )
     with damage_told(f"the base {name!r}"):
         return create_model_from_path(name, **init_kwargs)
 

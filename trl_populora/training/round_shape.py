@@ -84,7 +84,11 @@ def derive_batch(args: PopulationSelfPlayConfig) -> None:
     derive = _passes_of_round if args.num_teachers else _passes_of_dataset
     passes = derive(args, world_size)
     rows = passes * args.per_device_train_batch_size * world_size
-    why = f"the {rows} rows of a round" if args.num_teachers else "one optimizer step for each generation batch"
+    why = f"the {rows} rows of a round"
+    if not args.num_teachers:
+        why = (
+            f"one optimizer step of {rows} rows for each generation batch (gradient_accumulation_steps sets its size)"
+        )
     given = {
         "gradient_accumulation_steps": (args.gradient_accumulation_steps, (1, passes)),
         "steps_per_generation": (args.steps_per_generation, (None, passes)),
