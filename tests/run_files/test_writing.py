@@ -199,12 +199,12 @@ def test_a_folder_that_is_not_utf8_is_refused(tmp_path):
     [
         ([0, 1, 2, 3], 2, None),
         ([0, 1], 2, None),
-        ([0], 3, "lacks 2 of the rounds before round 4, where the run continues, the first of them round 2."),
-        ([], 1, "lacks 1 of the rounds before round 2, where the run continues, the first of them round 1."),
+        ([0], 3, "lacks 2 of the rounds before round 4, where the run goes on. The first is round 2."),
+        ([], 1, "lacks 1 of the rounds before round 2, where the run goes on. The first is round 1."),
         (None, 2, "lacks 2 of the rounds before round 3"),
-        ([0, 3], 4, "lacks 2 of the rounds before round 5, where the run continues, the first of them round 2."),
+        ([0, 3], 4, "lacks 2 of the rounds before round 5, where the run goes on. The first is round 2."),
         ([4, 5], 4, None),  # it began from a checkpoint in another folder
-        ([4], 6, "lacks 1 of the rounds before round 7, where the run continues, the first of them round 6."),
+        ([4], 6, "lacks 1 of the rounds before round 7, where the run goes on. The first is round 6."),
     ],
 )
 def test_lost_rounds_of_a_history_are_told(tmp_path, caplog, there, resumed, told):

@@ -146,8 +146,8 @@ class RunFolder:
             lost = [number for number in range(min(there, default=0), round) if number not in there]
             if lost:
                 logger.warning(
-                    f"{self.history} lacks {len(lost)} of the rounds before round {round + 1}, where the run "
-                    f"continues, the first of them round {lost[0] + 1}. Their numbers are lost; members are not affected."
+                    f"{self.history} lacks {len(lost)} of the rounds before round {round + 1}, where the run goes on. "
+                    f"The first is round {lost[0] + 1}. Their numbers are lost; the members are not affected."
                 )
         if os.path.isfile(self.lineage) or events:
             write_lines(self.lineage, events)
