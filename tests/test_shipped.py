@@ -86,6 +86,22 @@ def test_a_wrong_name_is_told_with_the_nearest(tmp_path, capsys):
     assert f"cd {tmp_path}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("recipes/chains/demo.yaml", "chains/demo.yaml"),
+        ("chains/demo.yml", "chains/demo.yaml"),
+        ("/somewhere/recipes/tiny/4t4z.yaml", "tiny/4t4s.yaml"),
+        ("mine.yaml", None),
+    ],
+)
+def test_a_recipe_that_is_not_here_is_in_the_package(tmp_path, monkeypatch, capsys, path, near):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "--config", path]) == 2
+    hint = "" if near is None else f" `populora recipes copy {near}` puts the package's {near} here."
+    assert capsys.readouterr().err == f"populora: error: {path} cannot be read: No such file or directory.{hint}\n"
+
+
 def test_paths_and_modules_work_in_a_copy(tmp_path):
     copy_recipes("chains", tmp_path)
     recipe = yaml.safe_load((tmp_path / "recipes/chains/1t1s.yaml").read_text())

@@ -12,6 +12,7 @@ from .integrations.base_models import check_folder
 from .quiet import hide_loading_bars
 from .recipe_checks import check_call, closest
 from .settings import conform, documented
+from .shipped import told_if_shipped
 
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ def read_mapping(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             found = yaml.safe_load(file)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+        hint = told_if_shipped(path) if isinstance(error, FileNotFoundError) else ""
+        raise ValueError(f"{path} cannot be read: {error.strerror}.{hint}") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(found, dict):

@@ -58,6 +58,14 @@ def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list
     return written, kept
 
 
+def told_if_shipped(path: str) -> str:
+    """A sentence on how to get a recipe that is not at `path` and comes with the package; empty if none is meant."""
+    name = re.sub(r"^(.*/)?recipes/", "", path)
+    if near := get_close_matches(name, list_recipes(), n=1, cutoff=0.8):
+        return f" `populora recipes copy {near[0]}` puts the package's {near[0]} here."
+    return ""
+
+
 def _files(name: str) -> list[Path]:
     """Files of a folder of recipes, or the one file of that name, relative to `RECIPES`."""
     source = (RECIPES / name).resolve()

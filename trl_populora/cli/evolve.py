@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
     if os.path.exists(options.output) and os.listdir(options.output):
-        raise ValueError(f"--output {options.output} is not empty")
+        raise ValueError(f"--output {options.output} is not empty: name a new folder")
     parents = [read_adapter(folder) for folder in options.parents]
     child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)
     story = {"operator": options.operator, "parameters": parameters, "seed": options.seed, "parents": options.parents}

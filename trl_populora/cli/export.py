@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     from ..run_files.run import open_run
 
     if os.path.exists(options.output) and (not os.path.isdir(options.output) or os.listdir(options.output)):
-        raise ValueError(f"--output {options.output} is not empty")
+        raise ValueError(f"--output {options.output} is not empty: name a new folder")
     opened = open_run(options.folder, base=options.base)
     with gone_if_unused(options.output, lambda: os.path.isdir(options.output) and bool(os.listdir(options.output))):
         check_writable(options.output, option="--output")
