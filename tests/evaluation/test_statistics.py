@@ -153,7 +153,7 @@ def test_false_stars_are_rare_among_many_equal_members():
 
 @pytest.mark.slow
 def test_false_stars_are_rare_where_few_questions_differ():
-    """30 questions, as in AIME, of which about six differ: an interval alone excludes 0 in three of a hundred."""
+    """30 questions, as in AIME, of which about six differ: an interval alone excludes 0 in two of a hundred."""
     rng, stars, runs, comparisons = np.random.default_rng(5), 0, 300, 10
     for _ in range(runs):
         differences = rng.choice([-1.0, 0.0, 1.0], size=30, p=[0.1, 0.8, 0.1])
