@@ -31,8 +31,8 @@ ARMS = {
     ),
 }
 """Name of each arm for readers -> its experiment and its name there."""
-BEFORE = 0.760
-"""Score of the base before the phase of its training that lowered it (recipes/chains/base_weak/README.md)."""
+BEFORE = ROOT / "recipes" / "chains" / "base_weak" / "exam_before_last_phase.json"
+"""Exam of the base before the phase of its training that lowered it (the README beside it)."""
 
 
 class Arm(NamedTuple):
@@ -69,6 +69,12 @@ def base() -> float:
     return fmean(group["base"][0] for group in groups.values())
 
 
+def before() -> float:
+    """The score of the base before it was made worse."""
+    (exam,) = json.loads(BEFORE.read_text())["exams"]
+    return exam["scores"]["base"]["accuracy"]
+
+
 def _record(experiment: str) -> dict:
     return json.loads((RESULTS / f"{experiment}.json").read_text())
 
@@ -95,7 +101,7 @@ def draw(found: list[Arm], path: Path) -> None:
         ends = [[own.mean - own.low], [own.high - own.mean]]
         axis.errorbar(own.mean, place + 0.1, xerr=ends, fmt="D", color=color, markersize=7, linewidth=2, capsize=5)
         axis.annotate(f"{own.mean:.3f}", (own.mean, place + 0.21), ha="center", va="top", fontsize=11)
-    for score, label in ((base(), "base, made worse"), (BEFORE, "base before it\nwas made worse")):
+    for score, label in ((base(), "base, made worse"), (before(), "base before it\nwas made worse")):
         axis.axvline(score, color="gray", linestyle="--", linewidth=1)
         above = {"xycoords": ("data", "axes fraction"), "xytext": (0, 3), "textcoords": "offset points"}
         axis.annotate(f"{label}\n{score:.3f}", (score, 1.0), **above, ha="center", va="bottom", fontsize=11)

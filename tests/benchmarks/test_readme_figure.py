@@ -21,7 +21,7 @@ def test_the_readme_has_the_table_of_the_committed_results():
 
 def test_scores_of_the_base_are_those_of_its_card():
     card = (ROOT / "recipes/chains/base_weak/README.md").read_text()
-    assert {f"{score:.3f}" for score in (SCRIPT["base"](), SCRIPT["BEFORE"])} <= set(re.findall(r"\d\.\d{3}", card))
+    assert {f"{score:.3f}" for score in (SCRIPT["base"](), SCRIPT["before"]())} <= set(re.findall(r"\d\.\d{3}", card))
 
 
 def test_an_arm_with_a_missing_seed_is_refused(tmp_path, monkeypatch):

@@ -173,7 +173,9 @@ def test_a_base_that_is_not_here_can_be_named(run_folder, tmp_path, capsys):
     (tmp_path / "pulled" / "run.json").write_text(json.dumps(record))
     assert cli.main(["play", str(tmp_path / "pulled")]) == 2
     told = capsys.readouterr().err
-    assert "'their/models/base': no such folder" in told and "name it with --base." in told
+    assert (
+        "model='./their/models/base': no such folder" in told
+    )  # and not a model of that name on the Hub and "name it with --base." in told
 
 
 def test_play_says_when_nothing_is_valid(run_folder, capsys, monkeypatch):

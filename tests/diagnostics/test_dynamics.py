@@ -303,6 +303,10 @@ def test_observer_counts_what_is_new_and_goes_into_a_checkpoint():
     assert resumed.state_dict() == observer.state_dict()
     third = resumed.observe(record(5), ratings=ratings(), population=population, counts={"ok": 1})
     assert third.coverage == second.coverage and third.statuses == {"ok": 1}
+    # in the same process, after an interrupt: its executor has run programs of the round that is repeated
+    observer.load_state_dict(resumed.state_dict(), counts={"ok": 9})
+    fourth = observer.observe(record(6), ratings=ratings(), population=population, counts={"ok": 12})
+    assert fourth.statuses == {"ok": 3}
 
 
 def test_programs_of_others_count_for_nobody():

@@ -1,6 +1,7 @@
 """Jobs as processes: what is done is skipped, what failed ends nothing else, what was stopped leaves nobody behind."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -137,6 +138,26 @@ def test_stopping_ends_all_that_was_started(plan, view):
         module.GRACE = before
     (free := open_log(str(log))).close()
     assert free is not None
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_a_process_starts_leaves_none(plan, view, monkeypatch, signum):
+    """It comes after the process is there, and before anybody knows of it."""
+    started, real = [], subprocess.Popen
+
+    def start(*args, **options):
+        started.append(real(*args, **options))
+        os.kill(os.getpid(), signum)
+        return started[-1]
+
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the handler of the command is kept for later"))
+    monkeypatch.setattr(subprocess, "Popen", start)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(plan, view, lambda job, stage: [sys.executable, "-c", "import time; time.sleep(60)"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(started) == 1 and started[0].returncode == -signal.SIGTERM
 
 
 def test_exams_run_where_the_recipe_accepts_no_sandbox(plan):

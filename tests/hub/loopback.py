@@ -2,7 +2,7 @@
 
 It is as strict as the Hub where a mistake would otherwise pass unseen: writing needs a token and the right namespace,
 a README's metadata is validated, an LFS object must arrive whole before a commit may name it, and a commit on a parent
-that is no longer the head is refused. Xet, pull requests and branches are left out; the client is told to use LFS.
+that is no longer the head is refused. Xet and pull requests are left out; the client is told to use LFS.
 """
 
 import base64
@@ -60,22 +60,31 @@ class Repo:
     kind: str
     id: str
     private: bool
-    commits: list[tuple[str, str, dict[str, Blob]]] = field(default_factory=list)  # oid, title, files
+    commits: list[tuple[str, str, dict[str, Blob]]] = field(default_factory=list)  # of main: oid, title, files
+    branches: dict[str, list] = field(default_factory=dict)  # others, in the same form
 
-    def commit(self, title: str, files: dict[str, Blob]) -> str:
-        listing = json.dumps([len(self.commits), self.id, title, sorted((p, b.git) for p, b in files.items())])
-        self.commits.append((hashlib.sha1(listing.encode()).hexdigest(), title, files))
-        return self.commits[-1][0]
+    def commit(self, title: str, files: dict[str, Blob], branch: str = "main") -> str:
+        commits = self.branch(branch)
+        listing = json.dumps([len(commits), self.id, title, sorted((p, b.git) for p, b in files.items())])
+        commits.append((hashlib.sha1(listing.encode()).hexdigest(), title, files))
+        return commits[-1][0]
+
+    def branch(self, name: str) -> list:
+        if name != "main" and name not in self.branches:
+            raise Refused(404, f"Invalid rev id: {name}", "RevisionNotFound")
+        return self.commits if name == "main" else self.branches[name]
 
     @property
     def files(self) -> dict[str, Blob]:
         return self.commits[-1][2]
 
     def at(self, revision: str) -> tuple[str, dict[str, Blob]]:
-        for oid, _, files in reversed(self.commits):
-            if revision in ("main", oid):
-                return oid, files
-        raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        for commits in (self.commits, *self.branches.values()):
+            for oid, _, files in commits:
+                if revision == oid:
+                    return oid, files
+        oid, _, files = self.branch(revision)[-1]
+        return oid, files
 
 
 class LoopbackHub:
@@ -234,10 +243,9 @@ class LoopbackHub:
         self.objects[oid] = content
 
     def commit(self, repo: Repo, revision: str, lines: list[dict]) -> dict:
-        if revision != "main":
-            raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
-        header, files = lines[0]["value"], dict(repo.files)
-        if header.get("parentCommit") not in (None, repo.commits[-1][0]):
+        head, _, there = repo.branch(revision)[-1]
+        header, files = lines[0]["value"], dict(there)
+        if header.get("parentCommit") not in (None, head):
             raise Refused(412, "A commit has happened since. Please refresh and try again.")
         for line in lines[1:]:
             value = line["value"]
@@ -262,7 +270,7 @@ class LoopbackHub:
             problems = flaws(files["README.md"].content.decode(), repo.kind)
             if problems:
                 raise Refused(400, "; ".join(problems))
-        oid = repo.commit(header["summary"], files)
+        oid = repo.commit(header["summary"], files, revision)
         return {"commitOid": oid, "commitUrl": f"{self.url}/{repo.id}/commit/{oid}", "hookOutput": "", "success": True}
 
 
@@ -397,9 +405,14 @@ class HubHandler(BaseHTTPRequestHandler):
             return {}
         if match := re.fullmatch(r"/api/(model|dataset)s/([\w.-]+/[\w.-]+)(?:/(\w[\w-]*)/([^/]+)(?:/(.+))?)?", path):
             kind, id, action, revision, rest = match.groups()
-            repo = hub.repo(kind, id, user, write=action in ("preupload", "commit"))
+            repo = hub.repo(kind, id, user, write=action in ("preupload", "commit", "branch"))
             if action in (None, "revision"):
                 return hub.info(repo, revision or "main")
+            if action == "branch":
+                if revision in repo.branches:
+                    raise Refused(409, f"Reference already exists: {revision}")
+                repo.branches[revision] = list(repo.commits)
+                return {}
             if action == "tree":
                 return hub.entries(repo, revision, rest or "", recursive=query.get("recursive", [""])[0] == "true")
             if action == "paths-info":

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -117,6 +118,23 @@ def test_a_run_starts_from_adapters_of_the_hub_and_of_folders(client, shared, ru
         now = load_file(tmp_path / "again/demo" / name / "adapter_model.safetensors")
         assert all(torch.equal(now[key], value) for key, value in load_file(
             run / source / "adapter_model.safetensors").items())  # fmt: skip
+
+
+def test_what_a_killed_pull_has_left_is_in_nobodys_way(client, shared, tmp_path):
+    (tmp_path / "pulled" / ".saving" / "student_0").mkdir(parents=True)
+    pulled(client, "user/repo", tmp_path / "pulled")
+    assert not (tmp_path / "pulled" / ".saving").exists()
+
+
+def test_one_adapter_for_all_keeps_its_version(client, shared, run, tmp_path):
+    table = json.loads((run / "population.json").read_text())["members"]
+    child = next(row for row in table if row["version"])
+    for source in (str(run / child["id"]), f"user/repo/{child['id']}"):
+        folder = str(tmp_path / source.replace("/", "_"))
+        code, _, err = client(scripts.train, SIZE | {"initial_adapters": source, "max_steps": 1}, folder)
+        assert code == 0, err
+        event = json.loads(Path(folder, "demo/lineage.jsonl").read_text().splitlines()[0])
+        assert event["parents"][0][0].endswith(child["id"]) and event["parents"][0][1] == child["version"]
 
 
 def test_a_start_that_does_not_fit(client, shared, tmp_path):

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.hub import scripts
+from trl_populora.run_files.checkpoint import find_defect
 
 
 pytestmark = pytest.mark.slow
@@ -126,6 +127,70 @@ def test_a_checkpoint_only_when_asked(client, hub, run):
     code, _, err = client(scripts.train, settings | resumed, str(run.parent / "more"))
     assert code == 0, err
     assert len((run.parent / "more/demo/history.jsonl").read_text().splitlines()) == 1
+
+
+def test_nothing_but_the_checkpoint_leaves_its_folder(client, hub, run):
+    (run / "notes.txt").write_text("mine")
+    (run / "tokenizer_notes.txt").write_text("mine")
+    (run / "plots" / "me.png").write_bytes(b"mine")
+    (run / "checkpoint-2" / ".env").write_text("SECRET=mine")
+    (run / "checkpoint-2" / "link.txt").symlink_to(run / "notes.txt")
+    pushed(client, run, "--to", "user/repo", "--checkpoint")
+    assert not [path for path in hub.files("user/repo") if path.endswith((".env", ".txt", "me.png"))]
+    assert "me.png" not in hub.card("user/repo")[1]
+
+
+def test_a_checkpoint_is_pulled_with_all_its_files_or_without_pickles(client, hub, run):
+    pushed(client, run / "checkpoint-1", "--to", "user/repo", "--checkpoint")
+    place = str(run.parent / "whole")
+    code, _, err = client(scripts.populora, "pull", "user/repo/last-checkpoint", "--checkpoint", "--output", place)
+    assert code == 0, err
+    assert find_defect(place, content=True) is None
+    manifest = json.loads(hub.read("user/repo", "last-checkpoint/manifest.json"))
+    assert manifest["files"] == json.loads((run / "checkpoint-1" / "manifest.json").read_text())["files"]
+    code, _, err = client(scripts.populora, "pull", "user/repo/last-checkpoint", "--output", str(run.parent / "data"))
+    assert code == 0, err
+    names = {path.suffix for path in (run.parent / "data").rglob("*") if path.is_file()}
+    assert not names & {".pt", ".pth", ".bin"}
+
+
+def test_a_base_named_for_others_is_named_everywhere(client, hub, run):
+    record = json.loads((run / "run.json").read_text()) | {"model": "models/mine", "model_on_hub": False}
+    (run / "run.json").write_text(json.dumps(record))
+    hub.put("models/mine", {"README.md": b"---\nlicense: llama3.1\n---\n"})  # somebody else's
+    pushed(client, run, "--to", "user/local")
+    data, text = hub.card("user/local")
+    assert "base_model" not in data and "license" not in data and "huggingface.co/models/mine" not in text
+    assert json.loads(hub.read("user/local", "student_0/adapter_config.json"))["base_model_name_or_path"] is None
+    place = str(run.parent / "pulled")
+    assert client(scripts.populora, "pull", "user/local", "--output", place)[0] == 0
+    code, _, err = client(scripts.populora, "play", place)
+    assert code == 2 and "model='./models/mine': no such folder" in err and "--base" in err
+    pushed(client, run, "--to", "user/named", "--base", "user/base")
+    assert hub.card("user/named")[0]["base_model"] == "user/base"
+    told = json.loads(hub.read("user/named", "run.json"))
+    assert (told["model"], told["model_on_hub"]) == ("user/base", True)
+    pushed(client, run, "--dataset", "--to", "user/rows", "--base", "user/base")
+    assert "`user/base`" in hub.card("user/rows", "dataset")[1]
+    (run / "run.json").write_text(json.dumps(record | {"model": "/home/me/mine"}))
+    pushed(client, run, "--dataset", "--to", "user/rows")
+    text = hub.card("user/rows", "dataset")[1]
+    assert "/home/me" not in text and "`mine`, a local model" in text
+
+
+def test_a_branch_is_made(client, hub, run):
+    pushed(client, run, "--to", "user/repo", "--revision", "dev")
+    repo = hub.repos["model", "user/repo"]
+    assert len(repo.commits) == 1 and "population.json" in repo.branches["dev"][-1][2]
+    pushed(client, run, "--to", "user/repo", "--revision", "dev")
+
+
+@pytest.mark.parametrize("readme", [b"---\nMy solver\n---\n", b"---\n- a\n---\n", b"---\na: [\n---\n", b"\xff\xfe"])
+def test_a_card_that_cannot_be_read_is_written_anew(client, hub, run, readme):
+    hub.put("user/repo", {"README.md": readme})
+    code, _, err = client(scripts.populora, "push", str(run), "--to", "user/repo")
+    assert code == 0 and "in the card of user/repo cannot be read, so nothing of it is kept" in err
+    assert hub.card("user/repo")[0]["library_name"] == "peft"
 
 
 def test_a_checkpoint_of_a_run_is_pushed_like_the_run(client, hub, run):

@@ -67,7 +67,8 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     hub.failures = [("POST", "/commit/")] * 10
     code, out, err = client(scripts.train, PUSHED | {"plots": False}, str(tmp_path))
     assert code == 1 and hub.titles("user/repo") == ["initial commit"]
-    assert err.count("Nothing is lost. To push again: ") >= 2
+    assert "Nothing is lost. The next save and the end of the run push again." in err
+    assert err.count("Nothing is lost. To push again: ") == 1
     folder = tmp_path / "demo"
     assert (folder / "checkpoint-2").is_dir() and (folder / "student_0").is_dir()
     assert len((folder / "history.jsonl").read_text().splitlines()) == 2
@@ -78,6 +79,16 @@ def test_a_failed_push_costs_nothing_and_can_be_repeated(client, hub, tmp_path):
     assert code == 0, err
     weights = (folder / "student_0/adapter_model.safetensors").read_bytes()
     assert hub.read("user/repo", "student_0/adapter_model.safetensors") == weights
+
+
+@pytest.mark.parametrize("strategy, place", [("checkpoint", "last-checkpoint"), ("all_checkpoints", "checkpoint-2")])
+def test_the_last_push_brings_the_last_checkpoint(client, hub, tmp_path, strategy, place):
+    """Whose own push has failed."""
+    hub.failures = [("POST", "/commit/")]
+    code, _, err = client(scripts.train, PUSHED | {"plots": False, "hub_strategy": strategy}, str(tmp_path))
+    assert code == 0, err
+    manifest = json.loads(hub.read("user/repo", f"{place}/manifest.json"))
+    assert manifest == json.loads((tmp_path / "demo/checkpoint-2/manifest.json").read_text())
 
 
 def test_what_cannot_be_pushed_to_is_known_before_training(client, hub, tmp_path):

@@ -10,6 +10,7 @@ import lightning
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from peft import LoraConfig
 
 from tests.code_tasks import code_types
@@ -268,6 +269,14 @@ def test_an_interrupt_reaches_the_caller(model, tokenizer, types, handler, capfd
     assert signal.getsignal(signal.SIGINT) is handler
     assert all(parameter.grad is None for parameter in population.model.parameters())
     assert capfd.readouterr() == ("", "")
+
+
+def test_sigterm_is_no_success(model, tokenizer, types, handler):
+    """Lightning would end the process with the code 0."""
+    population = populate(model, num_teachers=1, num_students=1)
+    with pytest.raises(KeyboardInterrupt):
+        run(population, tokenizer, types, callbacks=[Ends(SIGTERMException())])
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_another_exit_stays_one(model, tokenizer, types, handler):

@@ -4,9 +4,11 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from tests.reporting.conftest import make_round
 from tests.reporting.made_run import MadeRun
 from trl_populora.hub.pushing import results
 from trl_populora.reporting import model_card
+from trl_populora.reporting.history import changes
 from trl_populora.reporting.model_card import OF_SELF_PLAY, PAID_TASKS
 from trl_populora.run_files.files import write_json
 from trl_populora.run_files.run import open_run
@@ -31,7 +33,9 @@ def test_a_population_that_played(rounds):
     child = member("student_1", version=1, operator="dare", parents=["student_0@0"], temperature=1.2)
     members = table(member("teacher_0"), member("student_0"), child)
     settings = {"pairing": "a|b", "task_kwargs": {"code_f": {"num_inputs": 4}}}
-    card = model_card(members, base_model="org/base", repo_id="me/run", history=rounds, settings=settings)
+    card = model_card(
+        members, base_model="org/base", hub_base="org/base", repo_id="me/run", history=rounds, settings=settings
+    )
     head = head_of(card)
     assert head["base_model"] == "org/base" and head["base_model_relation"] == "adapter"
     assert head["library_name"] == "peft" and {"populora", "self-play"} <= set(head["tags"])
@@ -89,6 +93,21 @@ def test_a_population_on_a_dataset_had_no_teachers(rounds):
     assert "the prompts of `prompts.jsonl`" in local and "/home/me" not in local and "datasets" not in head_of(local)
 
 
+def test_a_run_that_began_elsewhere_counts_what_it_knows():
+    """Its record has only the rounds after the resume."""
+    rounds = [make_round(n) for n in range(4)]
+    assert changes(rounds) == "0 replacements"
+    assert changes(rounds[3:]) == "0 replacements in the last 1 round; earlier ones are not recorded here"
+
+
+def test_a_base_is_on_the_hub_if_it_was_when_the_run_began(tmp_path, monkeypatch):
+    """Whatever has its name where the card is written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "base").mkdir(parents=True)
+    assert head_of(model_card(table(), base_model="org/base", hub_base="org/base"))["base_model"] == "org/base"
+    assert "base_model" not in head_of(model_card(table(), base_model="models/base", repo_id="me/run"))
+
+
 @pytest.mark.parametrize("base, words", [
     ("tiny", "comes with trl-populora (`populora recipes copy tiny`)"),
     ("/home/me/models/mine", "`mine`, a local model that is not on the Hub"),
@@ -121,6 +140,7 @@ def test_metadata_scores_and_pictures():
     card = model_card(
         table(),
         base_model="org/base",
+        hub_base="org/base",
         repo_id="me/run",
         tags=["mine"],
         metadata={"license": "mit", "base_model": "other/base", "library_name": "other"},

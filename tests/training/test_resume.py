@@ -133,3 +133,14 @@ def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog)
     again = make_trainer(**SETTINGS)
     again.train(resume_from_checkpoint="auto")
     assert "Nothing to do" in caplog.text and "is already at step 4" in caplog.text
+
+
+def test_a_second_training_says_that_it_goes_on(make_trainer, caplog):
+    """A resume without a checkpoint promises a start from the beginning, which only a new trainer gives."""
+    trainer = make_trainer(max_steps=1)
+    trainer.train()
+    with pytest.raises(ValueError, match="holds no checkpoint, and this trainer has trained already.*new trainer"):
+        trainer.train(resume_from_checkpoint="auto")
+    assert "trained already" not in caplog.text
+    trainer.train()
+    assert "This trainer has trained already: its members, ratings and task buffers stay" in caplog.text

@@ -14,10 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ..hub.exporting import export_adapter
-    from ..run_files.files import check_writable, gone_if_unused
+    from ..run_files.files import check_writable, gone_if_unused, is_free
     from ..run_files.run import open_run
 
-    if os.path.exists(options.output) and (not os.path.isdir(options.output) or os.listdir(options.output)):
+    if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
     opened = open_run(options.folder, base=options.base)
     with gone_if_unused(options.output, lambda: os.path.isdir(options.output) and bool(os.listdir(options.output))):

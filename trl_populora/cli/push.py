@@ -12,7 +12,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--member", metavar="NAME", help="only this member, with its adapter at the root")
     what.add_argument("--dataset", action="store_true", help="the tables of the rounds, as a dataset repository")
-    what.add_argument("--checkpoint", action="store_true", help="also the newest checkpoint, to resume from")
+    what.add_argument(
+        "--checkpoint",
+        action="store_true",
+        help="also the newest checkpoint (or the one that is named), to resume from",
+    )
     parser.add_argument("--private", action="store_true", default=None, help="make the repository private")
     parser.add_argument("--revision", metavar="BRANCH", help="branch to push to")
     parser.add_argument("--base", help="Hub id of the base model (default: the recorded one)")
@@ -31,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     where = {"private": options.private, "revision": options.revision}
     if options.dataset:
-        push = push_dataset(options.folder, options.to, **where)
+        push = push_dataset(options.folder, options.to, base=options.base, **where)
     elif options.member:
         push = push_member(options.folder, options.member, options.to, base=options.base, **where)
     else:

@@ -79,6 +79,7 @@ def warm_up(options: argparse.Namespace) -> None:
     from ..integrations.base_models import resolve_base
     from ..run_files.files import write_json
     from ..run_files.layout import RUN_FILE
+    from ..run_files.run import hub_id
     from ..tasks import DEFAULT_TYPES, make_task_types
     from .opening import load_base
 
@@ -128,7 +129,10 @@ def warm_up(options: argparse.Namespace) -> None:
         "max_completion_length": 128,
         "reserved_exams": options.reserved_exams,
     }
-    write_json(os.path.join(options.output, RUN_FILE), {"model": options.model, "settings": settings})
+    write_json(
+        os.path.join(options.output, RUN_FILE),
+        {"model": options.model, "model_on_hub": hub_id(options.model) is not None, "settings": settings},
+    )
     population.save(options.output)  # last: with it, the folder is complete
     print(f"{options.output}: {', '.join(population)}")
     print(f"Whether their proposals are valid: {populora()} {shlex.join(['play', options.output])}")

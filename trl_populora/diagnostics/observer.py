@@ -93,14 +93,16 @@ class Observer:
         )
 
     def state_dict(self) -> dict:
-        """State that a resumed run needs, as data for JSON. The executor's counts start at 0 with a new executor."""
+        """State that a resumed run needs, as data for JSON."""
         return {
             "archives": {space: archive.state_dict() for space, archive in self.archives.items()},
             "filled": list(self._filled),
             "matched": self.matched.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping) -> None:
+    def load_state_dict(self, state: Mapping, *, counts: Mapping | None = None) -> None:
+        """Restores the state. `counts` are the executor's so far, if it has any: they belong to no later round."""
+        self._counts = _by_name(counts or {})
         self.archives = {space: CoverageArchive() for space in state["archives"]}
         for space, archive in self.archives.items():
             archive.load_state_dict(state["archives"][space])
@@ -116,10 +118,14 @@ class Observer:
         return {"filled": filled, "new": filled - before, **by_author}
 
     def _new_counts(self, counts: Mapping) -> dict[str, int]:
-        now = {getattr(status, "value", status): int(n) for status, n in counts.items()}
+        now = _by_name(counts)
         new = {name: n - self._counts.get(name, 0) for name, n in now.items()}
         self._counts = now
         return {name: n for name, n in new.items() if n > 0}
+
+
+def _by_name(counts: Mapping) -> dict[str, int]:
+    return {getattr(status, "value", status): int(n) for status, n in counts.items()}
 
 
 def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -10,9 +10,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import IO, Any, Protocol
@@ -149,6 +150,10 @@ def run_jobs(
         problems[job.name] = why
         view.note(f"{job.name}: failed: {why}")
 
+    def start(job: Job, log: IO[bytes], slot: int) -> None:
+        with _interrupts_later():
+            running.append(_start(job, exams, command, log, slot, environment(slot), view))
+
     def begin(job: Job) -> bool:
         """Starts a job that waits; whether it waits no longer."""
         if stage(job, exams) is Stage.DONE:
@@ -167,15 +172,14 @@ def run_jobs(
             log.close()
             return False
         else:
-            slot = min(set(range(slots)) - {one.slot for one in running})
-            running.append(_start(job, exams, command, log, slot, environment(slot), view))
+            start(job, log, min(set(range(slots)) - {one.slot for one in running}))
         return True
 
     def end(one: _Running) -> bool:
         """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
         job, code, following = one.job, one.process.returncode, stage(one.job, exams)
         if code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
-            running.append(_start(job, exams, command, one.log, one.slot, environment(one.slot), view))
+            start(job, one.log, one.slot)
             return True
         one.log.close()
         done[job.name] = rounds_done(job)
@@ -287,6 +291,25 @@ def _start(
     again = "resumed" if now is Stage.TRAIN and begun(job) else "started"
     view.note(f"{job.name}: {now.value} {again}, log in {log.name}")
     return _Running(job, now, process, log, slot)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Context whose interrupts come at its end: a process that is being started would be known to nobody."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets them
+        yield
+        return
+    caught: list[int] = []
+    before = {
+        one: signal.signal(one, lambda number, _: caught.append(number)) for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def _stop(running: Sequence[_Running]) -> None:

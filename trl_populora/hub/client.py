@@ -69,15 +69,21 @@ def _refusal(error: HfHubHTTPError) -> str:
 
 
 def open_repository(
-    repo_id: str, *, kind: Kind = "model", private: bool | None = None, token: str | None = None
+    repo_id: str,
+    *,
+    kind: Kind = "model",
+    private: bool | None = None,
+    token: str | None = None,
+    revision: str | None = None,
 ) -> str:
-    """Creates a repository if it does not exist, and checks that it is writable.
+    """Creates a repository and a branch if they do not exist, and checks that the repository is writable.
 
     Args:
         repo_id (`str`): `"user/name"`, or a name in your own namespace.
         kind (`str`, *optional*, defaults to `"model"`): `"model"` or `"dataset"`.
         private (`bool`, *optional*): Whether it must be private. If unset, the default of its owner.
         token (`str`, *optional*): Token that may write; the one you are logged in with if unset.
+        revision (`str`, *optional*): Branch.
 
     Returns:
         `str`: Its full id.
@@ -94,6 +100,8 @@ def open_repository(
                 f"{repo_id} is public already, and stays so: make it private in its settings on the Hub, name another "
                 "repository, or push without asking for a private one."
             )
+        if revision and not revision.startswith("refs/"):  # those are of pull requests
+            api.create_branch(repo_id, branch=revision, repo_type=kind, exist_ok=True)
     return repo_id
 
 
@@ -146,7 +154,12 @@ def card_metadata(
         if not api.file_exists(repo_id, CARD_FILE, repo_type=kind, revision=revision):
             return {}
         path = api.hf_hub_download(repo_id, CARD_FILE, repo_type=kind, revision=revision)
-    return RepoCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    try:
+        return RepoCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except Exception as error:  # of the YAML parser, for example; the card is written anew anyway
+        story = " ".join(str(error).split())[:200]
+        logger.warning(f"Metadata in the card of {repo_id} cannot be read, so nothing of it is kept: {story}")
+        return {}
 
 
 def license_of(model: str, *, token: str | None = None) -> dict[str, Any]:

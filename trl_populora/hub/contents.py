@@ -7,12 +7,12 @@ uploaded only on request), pickles, and other files in the folder.
 import json
 import os
 from collections.abc import Mapping
-from fnmatch import fnmatch
 
 from safetensors import safe_open
 
-from ..run_files.checkpoint import whole_checkpoints
-from ..run_files.files import damage_told, files_below, read_json
+from ..reporting.model_card import pictures_of, shown_evaluation
+from ..run_files.checkpoint import files_of, whole_checkpoints
+from ..run_files.files import damage_told, read_json
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
@@ -20,7 +20,6 @@ from ..run_files.layout import (
     EVALUATION_FOLDER,
     HISTORY_FILE,
     LINEAGE_FILE,
-    PLOTS_FOLDER,
     POPULATION_FILE,
     PROBES_FILE,
     PROBES_FOLDER,
@@ -29,15 +28,16 @@ from ..run_files.layout import (
     STATE_FILE,
     TABLE_SUFFIX,
 )
-from ..run_files.run import Run, hub_id
+from ..run_files.run import Run, read_record
 from .client import Contents
 
 
 TOKENIZER_FILES = (
-    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab.*", "merges.txt"),
-    *("*.model", "processor_config.json", "preprocessor_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
+    *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json", "merges.txt"),
+    *("vocab.json", "vocab.txt", "processor_config.json", "preprocessor_config.json"),
 )
-RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE, os.path.join(EVALUATION_FOLDER, EVALUATION_FILE))
+RECORD_FILES = (RUN_FILE, HISTORY_FILE, PROBES_FILE, LINEAGE_FILE)
 
 
 def population_contents(run: Run) -> Contents:
@@ -47,19 +47,25 @@ def population_contents(run: Run) -> Contents:
         contents |= {f"{member}/{name}": content for name, content in adapter_contents(run, member).items()}
     for folder, names in ((run.folder, (POPULATION_FILE, STATE_FILE)), (run.record, RECORD_FILES)):
         contents |= {name: _read(folder, name) for name in names if os.path.isfile(os.path.join(folder, name))}
-    plots = os.path.join(run.record, PLOTS_FOLDER)
-    pictures = [name for name in _listed(plots) if name.endswith(".png")]
-    contents |= {f"{PLOTS_FOLDER}/{name}": _read(plots, name) for name in pictures}
+    if RUN_FILE in contents and read_record(run.record).get("model") != run.base:  # others find the base by it
+        record = read_json(os.path.join(run.record, RUN_FILE), missing="")
+        contents[RUN_FILE] = _json({**record, "model": run.base, "model_on_hub": run.hub_base is not None})
+    if run.record == run.folder and shown_evaluation(run.record):  # else it is of other weights
+        contents[f"{EVALUATION_FOLDER}/{EVALUATION_FILE}"] = _read(
+            run.record, f"{EVALUATION_FOLDER}/{EVALUATION_FILE}"
+        )
+    for picture in pictures_of(run.record):
+        contents[picture] = _read(run.record, picture)
     return {**contents, **tokenizer_contents(run)}
 
 
-def member_contents(run: Run, member: str) -> Contents:
-    """One adapter and the tokenizer at the root, without the card."""
-    return {**adapter_contents(run, member), **tokenizer_contents(run)}
+def member_contents(run: Run, member: str, *, base: str | None = None) -> Contents:
+    """One adapter and the tokenizer at the root, without the card. `base` as in [`adapter_contents`]."""
+    return {**adapter_contents(run, member, base=base), **tokenizer_contents(run)}
 
 
-def adapter_contents(run: Run, member: str) -> Contents:
-    """The two files of a member's PEFT folder. The base is named by its Hub id, or has no name.
+def adapter_contents(run: Run, member: str, *, base: str | None = None) -> Contents:
+    """The two files of a member's PEFT folder. The base is named by `base`, or by its Hub id, or has no name.
 
     Raises:
         ValueError: If one is missing or damaged.
@@ -70,8 +76,8 @@ def adapter_contents(run: Run, member: str) -> Contents:
     if not os.path.isfile(weights):
         raise ValueError(f"{folder} holds no {ADAPTER_FILE}: the member's adapter is incomplete.")
     check_weights(weights)
-    config["base_model_name_or_path"] = hub_id(run.base)
-    return {ADAPTER_CONFIG_FILE: (json.dumps(config, indent=2) + "\n").encode(), ADAPTER_FILE: weights}
+    config["base_model_name_or_path"] = base or run.hub_base
+    return {ADAPTER_CONFIG_FILE: _json(config), ADAPTER_FILE: weights}
 
 
 def check_weights(path: str) -> None:
@@ -82,22 +88,21 @@ def check_weights(path: str) -> None:
 
 def tokenizer_contents(run: Run) -> Contents:
     """The tokenizer with its chat template, as saved beside the members."""
-    names = [name for name in _listed(run.folder) if any(fnmatch(name, pattern) for pattern in TOKENIZER_FILES)]
-    return {name: _read(run.folder, name) for name in names}
+    return {name: _read(run.folder, name) for name in _listed(run.folder) if name in TOKENIZER_FILES}
 
 
 def checkpoint_contents(folder: str, place: str) -> Contents:
-    """All files of a complete checkpoint, in the folder `place`."""
-    return {f"{place}/{os.path.relpath(path, folder)}": path for path in files_below(folder)}
+    """All files of a complete checkpoint, in the folder `place`; nothing else that is in its folder."""
+    return {f"{place}/{name}": os.path.join(folder, name) for name in files_of(folder)}
 
 
 def newest_checkpoint(run: Run) -> str:
-    """The newest complete checkpoint of a run.
+    """The newest complete checkpoint of a run; of a checkpoint, this one.
 
     Raises:
         ValueError: If there is none.
     """
-    found = whole_checkpoints(run.record)
+    found = whole_checkpoints(run.record) if run.record == run.folder else [run.folder]
     if not found:
         raise ValueError(
             f"{run.record} holds no complete checkpoint. Push without --checkpoint, or save checkpoints with "
@@ -112,6 +117,8 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
     Raises:
         ValueError: If there is none.
     """
+    if not os.path.isdir(folder):
+        raise ValueError(f"{folder}: there is no such folder.")
     found = {}
     for name in (ROUNDS_FOLDER, PROBES_FOLDER):
         place = os.path.join(folder, name)
@@ -124,6 +131,10 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
 
 def _listed(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def _json(data: Mapping) -> bytes:
+    return (json.dumps(data, indent=2) + "\n").encode()
 
 
 def _read(folder: str, name: str) -> bytes:

@@ -20,8 +20,8 @@ def export_adapter(run: Run, member: str, output: str) -> None:
     """
     check_member(run, member)
     about = {**results(run), **recorded(run)}
-    text = model_card(read_table(run.folder), base_model=run.base, member=member, **about)
-    contents = {**member_contents(run, member), CARD_FILE: text.encode()}
+    text = model_card(read_table(run.folder), base_model=run.base, hub_base=run.hub_base, member=member, **about)
+    contents = {**member_contents(run, member, base=run.base), CARD_FILE: text.encode()}
 
     def write(aside: str) -> None:
         for name, content in contents.items():

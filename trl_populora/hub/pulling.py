@@ -6,13 +6,14 @@ import shutil
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..run_files.files import read_json, write_files
+from ..run_files.files import is_free, read_json, write_files
 from ..run_files.layout import (
     ADAPTER_CONFIG_FILE,
     ADAPTER_FILE,
     CHECKPOINT_PREFIX,
     LAST_CHECKPOINT,
     POPULATION_FILE,
+    STAGING_FOLDER,
 )
 from ..run_files.run import read_table
 from .client import HubError, download, head
@@ -38,7 +39,9 @@ class Reference(NamedTuple):
         Raises:
             ValueError: If it names no repository.
         """
-        found = re.fullmatch(r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@([\w.-]+))?(?:/(.+?))?/?", text)
+        found = re.fullmatch(
+            r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)(?:@(refs/(?:pr|convert)/\w+|[\w.-]+))?(?:/(.+?))?/?", text
+        )
         folder = (found[3] or "") if found else ""
         if found is None or ".." in folder.split("/"):
             raise ValueError(
@@ -69,7 +72,7 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
         ValueError: If `output` is not empty, or the repository has neither a population nor an adapter.
     """
     reference = Reference.parse(source)
-    if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
+    if not is_free(output):
         raise ValueError(f"{output!r} is not empty. Choose another folder.")
     commit, paths = head(reference.repo_id, revision=reference.revision, token=token)
     below = f"{reference.folder}/" if reference.folder else ""
@@ -77,9 +80,12 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
         raise HubError(f"{reference} holds neither a population nor an adapter: {POPULATION_FILE} is missing.")
 
     def wanted(path: str) -> bool:
-        top = path.removeprefix(below).split("/")[0]
-        of_checkpoint = top == LAST_CHECKPOINT or top.startswith(CHECKPOINT_PREFIX)
-        return path.startswith(below) and (checkpoint if of_checkpoint else path.endswith(READ))
+        inner = path.removeprefix(below)
+        if not path.startswith(below) or STAGING_FOLDER in inner.split("/"):
+            return False
+        if checkpoint and _is_checkpoint(path):
+            return True
+        return path.endswith(READ) and not _is_checkpoint(inner)
 
     def write(aside: str) -> None:
         patterns = [path.translate(_LITERAL) for path in paths if wanted(path)]
@@ -100,6 +106,12 @@ def pull(source: str, output: str, *, checkpoint: bool = False, token: str | Non
             os.rmdir(output)
         raise
     return str(reference._replace(revision=commit))
+
+
+def _is_checkpoint(path: str) -> bool:
+    """Whether a path in a repository is one of a checkpoint's."""
+    top = path.split("/")[0]
+    return top == LAST_CHECKPOINT or top.startswith(CHECKPOINT_PREFIX)
 
 
 _LITERAL = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})

@@ -38,14 +38,14 @@ class Push:
         repo_id (`str`): Repository, with or without a namespace. kind (`str`): Kind of the repository.
         contents (`Contents`): All files but the card. card (`Callable`): Text of the card, from the repository's full
             id and the metadata that it has there.
-        command (`str`): Shell command that repeats it. owned (`Callable`): Returns for a folder whether files that are
+        again (`str`): What a user can do if it fails. owned (`Callable`): Returns for a folder whether files that are
             not in `contents` are deleted. private, token, revision: As in [`push_population`].
     """
 
     repo_id: str
     contents: Contents
     card: Callable[[str, Mapping[str, Any]], str]
-    command: str
+    again: str
     kind: Kind = "model"
     message: str
     owned: Callable[[str], bool]
@@ -73,14 +73,14 @@ class Push:
         whose = {"kind": self.kind, "token": self.token}
         try:
             with self._files:
-                repo_id = open_repository(self.repo_id, private=self.private, **whose)
+                repo_id = open_repository(self.repo_id, private=self.private, revision=self.revision, **whose)
                 there = card_metadata(repo_id, revision=self.revision, **whose)
                 text = self.card(repo_id, {key: there[key] for key in KEPT if there.get(key)})
                 contents = {**self.contents, CARD_FILE: text.encode()}
                 details = {"message": self.message, "owned": self.owned, "revision": self.revision}
                 return commit(repo_id, contents, **details, **whose)
         except HubError as error:
-            raise HubError(f"{error} Nothing is lost. To push again: {self.command}", final=error.final) from error
+            raise HubError(f"{error} Nothing is lost. {self.again}", final=error.final) from error
 
     def send_later(self) -> "Future[str | None]":
         """Uploads in the background, after running uploads. A failure causes a warning and gives `None`."""
@@ -138,7 +138,7 @@ def push_population(
         repo_id=name,
         contents=contents,
         card=_card_maker(run, about, token=token),
-        command=_command(folder, name, options),
+        again=_repeat(folder, name, options),
         message=message,
         owned=lambda top: bool(MEMBERS.fullmatch(top)) or top == PLOTS_FOLDER or (bool(checkpoint) and top == place),
         private=private,
@@ -170,7 +170,7 @@ def push_member(
         repo_id=name,
         contents=member_contents(run, member),
         card=_card_maker(run, {**recorded(run), "member": member}, token=token),
-        command=_command(folder, name, options),
+        again=_repeat(folder, name, options),
         message=f"Adapter {member}",
         owned=lambda top: False,
         private=private,
@@ -183,6 +183,7 @@ def push_dataset(
     folder: str,
     to: str | None = None,
     *,
+    base: str | None = None,
     private: bool | None = None,
     token: str | None = None,
     revision: str | None = None,
@@ -193,12 +194,17 @@ def push_dataset(
         ValueError: If the run has no tables.
     """
     tables = table_contents(folder)
+    record = read_record(folder)
+    names = {"base": base or record.get("model"), "hub_base": hub_id(base) if base else None}
+    if not base and record.get("model_on_hub"):
+        names["hub_base"] = names["base"]
+    options = {"--dataset": True, "--private": private, "--revision": revision, "--base": base}
     name = to or f"{os.path.basename(os.path.abspath(folder))}-rounds"
     return Push(
         repo_id=name,
         contents={f"{place}/{os.path.basename(path)}": path for place, paths in tables.items() for path in paths},
-        card=lambda repo_id, there: dataset_card(tables, repo_id=repo_id, record=read_record(folder), metadata=there),
-        command=_command(folder, name, {"--dataset": True, "--private": private, "--revision": revision}),
+        card=lambda repo_id, there: dataset_card(tables, repo_id=repo_id, **names, metadata=there),
+        again=_repeat(folder, name, options),
         kind="dataset",
         message="Rounds of a population",
         owned=lambda top: top in tables,
@@ -239,11 +245,12 @@ def _card_maker(
 ) -> Callable[[str, Mapping[str, Any]], str]:
     """The card as of now, but for what only the Hub can tell."""
     table = read_table(run.folder)
-    facts = {**results(run), **(recorded(run) if about is None else about), "base_model": run.base}
+    facts = {**results(run), **(recorded(run) if about is None else about)}
+    facts |= {"base_model": run.base, "hub_base": run.hub_base}
     tags = list(facts.pop("tags", ()))
 
     def make(repo_id: str, there: Mapping[str, Any]) -> str:
-        base = hub_id(run.base)
+        base = run.hub_base
         known = {**(license_of(base, token=token) if base and "license" not in there else {}), **there}
         kept_tags = [tag for tag in known.pop("tags", ()) if tag not in tags]
         return model_card(table, repo_id=repo_id, tags=[*tags, *kept_tags], metadata=known, **facts)
@@ -255,10 +262,10 @@ def _name(run: Run) -> str:
     return os.path.basename(os.path.abspath(run.record))
 
 
-def _command(folder: str, to: str, options: Mapping[str, object]) -> str:
-    """The `populora push` that does the same."""
+def _repeat(folder: str, to: str, options: Mapping[str, object]) -> str:
+    """How to push again: the `populora push` that does the same."""
     words = ["push", folder, "--to", to]
     for name, value in options.items():
         if value:
             words += [name] if value is True else [name, str(value)]
-    return f"{populora()} {shlex.join(words)}"
+    return f"To push again: {populora()} {shlex.join(words)}"

@@ -1,7 +1,7 @@
 """Where the views of runs, evaluations and experiments write."""
 
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 
@@ -14,7 +14,9 @@ PLAIN_WIDTH = 119
 def new_console(file: TextIO | None = None) -> Console:
     """Writes to a file, or to standard output. Errors of writing are a warning, because the work must go on."""
     stream = steady(sys.stdout if file is None else file)
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=PLAIN_WIDTH, color_system=None)
+    plain: dict[str, Any] = {} if stream.isatty() else {"width": PLAIN_WIDTH, "color_system": None}
+    # In a notebook, rich would show all in the cell.
+    return Console(file=stream, **plain, force_jupyter=None if file is None else False)
 
 
 def redraws(console: Console) -> bool:

@@ -7,13 +7,15 @@ from huggingface_hub import DatasetCardData
 
 from ..run_files.layout import ROUNDS_FOLDER, TABLE_SUFFIX
 from ..run_files.round_table import ROUND_TABLE
+from .model_card import Base
 
 
 def dataset_card(
     tables: Mapping[str, Sequence[str]],
     *,
     repo_id: str,
-    record: Mapping[str, Any],
+    base: str | None = None,
+    hub_base: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> str:
     """Text of the card, with one configuration per folder of tables, which `load_dataset` reads.
@@ -21,7 +23,7 @@ def dataset_card(
     Args:
         tables (`Mapping[str, Sequence[str]]`): Folder of tables -> their paths here; at least one each.
         repo_id (`str`): Where the card will stand.
-        record (`Mapping`): What `run.json` of the run says.
+        base (`str`, *optional*): Name of the base. hub_base (`str`, *optional*): Its id on the Hub, if it is there.
         metadata (`Mapping`, *optional*): Metadata that the card has on the Hub already; it stays, and tags are added.
     """
     import pyarrow.parquet
@@ -34,7 +36,7 @@ def dataset_card(
     tags = dict.fromkeys(["populora", "self-play", *there.pop("tags", ())])
     known = {"pretty_name": repo_id.rpartition("/")[2], "task_categories": ["text-generation"]}
     data = DatasetCardData(**{**known, **there, "tags": list(tags), "configs": configs})
-    model = f", on the base `{record['model']}`" if record.get("model") else ""
+    model = f", on the base {Base.named(base, hub_base, here=False).words}" if base else ""
     sections = [
         f"---\n{data.to_yaml()}\n---",
         f"# Rounds of a PopuLoRA population\n\nWhat the members of a population of LoRA adapters wrote in training"

@@ -57,4 +57,7 @@ def changes(history: Sequence[RoundSummary]) -> str:
     """How often members of a run were replaced, and moved to the mean of their role, in words."""
     replaced = sum(len(summary.events) for summary in history)
     recombined = sum(bool(summary.recombined) for summary in history)
-    return counted(replaced, "replacement") + (f" and {counted(recombined, 'recombination')}" if recombined else "")
+    told = counted(replaced, "replacement") + (f" and {counted(recombined, 'recombination')}" if recombined else "")
+    if len(history) <= history[-1].round:  # it began in another folder
+        told += f" in the last {counted(len(history), 'round')}; earlier ones are not recorded here"
+    return told

@@ -16,6 +16,7 @@ from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
 from ..run_files.run import TINY, hub_id
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
+from .plots import PLOTS
 from .tables import NOTHING, counted, drawn_by, fill_ins, percent, plural, signed, strongest
 
 
@@ -58,6 +59,7 @@ def model_card(
     table: Mapping,
     *,
     base_model: str,
+    hub_base: str | None = None,
     repo_id: str | None = None,
     member: str | None = None,
     history: Sequence[RoundSummary] = (),
@@ -74,7 +76,8 @@ def model_card(
 
     Args:
         table (`Mapping`): Contents of the folder's `population.json`.
-        base_model (`str`): Hub id or path of the frozen base, or `"tiny"`.
+        base_model (`str`): Name of the frozen base: Hub id, path or `"tiny"`.
+        hub_base (`str`, *optional*): Its id on the Hub, if it is there.
         repo_id (`str`, *optional*): Repository of the card, for its example. If unset, the example loads from the
             folder of the card.
         member (`str`, *optional*): The only member of the repository, whose adapter is at its root; all if unset.
@@ -94,7 +97,7 @@ def model_card(
         settings = {name: value for name, value in settings.items() if name not in OF_SELF_PLAY}
     if member is not None:
         members = [one for one in members if one["id"] == member]
-    base = _Base.named(base_model, here=repo_id is None)
+    base = Base.named(base_model, hub_base, here=repo_id is None)
     name = name or (repo_id or "").rpartition("/")[2]
     if member is not None:
         title = f"{member} of a PopuLoRA population"
@@ -135,14 +138,22 @@ def results_of(folder: str, *, until: int | None = None) -> dict[str, Any]:
     history = read_history(folder) if os.path.isfile(os.path.join(folder, HISTORY_FILE)) else []
     if until is not None:
         return {"history": [summary for summary in history if summary.step < until]}
-    plots = os.path.join(folder, PLOTS_FOLDER)
-    pictures = sorted(name for name in os.listdir(plots) if name.endswith(".png")) if os.path.isdir(plots) else []
+    return {"history": history, "evaluation": shown_evaluation(folder), "pictures": pictures_of(folder)}
+
+
+def shown_evaluation(folder: str) -> dict[str, Any] | None:
+    """The evaluation of a run, if it has one of the weights that are there; else a warning says why."""
     try:
-        evaluation = read_evaluation(folder, archived=False)
+        return read_evaluation(folder, archived=False)
     except ValueError as error:
-        evaluation = None
         logger.warning(f"The model card leaves an evaluation out: {error}")
-    return {"history": history, "evaluation": evaluation, "pictures": [f"{PLOTS_FOLDER}/{name}" for name in pictures]}
+        return None
+
+
+def pictures_of(folder: str) -> list[str]:
+    """The plots of a run, as paths in its folder."""
+    names = sorted(f"{PLOTS_FOLDER}/{name}.png" for name in (*PLOTS, "probes"))
+    return [name for name in names if os.path.isfile(os.path.join(folder, name))]
 
 
 def write_card(folder: str, table: Mapping, **about: Any) -> None:
@@ -154,7 +165,7 @@ def write_card(folder: str, table: Mapping, **about: Any) -> None:
         logger.warning(f"The model card in {folder} was not written: {error}.")
 
 
-class _Base(NamedTuple):
+class Base(NamedTuple):
     """How a card speaks of the base model.
 
     Attributes:
@@ -167,9 +178,8 @@ class _Base(NamedTuple):
     line: str
 
     @classmethod
-    def named(cls, base_model: str, *, here: bool) -> "_Base":
+    def named(cls, base_model: str, id: str | None, *, here: bool) -> "Base":
         """The base of a card on this machine, or of a repository, whose readers need no path of ours."""
-        id = hub_id(base_model)
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
         if base_model == TINY:
@@ -247,7 +257,7 @@ def _estimate(one: Mapping[str, float]) -> str:
 
 def _header(
     table: Mapping,
-    base: _Base,
+    base: Base,
     dataset: str | None,
     name: str,
     tags: Sequence[str],
@@ -272,7 +282,7 @@ def _header(
     return f"---\n{data.to_yaml()}\n---"
 
 
-def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
+def _introduction(table: Mapping, base: Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
     cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
     who = _who(table, base, member)
     every, roles = settings.get("recombination_interval"), settings.get("recombination_roles", "both")
@@ -296,7 +306,7 @@ def _introduction(table: Mapping, base: _Base, settings: Mapping, dataset: str |
     )
 
 
-def _who(table: Mapping, base: _Base, member: str | None) -> str:
+def _who(table: Mapping, base: Base, member: str | None) -> str:
     if table["shared_member"]:
         return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
     roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
@@ -316,7 +326,7 @@ def _prompts(dataset: str | None) -> str:
 
 
 def _usage(
-    repo_id: str | None, base: _Base, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
+    repo_id: str | None, base: Base, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
 ) -> str:
     best = strongest(history[-1], "student") if history else None
     names = [member["id"] for member in members]

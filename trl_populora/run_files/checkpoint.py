@@ -111,6 +111,11 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
     return None
 
 
+def files_of(folder: str) -> list[str]:
+    """Names of the files of a complete checkpoint, with the manifest."""
+    return [*_manifest(folder)["files"], MANIFEST_FILE]
+
+
 def find_checkpoint(wanted: str | bool | None, output_dir: str) -> str | None:
     """The checkpoint to resume from. It reads every file of those that it looks at.
 

@@ -21,12 +21,13 @@ from typing import IO, Any, TypeVar
 from safetensors import SafetensorError
 
 from ..output import is_first_rank
-from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX
+from .layout import SCRATCH_SUFFIX, STAGING_FOLDER, UPLOAD_PREFIX, uploads
 
 
 Record = TypeVar("Record")
 WRITE_CHECK_PREFIX = ".writable-"  # of the file that shows whether a folder can be written
 WRITE_CHECK_SECONDS = 60  # after which such a file is no living process's
+UPLOAD_SECONDS = 24 * 3600  # the same for folders of uploads
 COLUMNS = {str: "string", int: "int64", float: "float64", bool: "bool"}
 # Each value of a column is stored once, and rows refer to it: prompts and tasks repeat.
 PACKING = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 26}
@@ -111,6 +112,11 @@ def _remove_old_checks(folder: str) -> None:
         with suppress(OSError):
             if entry.name.startswith(WRITE_CHECK_PREFIX) and time.time() - entry.stat().st_mtime > WRITE_CHECK_SECONDS:
                 os.remove(entry.path)
+
+
+def is_free(folder: str) -> bool:
+    """Whether a folder can be made or filled: it does not exist, or holds nothing but what a killed write has left."""
+    return not os.path.exists(folder) or os.path.isdir(folder) and set(os.listdir(folder)) <= {STAGING_FOLDER}
 
 
 @contextmanager
@@ -273,19 +279,27 @@ def kept(paths: Iterable[str], folder: str) -> Iterator[dict[str, str]]:
 
     Args:
         paths (`Iterable[str]`): Files that are only replaced and never changed in place, as all files of this module.
-        folder (`str`): Folder for the copies. On the same file system, they are hard links.
+        folder (`str`): Folder for the copies. On the same file system, they are hard links. If it cannot be written,
+            they are in the folder for temporary files.
 
     Returns:
         `dict[str, str]`: Path -> path of the kept content.
     """
-    own = tempfile.mkdtemp(prefix=UPLOAD_PREFIX, dir=folder)
+    for left in uploads(folder):  # by a process that was killed
+        with suppress(OSError):
+            if time.time() - os.path.getmtime(left) > UPLOAD_SECONDS:
+                shutil.rmtree(left)
+    try:
+        own = tempfile.mkdtemp(prefix=UPLOAD_PREFIX, dir=folder)
+    except OSError:  # it may only be read
+        own = tempfile.mkdtemp(prefix=UPLOAD_PREFIX)
     try:
         found = {}
         for number, path in enumerate(paths):
             found[path] = os.path.join(own, f"{number}-{os.path.basename(path)}")
             try:
                 os.link(path, found[path])
-            except OSError:  # some file systems have no hard links
+            except OSError:  # on another file system, or one that has no hard links
                 shutil.copyfile(path, found[path])
         yield found
     finally:

@@ -40,6 +40,7 @@ RECORD = {
     **_all(str, "model revision dataset isolation"),
     **_all(dict[str, Any], "settings other_settings sampler versions hardware process exams"),
     **_all(dict[str, Any], "quantization lora dataset_part git"),
+    "model_on_hub": bool,
     "processes": int,
     "reward_funcs": list[str],
     "resumed": list[dict[str, Any]],
@@ -74,12 +75,14 @@ class Run(NamedTuple):
     Attributes:
         folder (`str`): Path of the folder. base (`str`): Base model as named in the recipe.
         members (`tuple[str, ...]`): Adapter names, teachers first. settings (`Mapping`): Settings, by name.
+        hub_base (`str`, *optional*): The base's id on the Hub; `None` if it was a local folder when the run began.
     """
 
     folder: str
     base: str
     members: tuple[str, ...]
     settings: Mapping
+    hub_base: str | None = None
 
     @property
     def record(self) -> str:
@@ -124,10 +127,14 @@ def open_run(folder: str, *, base: str | None = None) -> Run:
     above = os.path.dirname(os.path.abspath(folder))
     record = read_record(folder) or read_record(above)
     adapter = _known(os.path.join(folder, members[0], ADAPTER_CONFIG_FILE))
-    base = base or record.get("model") or adapter.get("base_model_name_or_path")
-    if not base:
+    name = base or record.get("model") or adapter.get("base_model_name_or_path")
+    if not name:
         raise ValueError(f"{folder} does not record its base model; name it with --base.")
-    return Run(folder, base, members, record.get("settings", {}))
+    on_hub = None if base else record.get("model_on_hub")
+    if on_hub is False and name != TINY and not os.path.isdir(os.path.expanduser(name)):
+        name = name if name.startswith((".", "/", "~")) else os.path.join(os.curdir, name)  # which is no id on the Hub
+    hub_base = name if on_hub else None if on_hub is False else hub_id(name)
+    return Run(folder, name, members, record.get("settings", {}), hub_base)
 
 
 def read_record(folder: str) -> dict:

@@ -62,6 +62,7 @@ class RunFolder:
                 f"{self.path} already holds a run ({used[0]}). Resume it with "
                 "resume_from_checkpoint, choose another output_dir, or set overwrite_output_dir=true to discard it."
             )
+        self.begun = True
         self._clear()
         self.rewind(0, 0, [])
 

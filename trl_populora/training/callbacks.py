@@ -59,6 +59,7 @@ class RoundCallback(TrainerCallback):
                 self._warn_of_members_away(args)
             if state.global_step < state.max_steps:
                 trainer.folder.reopen()
+        trainer.has_trained = True
         if state.global_step == 0:
             trainer.source.begin_run()
         self.trackers.begin()

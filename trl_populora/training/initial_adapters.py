@@ -110,7 +110,7 @@ def _assign(population: Population, wanted: Wanted, sources: Mapping[str, Source
         whole = sources[wanted]
         versions = whole.versions
         if versions is None:
-            return dict.fromkeys(members, (whole, 0))
+            return dict.fromkeys(members, _adapter(members[0], whole))
         if missing := [name for name in members if name not in versions]:
             raise ValueError(
                 f"initial_adapters={wanted!r} has no {', '.join(missing)}: it holds {', '.join(versions)}. Name a "

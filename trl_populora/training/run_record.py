@@ -15,6 +15,7 @@ from ..run_files.files import write_json
 from ..run_files.git import git_state
 from ..run_files.layout import RUN_FILE
 from ..run_files.process import this_process
+from ..run_files.run import hub_id
 from ..run_files.secrets import without_secrets
 from .devices import gpus
 
@@ -45,6 +46,7 @@ def run_record(trainer: "PopulationSelfPlayTrainer") -> dict[str, Any]:
     source, config = trainer.source, trainer.population.base_model.config
     record = {
         "model": trainer.base_model_name,
+        "model_on_hub": hub_id(trainer.base_model_name) is not None,  # here and now; elsewhere, a path means nothing
         "revision": getattr(config, "_commit_hash", None),
         "quantization": _plain(getattr(config, "quantization_config", None)),
         "lora": None if trainer.given_lora is None else _plain(trainer.given_lora.to_dict()),

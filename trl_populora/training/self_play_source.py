@@ -239,7 +239,7 @@ class SelfPlaySource(RowSource):
                 "learned from them stays.",
                 gone,
             )
-        self.observer.load_state_dict(state["observer"])
+        self.observer.load_state_dict(state["observer"], counts=self.execution_counts)
         self.self_play.late.load_state_dict(state["late"], self.task_types)
         self.self_play.late.leave_out(self.buffer.reserves)
 

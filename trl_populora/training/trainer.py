@@ -32,6 +32,7 @@ from ..population.composition import schedule
 from ..reporting.model_card import write_card
 from ..run_files.checkpoint import check_origin, find_checkpoint
 from ..run_files.layout import checkpoint_folder
+from ..run_files.run import hub_id
 from ..run_files.run_folder import RunFolder
 from ..tasks import TaskType
 from .batching import deal, used_columns
@@ -230,6 +231,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.row_members: list[str] = []
         self._lengths: list[int] = []  # of this process' completions
         self.resumed: list[dict[str, Any]] = []
+        self.has_trained = False
 
     def train(
         self,
@@ -238,8 +240,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
         """As in [`~transformers.Trainer`]. `resume_from_checkpoint="auto"` uses the newest complete checkpoint, if
-        any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`."""
+        any. After SIGTERM, it saves a checkpoint at the end of the round and returns; see `stopping`. A second call
+        without a checkpoint trains on from where the members are."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
+        if checkpoint is None and self.has_trained:
+            self._go_on(explicit=not resume_from_checkpoint)
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
         self.folder.is_anothers = checkpoint is not None and self.folder.is_elsewhere(checkpoint)
         self._forget_rows()
@@ -254,6 +259,21 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
             self._close_sandboxes()
         self.stopping.tell()
         return output
+
+    def _go_on(self, *, explicit: bool) -> None:
+        """A second `train` without a checkpoint: members, ratings and buffers are those of the first.
+
+        Raises:
+            ValueError: If a resume was asked for, which would begin where the run began.
+        """
+        where = "its members, ratings and task buffers stay as they are"
+        fix = "To start from the beginning, build a new trainer."
+        if not explicit:
+            raise ValueError(
+                f"resume_from_checkpoint: {self.args.output_dir!r} holds no checkpoint, and this trainer has trained "
+                f"already: {where}. {fix} To train on from here, call train() without it."
+            )
+        logger.warning(f"This trainer has trained already: {where}, and the record begins again at round 1. {fix}")
 
     def _forget_rows(self) -> None:
         """Drops what an interrupted `train` has left: rows that nobody learned from yet, and metrics of them."""
@@ -509,7 +529,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.is_world_process_zero():
             facts = card_facts(self, model_name=model_name, dataset_name=dataset_name, tags=tags)
             table, base = self.population.table(), self.base_model_name
-            write_card(self.args.output_dir, table, base_model=base, repo_id=self.hub_model_id, **facts)
+            about = {"base_model": base, "hub_base": hub_id(base), "repo_id": self.hub_model_id}
+            write_card(self.args.output_dir, table, **about, **facts)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
         load_run(self, resume_from_checkpoint)

@@ -11,6 +11,7 @@ from transformers.utils.hub import PushInProgress
 from ..hub import HubError, push_population
 from ..hub.client import open_repository
 from ..reporting.model_card import versions
+from ..run_files.checkpoint import newest_checkpoint
 from ..run_files.run import read_record
 from ..run_files.secrets import without_secrets
 
@@ -34,7 +35,8 @@ def open_hub(trainer: "PopulationSelfPlayTrainer", *, token: str | None, private
     trainer.hub_model_id, trainer.push_in_progress = name, None
     private = args.hub_private_repo if private is None else private
     try:
-        trainer.hub_model_id = open_repository(name, private=private, token=token or args.hub_token)
+        whose = {"private": private, "token": token or args.hub_token}
+        trainer.hub_model_id = open_repository(name, revision=args.hub_revision, **whose)
     except HubError as error:
         if error.final:
             raise
@@ -55,6 +57,9 @@ def push(
     trainer._finish_current_push()
     own = {"token": token, "revision": revision, "private": private}
     settings: dict[str, Any] = _settings(trainer) | {key: value for key, value in own.items() if value}
+    newest = newest_checkpoint(trainer.args.output_dir)
+    if newest:  # whose own upload may have failed, or was skipped; what is there already is not sent again
+        settings |= _place(trainer, newest)
     ready = push_population(trainer.args.output_dir, message=message or "Upload population", **settings)
     return ready.send() if blocking else ready.send_later()
 
@@ -72,18 +77,27 @@ def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> No
     trainer.callback_handler.on_push_begin(args, trainer.state, trainer.control)
     message = f"Training in progress, step {trainer.state.global_step}"
     settings: dict[str, Any] = _settings(trainer) | {"message": message}
-    if strategy == HubStrategy.CHECKPOINT:
-        settings |= {"checkpoint": checkpoint}
-    elif strategy == HubStrategy.ALL_CHECKPOINTS:
-        settings |= {"checkpoint": checkpoint, "place": os.path.basename(checkpoint)}
+    settings |= _place(trainer, checkpoint)
     try:
-        job = push_population(checkpoint, **settings).send_later()
+        ready = push_population(checkpoint, **settings)
+        ready.again = "The next save and the end of the run push again."
+        job = ready.send_later()
     except (OSError, ValueError) as error:
         logger.warning(f"{checkpoint} is not uploaded: {error}.")
         return
     earlier = getattr(trainer.push_in_progress, "jobs", ()) if busy else ()
     # It takes several jobs, whatever transformers' hint says.
     trainer.push_in_progress = PushInProgress([*earlier, job])  # pyright: ignore[reportArgumentType]
+
+
+def _place(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> dict[str, str]:
+    """The checkpoint and its place in the repository, if `hub_strategy` uploads any."""
+    strategy = HubStrategy(trainer.args.hub_strategy)
+    if strategy == HubStrategy.CHECKPOINT:
+        return {"checkpoint": checkpoint}
+    if strategy == HubStrategy.ALL_CHECKPOINTS:
+        return {"checkpoint": checkpoint, "place": os.path.basename(checkpoint)}
+    return {}
 
 
 def card_facts(

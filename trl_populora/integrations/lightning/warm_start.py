@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import lightning
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from transformers import PreTrainedTokenizerBase
 
 from ...population import Population
@@ -231,14 +232,14 @@ def _fit(
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Lets Ctrl-C leave as `KeyboardInterrupt`, and keeps the handler of SIGINT. Lightning calls `sys.exit(1)`, and
-    may leave SIGINT ignored."""
+    """Lets Ctrl-C and SIGTERM leave as `KeyboardInterrupt`, and keeps the handler of SIGINT. Lightning calls
+    `sys.exit`, after SIGTERM with the code 0, and may leave SIGINT ignored."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     except SystemExit as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise error.__context__ from None
+        if isinstance(error, SIGTERMException) or isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
         raise
     finally:
         if signal.getsignal(signal.SIGINT) is not before:
