@@ -355,8 +355,8 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         if self.log_completions:
             for column, values in self.source.labels(self.row_members).items():
                 self._log_completion_extra(column, values)
-        if self.model.is_gradient_checkpointing:  # TRL turns it off and on in there, and each time a hook would stay
-            self.model.disable_input_require_grads()
+        if any(getattr(module, "gradient_checkpointing", False) for module in self.model.modules()):
+            self.model.disable_input_require_grads()  # TRL turns it off and on in there; each time a hook would stay
         output = super()._generate_and_score_completions(inputs)
         names, device = list(self.population), output["prompt_ids"].device
         output["member_ids"] = torch.tensor([names.index(name) for name in self.row_members], device=device)
