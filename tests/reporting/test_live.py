@@ -106,3 +106,11 @@ def test_matched_games_fill_ins_and_roles_are_told_apart(rounds):
     text = out.getvalue()
     assert "fill-ins (solved)" in text and "25% (75%)" in text
     assert "solve rate (attempts)" in text and "25% (8)" in text  # of the window, not of the ratings' games
+
+
+def test_in_a_notebook_a_file_gets_what_it_was_named_for(monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    out = io.StringIO()
+    with LiveView(file=out) as view:
+        view.note("hello")
+    assert out.getvalue() == "hello\n"
