@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet
 
 from trl_populora.reporting.over_seeds import over_questions
-from trl_populora.reporting.probes import BASE
+from trl_populora.run_files.run import BASE
 
 
 def main() -> None:

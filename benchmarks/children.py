@@ -21,13 +21,14 @@ import numpy as np
 from scipy import stats
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_populora.evaluation.answering import BASE, collect_answers, grade
+from trl_populora.evaluation.answering import collect_answers, grade
 from trl_populora.evaluation.exams import make_exam
 from trl_populora.evaluation.results import ExamResult, per_question
 from trl_populora.evaluation.statistics import difference
 from trl_populora.evolution import OPERATORS, breed, cosine, delta_norm, read_adapter
 from trl_populora.generation import TransformersSampler
 from trl_populora.population import Factor, Population
+from trl_populora.run_files.run import BASE
 
 
 def measure(args: argparse.Namespace) -> dict:

@@ -28,7 +28,6 @@ from typing import Any
 from trl_populora.experiments.questions import right_by_question, with_questions
 from trl_populora.reporting.comparison import PlayedRun, read_run
 from trl_populora.reporting.over_seeds import difference, interval
-from trl_populora.reporting.probes import BASE
 from trl_populora.run_files.layout import (
     EVALUATION_FILE,
     EVALUATION_FOLDER,
@@ -41,7 +40,7 @@ from trl_populora.run_files.layout import (
     RUN_FILE,
     TABLE_SUFFIX,
 )
-from trl_populora.run_files.run import AVERAGE
+from trl_populora.run_files.run import AVERAGE, BASE
 
 
 RESULTS = Path("benchmarks/results/experiments")

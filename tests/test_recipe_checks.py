@@ -67,6 +67,8 @@ def test_what_a_command_line_may_say_passes(argv, recipe):
         ([], {"use_cpu": "maybe"}, "use_cpu='maybe' in the recipe must be true or false"),
         ([], {"output_dir": 3}, "output_dir=3 in the recipe must be text: put it in quotes"),
         (["--max_steps=some"], {}, "--max_steps some must be a whole number"),
+        (["--max_steps=+-5"], {}, "--max_steps +-5 must be a whole number"),
+        (["--max_steps=²"], {}, "--max_steps ² must be a whole number"),
         (["--learning_rate", "fast"], {}, "--learning_rate fast must be a number"),
         (["--use_cpu", "maybe"], {}, "--use_cpu maybe must be true or false"),
         (["--num_stud", "0"], {}, "num_students=0: self-play needs at least one of each"),

@@ -7,6 +7,7 @@ else later, when they are constructed.
 import ast
 import importlib.util
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -158,7 +159,7 @@ def _wanted(value: Any, kinds: frozenset[str]) -> str | None:
         return "a number" if "float" in kinds else "a whole number"
     if "float" in kinds:
         return None if _is_float(text) else "a number"
-    return None if text.lstrip("+-").isdigit() else "a whole number"
+    return None if re.fullmatch(r"[-+]?[0-9]+", text) else "a whole number"
 
 
 def _is_float(text: str) -> bool:

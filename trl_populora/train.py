@@ -247,8 +247,6 @@ def warm_up(
     run: RunArguments, args: PopulationSelfPlayConfig, trainer: PopulationSelfPlayTrainer, view: LiveView
 ) -> None:
     """Supervised warm start of all members on seed tasks."""
-    from accelerate.utils import broadcast
-
     from .integrations.lightning import warm_start
 
     view.warm_start(0, run.warm_start_steps)
@@ -276,8 +274,7 @@ def warm_up(
     finally:
         model.train(training)
     for name in trainer.population:  # every rank warmed up by itself; rounding may differ between devices
-        for parameter in trainer.population.parameters(name):
-            parameter.data.copy_(broadcast(parameter.data))  # pyright: ignore[reportArgumentType]  # a tensor, too
+        trainer.updates.spread(name)
 
 
 def final_exams(run: RunArguments, args: PopulationSelfPlayConfig) -> list[Exam]:
@@ -417,11 +414,11 @@ def take_final_exams(
     The results go to the run's folder, and from there into its card.
     """
     from .evaluation.evaluating import Decoding, GradingError, base_fingerprint, take_exam
-    from .evaluation.records import BASE, save_evaluation
+    from .evaluation.records import save_evaluation
     from .generation import TransformersSampler
     from .reporting.evaluation_view import EvaluationView
     from .reporting.model_card import versions
-    from .run_files.run import adapter_fingerprint
+    from .run_files.run import BASE, adapter_fingerprint
 
     population, sampler, folder = trainer.population, trainer.source.sampler, args.output_dir
     members = [name for name, member in population.items() if member.role != "teacher"]

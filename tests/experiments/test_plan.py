@@ -83,6 +83,8 @@ def test_mappings_are_changed_key_by_key():
         ({"jobs": 0}, "jobs=0"),
         ({"exams": ["a", "a"]}, "an exam twice"),
         ({"exam_samples": 4}, "set exam_temperature"),
+        ({"exam_temperature": float("inf")}, "exam_temperature=inf a number of at least 0"),
+        ({"exam_temperature": float("nan")}, "exam_temperature=nan a number of at least 0"),
     ],
 )
 def test_mistakes_are_told_at_once(plan, changes, message):

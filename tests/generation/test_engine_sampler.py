@@ -413,6 +413,20 @@ def test_a_restarted_server_gets_its_adapters_back(make):
         sampler(PROMPTS, NAMES, seed=0)
 
 
+def test_a_server_that_is_gone_is_told_once_to_unload(make):
+    """Each time could cost as long as a server is waited for."""
+    sampler, asked = make(), []
+    sampler.sync()
+
+    def unload(version):
+        asked.append(version)
+        raise ServerLost("silent")
+
+    sampler.engine.unload, sampler.engine.everywhere = unload, False
+    sampler.close()
+    assert len(asked) == 1
+
+
 def test_files_end_with_the_sampler(make, tmp_path):
     sampler = make()
     (folder,) = (tmp_path / "here").iterdir()

@@ -1,7 +1,12 @@
 """The list of runs: a damaged run is told, and hides no other."""
 
+import json
+import os
+
 import pytest
 
+from trl_populora.run_files import listing
+from trl_populora.run_files.checkpoint import FORMAT_VERSION, find_defect
 from trl_populora.run_files.listing import DAMAGED, find_runs
 
 
@@ -31,6 +36,33 @@ def test_a_damaged_run_hides_no_other(tmp_path, name, content, words):
     bad, good = find_runs(str(tmp_path))
     assert bad.state == DAMAGED and words in bad.problem
     assert good.state != DAMAGED and good.rounds == 1
+
+
+def test_a_checkpoint_that_goes_away_while_it_is_looked_at_hides_no_run(tmp_path, monkeypatch):
+    """As by `save_total_limit` of a run that is going on."""
+    for folder in ("going", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.json").write_text("{}")
+        (tmp_path / folder / "history.jsonl").write_text(ROUND)
+    place = tmp_path / "going" / "checkpoint-2"
+    place.mkdir()
+    (place / "file").write_text("x")
+    manifest = {"format": FORMAT_VERSION, "files": {"file": [1, 0]}}
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    real = os.path.getsize
+
+    def gone(path):
+        if str(path).endswith("checkpoint-2/file"):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "getsize", gone)
+        assert find_defect(str(place)) == "file cannot be read (No such file or directory)"
+    monkeypatch.setattr(
+        listing, "read_lines", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+    )
+    assert [run.problem for run in find_runs(str(tmp_path))] == ["[Errno 13] Permission denied"] * 2
 
 
 def test_a_run_without_iterations_is_listed(tmp_path):

@@ -457,8 +457,12 @@ def test_the_first_probe_costs_what_the_founders_tasks_cost(make_trainer, monkey
     trainer = make_trainer(**PROBED | {"probe_kwargs": {"exams": ["held_out[:1]"], "founders": 0}})
     clock = [1.0]
     monkeypatch.setattr("trl_populora.training.probes.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    clock[0] = 100.0
+    alone, _ = trainer.probes.measure(step=0, round=0)  # `evaluate` before `train`
+    assert alone["seconds"] == 0.0
+    trainer.probes.founders = SimpleNamespace(start=lambda examiner: clock.__setitem__(0, 105.0), started=False)
     trainer.probes.begin(step=0)
-    clock[0] = 6.0
+    clock[0] = 200.0
     first, _ = trainer.probes.measure(step=0, round=0)
     later, _ = trainer.probes.measure(step=2, round=1)
     assert (first["seconds"], later["seconds"]) == (5.0, 0.0)

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from tests.processes import taken
 from tests.training.test_isolation import member_state
 from trl_populora.run_files.files import write_json
 
@@ -133,6 +134,16 @@ def test_a_resume_without_changes_says_nothing_of_settings(make_trainer, caplog)
     again = make_trainer(**SETTINGS)
     again.train(resume_from_checkpoint="auto")
     assert "Nothing to do" in caplog.text and "is already at step 4" in caplog.text
+
+
+def test_a_finished_run_is_not_cut_back_while_another_trains_there(make_trainer):
+    settings = dict(max_steps=2, save_strategy="steps", save_steps=1)
+    make_trainer(**settings).train()
+    again = make_trainer(**settings | dict(max_steps=1))
+    before = files(again.args.output_dir)
+    with taken(again.args.output_dir), pytest.raises(ValueError, match="another run trains there"):
+        again.train(resume_from_checkpoint="auto")
+    assert files(again.args.output_dir) == before
 
 
 def test_a_second_training_says_that_it_goes_on(make_trainer, caplog):

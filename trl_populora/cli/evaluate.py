@@ -98,7 +98,6 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
-    from ..evaluation.answering import BASE
     from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
     from ..evaluation.records import save_evaluation
     from ..generation.engines import EngineError
@@ -106,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
     from ..run_files.files import check_writable, is_taken
-    from ..run_files.run import adapter_fingerprint
+    from ..run_files.run import BASE, adapter_fingerprint
     from .opening import free_memory, make_executor
 
     decodings = [read_decoding(options, runs, exam) for exam in exams]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ..run_files.run import BASE
 from ..self_play.sampling import SampleFunc
 from .exam import Exam
 from .grading import Grade, Grader
-
-
-BASE = "base"
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import torch
 
 from ..generation import Sampler
+from ..run_files.run import BASE
 from ..tasks import Run
-from .answering import BASE, Sample, collect_answers, grade
+from .answering import Sample, collect_answers, grade
 from .answers import AnswerFile
 from .exam import Exam
 from .results import ExamResult
@@ -146,7 +147,7 @@ def take_exam(
         "exam": exam.name,
         "prompts": exam.prompts,
         "players": [*members, *([BASE] if base else [])],
-        "decoding": {name: getattr(decoding, name) for name in Decoding.__dataclass_fields__},
+        "decoding": asdict(decoding),
         "template": sampler.template,
         **({"chat_template_kwargs": sampler.chat_template_kwargs} if sampler.chat_template_kwargs else {}),
         **(identity or {}),

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..run_files.files import write_json, write_table
 from ..run_files.layout import EVALUATION_FILE, answers_file
-from .answering import BASE
+from ..run_files.run import BASE
 from .evaluating import ExamRun, file_stem
 from .results import COLUMNS, per_question
 from .statistics import LEVEL, chosen_elsewhere, difference, mean_rates, pass_at_k, share

@@ -69,8 +69,8 @@ class Server:
     Args:
         settings (`dict`):
             Settings of `zygote.py`: `hash_seed`, `modules`, `third_party` (whether they may come from the caller's
-            `sys.path`), `recursion_limit`, `memory_share`, `gc_threshold`, `ballast`, `accept_unsafe` and `without`
-            (measures to leave out, for tests).
+            `sys.path`), `recursion_limit`, `memory_share`, `heap`, `gc_threshold`, `ballast`, `accept_unsafe` and
+            `without` (measures to leave out, for `benchmarks/executor.py`).
     """
 
     def __init__(self, settings: dict) -> None:

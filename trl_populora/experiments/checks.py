@@ -125,16 +125,13 @@ def run_size(args: PopulationSelfPlayConfig) -> RunSize:
 def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     """Names that [`round_metrics`] may give to the metrics of a run, but for those that begin with one of `OPEN`."""
     from ..diagnostics import MemberSummary, RoundSummary, round_metrics
+    from ..diagnostics.metrics import MEMBER
     from ..diagnostics.task_metrics import TASK_METRICS
     from ..population.member import member_names
     from ..training.first_tasks import types_in_play
 
     types = types_in_play(args, None) if args.num_teachers else {}
-    numbers: dict[str, Any] = dict(
-        reward=0.0, validity=0.0, solve_rate=0.0, mu=0.0, sigma=0.0, length=0.0, rows=0, tokens=0
-    )
-    numbers |= dict(grad_norm=0.0, solve_rates=dict.fromkeys(types, 0.0), fill_rate=0.0, solve_rate_filled=0.0)
-    numbers |= dict(delta_norm=0.0, effective_rank=0.0)
+    numbers: dict[str, Any] = {**dict.fromkeys(MEMBER, 0), "solve_rates": dict.fromkeys(types, 0.0)}
     players = {"teacher": args.num_teachers, "student": args.num_students}
     teachers, students = (tuple(f"{role}_{i}" for i in range(count)) for role, count in players.items())
     members = member_names(args.num_teachers, args.num_students, shared=args.shared_member)
@@ -145,9 +142,7 @@ def known_metrics(args: PopulationSelfPlayConfig) -> set[str]:
     summary = RoundSummary(
         round=0,
         step=0,
-        members=tuple(
-            MemberSummary(name=name, role=ROLES[name.rpartition("_")[0]], version=0, **numbers) for name in members
-        ),
+        members=tuple(MemberSummary(name=name, role=ROLES[name.rpartition("_")[0]], **numbers) for name in members),
         teachers=teachers,
         students=students,
         games=ones,

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any, Protocol
 
@@ -143,81 +143,102 @@ def run_jobs(
     Returns:
         `dict[str, str]`: Name of each failed job -> reason.
     """
-    waiting, running, problems, told = list(jobs), [], {}, set()
-    done, spoken = {job.name: rounds_done(job) for job in jobs}, 0.0
+    return _Jobs(exams, command, view, slots, environment, wait).run(jobs)
 
-    def fail(job: Job, why: str) -> None:
-        problems[job.name] = why
-        view.note(f"{job.name}: failed: {why}")
 
-    def start(job: Job, log: IO[bytes], slot: int) -> None:
-        with _interrupts_later():
-            running.append(_start(job, exams, command, log, slot, environment(slot), view))
+@dataclass
+class _Jobs:
+    """The jobs of one call of [`run_jobs`]."""
 
-    def begin(job: Job) -> bool:
-        """Starts a job that waits; whether it waits no longer."""
-        if stage(job, exams) is Stage.DONE:
-            view.note(f"{job.name}: done already")
-        elif os.path.islink(job.folder):  # of another experiment, which is not to be changed
-            fail(job, f"the run that {job.folder} links to is not finished any more; remove the link")
-        elif (log := open_log(os.path.join(job.folder, JOB_LOG))) is None:  # processes of another call are at it
-            if wait and job not in told:
-                view.note(f"{job.name}: other processes already run it; waiting for them")
-            elif not wait:
-                problems[job.name] = "other processes run it"
-                view.note(f"{job.name}: other processes already run it")
-            told.add(job)
-            return not wait
-        elif stage(job, exams) is Stage.DONE:  # by others, just now
-            log.close()
-            return False
-        else:
-            start(job, log, min(set(range(slots)) - {one.slot for one in running}))
-        return True
+    exams: Sequence[str]
+    command: Command
+    view: View
+    slots: int
+    environment: Callable[[int], Mapping[str, str]]
+    wait: bool
+    running: list[_Running] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+    told: set[Job] = field(default_factory=set)  # those that wait for other processes
 
-    def end(one: _Running) -> bool:
-        """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
-        job, code, following = one.job, one.process.returncode, stage(one.job, exams)
-        if code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
-            start(job, one.log, one.slot)
-            return True
-        one.log.close()
-        done[job.name] = rounds_done(job)
-        if code == 0 and following is Stage.DONE:
-            view.note(f"{job.name}: done")
-        else:
-            fail(job, failure(one.stage, code, job))
-        return True
-
-    def unless_it_fails(step: Callable[[Any], bool], what: Any, job: Job) -> bool:
-        """A folder that cannot be read or written, or a damaged file in it, ends only this job."""
+    def run(self, jobs: Sequence[Job]) -> dict[str, str]:
+        waiting, spoken = list(jobs), 0.0
+        done = {job.name: rounds_done(job) for job in jobs}
         try:
-            return step(what)
-        except (OSError, ValueError) as error:
-            fail(job, str(error))
-            return True
+            while waiting or self.running:
+                for job in list(waiting):
+                    if len(self.running) < self.slots and self._begin(job):
+                        waiting.remove(job)
+                for one in [one for one in self.running if one.process.poll() is not None]:
+                    self.running.remove(one)
+                    self._end(one)
+                    done[one.job.name] = rounds_done(one.job)
+                if time.monotonic() - spoken > 1:
+                    spoken = time.monotonic()
+                    done |= {one.job.name: rounds_done(one.job) for one in self.running}
+                    self.view.progress(done, [one.job.name for one in self.running])
+                if self.running or waiting:
+                    time.sleep(POLL)
+        finally:
+            if any(one.stage is Stage.TRAIN and one.process.poll() is None for one in self.running):
+                self.view.note("Waiting for the runs to end their rounds and to save. Ctrl-C ends them at once.")
+            _stop(self.running)
+        self.view.progress(done, [])
+        return self.problems
 
-    try:
-        while waiting or running:
-            for job in list(waiting):
-                if len(running) < slots and unless_it_fails(begin, job, job):
-                    waiting.remove(job)
-            for one in list(running):
-                if one.process.poll() is not None:
-                    running.remove(one)
-                    unless_it_fails(end, one, one.job)
-            if time.monotonic() - spoken > 1:
-                spoken = time.monotonic()
-                done |= {one.job.name: rounds_done(one.job) for one in running}
-                view.progress(done, [one.job.name for one in running])
-            if running or waiting:
-                time.sleep(POLL)
-    finally:
-        if any(one.stage is Stage.TRAIN and one.process.poll() is None for one in running):
-            view.note("Waiting for the runs to end their rounds and to save. Ctrl-C ends them at once.")
-        _stop(running)
-    view.progress(done, [])
-    return problems
+    def _begin(self, job: Job) -> bool:
+        """Starts a job that waits; whether it waits no longer."""
+        with self._failing(job):
+            if stage(job, self.exams) is Stage.DONE:
+                self.view.note(f"{job.name}: done already")
+            elif os.path.islink(job.folder):  # of another experiment, which is not to be changed
+                self._fail(job, f"the run that {job.folder} links to is not finished any more; remove the link")
+            elif (log := open_log(os.path.join(job.folder, JOB_LOG))) is None:  # processes of another call are at it
+                return not self._waits_for_others(job)
+            elif stage(job, self.exams) is Stage.DONE:  # by others, just now
+                log.close()
+                return False
+            else:
+                self._start(job, log, min(set(range(self.slots)) - {one.slot for one in self.running}))
+        return True
+
+    def _waits_for_others(self, job: Job) -> bool:
+        if self.wait:
+            if job not in self.told:
+                self.view.note(f"{job.name}: other processes already run it; waiting for them")
+            self.told.add(job)
+        else:
+            self.problems[job.name] = "other processes run it"
+            self.view.note(f"{job.name}: other processes already run it")
+        return self.wait
+
+    def _end(self, one: _Running) -> None:
+        """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
+        with self._failing(one.job):
+            code, following = one.process.returncode, stage(one.job, self.exams)
+            if code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
+                self._start(one.job, one.log, one.slot)
+                return
+            one.log.close()
+            if code == 0 and following is Stage.DONE:
+                self.view.note(f"{one.job.name}: done")
+            else:
+                self._fail(one.job, failure(one.stage, code, one.job))
+
+    @contextmanager
+    def _failing(self, job: Job) -> Iterator[None]:
+        """Context in which a folder that cannot be read or written, or a damaged file in it, ends only this job."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            self._fail(job, str(error))
+
+    def _fail(self, job: Job, why: str) -> None:
+        self.problems[job.name] = why
+        self.view.note(f"{job.name}: failed: {why}")
+
+    def _start(self, job: Job, log: IO[bytes], slot: int) -> None:
+        with _interrupts_later():
+            self.running.append(_start(job, self.exams, self.command, log, slot, self.environment(slot), self.view))
 
 
 def failure(ended: Stage, code: int, job: Job) -> str:

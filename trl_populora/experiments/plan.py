@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -123,10 +124,10 @@ class Experiment:
             raise ValueError(f"reuse={self.reuse} names the experiment's own output; name those of others.")
         if len(set(self.exams)) < len(self.exams):
             raise ValueError(f"exams={self.exams} names an exam twice.")
-        if self.exam_samples < 1 or self.exam_temperature < 0:
+        if self.exam_samples < 1 or not 0 <= self.exam_temperature < math.inf:
             raise ValueError(
                 f"exam_samples={self.exam_samples} must be at least 1, and exam_temperature={self.exam_temperature} "
-                "at least 0."
+                "a number of at least 0."
             )
         if self.exam_samples > 1 and not self.exam_temperature:
             raise ValueError(f"exam_samples={self.exam_samples} would all be the same: set exam_temperature above 0.")

@@ -10,9 +10,8 @@ import numpy as np
 
 from ..reporting.comparison import PlayedRun
 from ..reporting.over_seeds import Reach, over_questions
-from ..reporting.probes import BASE
 from ..run_files.layout import EVALUATION_FOLDER, TABLE_SUFFIX
-from ..run_files.run import AVERAGE
+from ..run_files.run import AVERAGE, BASE
 
 
 COMPARED = ("mean", AVERAGE)

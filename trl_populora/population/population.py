@@ -37,7 +37,7 @@ class Population(Mapping[str, Member]):
             Configuration of every adapter; each gets a copy. DoRA, LoRA bias, `modules_to_save`, rank or alpha
             patterns, dropout, and targets on the LM head are refused.
         num_teachers, num_students (`int`):
-            Size of each role, at least 1.
+            Size of each role. At least one student; without teachers, students learn from a dataset.
         shared_member (`bool`, *optional*, defaults to `False`):
             Whether one adapter, `"agent_0"`, plays both roles (the single-agent baseline). Needs one teacher and one
             student.

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from ..diagnostics import RoundSummary, round_metrics
 from ..run_files.files import unless_damaged
-from ..run_files.run import AVERAGE, read_record
+from ..run_files.run import AVERAGE, BASE, read_record
 from .evaluation_file import read_evaluation
 from .history import read_history
 from .over_seeds import Difference, Interval, difference, interval
-from .probes import BASE, read_probes
+from .probes import read_probes
 from .tables import compute_totals
 
 

@@ -4,8 +4,7 @@ import os
 from typing import Any
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
-from ..run_files.run import adapter_fingerprint, read_scores
-from .probes import BASE
+from ..run_files.run import BASE, adapter_fingerprint, read_scores
 
 
 def read_evaluation(folder: str, *, archived: bool = True) -> dict[str, Any] | None:

@@ -10,12 +10,10 @@ from rich.live import Live
 from rich.table import Table
 
 from ..progress import Progress
+from ..run_files.run import BASE
 from .console import PLAIN_WIDTH, new_console, redraws
 from .progress_line import ProgressLine, duration
 from .tables import NOTHING, drawn_by, new_table, plural
-
-
-BASE = "base"
 
 
 class EvaluationView:
@@ -55,7 +53,6 @@ class EvaluationView:
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
 
     def begin(self, name: str) -> None:
         """From now on, progress is of this exam."""

@@ -51,7 +51,6 @@ class ExperimentView:
     def note(self, text: str) -> None:
         """Say something that stays on the screen."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.console.file.flush()
 
     def progress(self, done: Mapping[str, int], running: Sequence[str]) -> None:
         """Every job has so many rounds, and these run."""

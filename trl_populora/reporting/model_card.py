@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from ..diagnostics import RoundSummary
 from ..run_files.files import write_file
 from ..run_files.layout import CARD_FILE, HISTORY_FILE, PLOTS_FOLDER
-from ..run_files.run import TINY, hub_id
+from ..run_files.run import BASE, TINY, hub_id
 from .evaluation_file import read_evaluation
 from .history import changes, read_history
 from .plots import PLOTS
@@ -199,7 +199,7 @@ def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
     for exam in evaluation["exams"]:
         drawn = exam["decoding"]
         for name, one in (exam["scores"] | exam["summaries"]).items():
-            if name == "base" or one["accuracy"] is None:
+            if name == BASE or one["accuracy"] is None:
                 continue
             results.append(
                 EvalResult(
@@ -218,7 +218,7 @@ def eval_results(evaluation: Mapping[str, Any]) -> list[EvalResult]:
 
 def _of_member(evaluation: Mapping[str, Any], member: str) -> dict[str, Any]:
     """An evaluation's scores of one member, and of the base."""
-    kept = (member, "base")
+    kept = (member, BASE)
     exams = [
         {**exam, "scores": {name: one for name, one in exam["scores"].items() if name in kept}, "summaries": {}}
         for exam in evaluation["exams"]
@@ -229,9 +229,9 @@ def _of_member(evaluation: Mapping[str, Any], member: str) -> dict[str, Any]:
 def _evaluation(evaluation: Mapping[str, Any]) -> str:
     """A section with a table: exams across, players down."""
     exams = evaluation["exams"]
-    names = dict.fromkeys(name for exam in exams for name in exam["scores"] | exam["summaries"] if name != "base")
+    names = dict.fromkeys(name for exam in exams for name in exam["scores"] | exam["summaries"] if name != BASE)
     cells = []
-    for name in [*names, *(["base"] if any("base" in exam["scores"] for exam in exams) else [])]:
+    for name in [*names, *([BASE] if any(BASE in exam["scores"] for exam in exams) else [])]:
         own = [(exam["scores"] | exam["summaries"]).get(name) for exam in exams]
         cells.append((_title(name), *(NOTHING if one is None else _estimate(one) for one in own)))
     told = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..run_files.files import read_lines
 from ..run_files.layout import PROBES_FILE
+from ..run_files.run import BASE
 from .drawing import line_look, new_figure
 from .tables import percent
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Record = Mapping[str, Any]
-BASE = "base"
 GAMES = {
     ("students", "solved"): "Founders' tasks that current students solve",
     ("teachers", "unsolved"): "Teachers' tasks that founders do not solve",

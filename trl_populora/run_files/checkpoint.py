@@ -99,11 +99,11 @@ def find_defect(folder: str, *, content: bool = False) -> str | None:
         return f"{MANIFEST_FILE} cannot be read ({error!r})"
     for name, (size, checksum) in files.items():
         path = os.path.join(folder, name)
-        if not os.path.isfile(path):
-            return f"{name} is missing"
-        if os.path.getsize(path) != size:
-            return f"{name} has {os.path.getsize(path)} bytes instead of {size}"
         try:
+            if not os.path.isfile(path):
+                return f"{name} is missing"
+            if (found := os.path.getsize(path)) != size:
+                return f"{name} has {found} bytes instead of {size}"
             if content and _checksum(path, os.stat(path).st_ctime_ns) != checksum:
                 return f"{name} was changed after it was saved, or the disk has damaged it"
         except OSError as error:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +73,12 @@ def find_runs(folder: str) -> list[RunState]:
 def _state_or_damage(folder: str) -> RunState:
     try:
         return read_state(folder)
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
-        told = str(error) if isinstance(error, ValueError) else f"a file holds what no run writes ({error!r})"
-        size, changed = sum(map(_size, files_below(folder))), os.path.getmtime(folder)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        expected = isinstance(error, OSError | ValueError)
+        told = str(error) if expected else f"a file holds what no run writes ({error!r})"
+        size, changed = sum(map(_size, files_below(folder))), time.time()
+        with suppress(OSError):
+            changed = os.path.getmtime(folder)
         return RunState(folder, "", "", DAMAGED, 0, None, None, None, None, size, changed, problem=told)
 
 

@@ -26,6 +26,8 @@ from .layout import (
 TABLE_VERSION = 1
 TINY = "tiny"
 """The base model that the repository brings, by the name that recipes give it."""
+BASE = "base"
+"""Name in results of the base without an adapter."""
 AVERAGE = "average"
 """Name in results of the average of a run's students: one adapter, whose update is the mean of theirs."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -21,7 +21,8 @@ class Request(NamedTuple):
         references (`Sequence[Task]`): Tasks that a teacher's prompt shows. task (`Task`): Task that a student must
             solve.
         opponent (`str` or `None`): Author of the task, if this attempt is a game.
-        slot (`int` or `None`): Number of the proposal that a student attempts, or whose prompt a guest answers.
+        slot (`int` or `None`): Number of the proposal that a student attempts, in whose place it fills in, or whose
+            prompt a guest answers.
         learns (`bool`): Whether the player may learn from it.
     """
 

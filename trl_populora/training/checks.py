@@ -255,17 +255,13 @@ def _check_servers(args: PopulationSelfPlayConfig) -> None:
     urls: list[str] = [given] if isinstance(given, str) else [str(url).rstrip("/") for url in given]
     twice = sorted({url for url in urls if urls.count(url) > 1})
     wrong = [url for url in urls if not re.match(r"https?://[^/\s]", url)]
-    if not urls or twice or wrong:
+    problem = f"has {wrong[0]!r}, which is no URL" if wrong else ""
+    problem = f"names {twice[0]} twice" if twice else problem
+    problem = problem if urls else "is empty"
+    if problem:
         raise ValueError(
-            f"vllm_server_base_urls={given} "
-            + (
-                "is empty"
-                if not urls
-                else f"names {twice[0]} twice"
-                if twice
-                else f"has {wrong[0]!r}, which is no URL"
-            )
-            + ". Give every server once, like ['http://node2:8000', 'http://node3:8000']."
+            f"vllm_server_base_urls={given} {problem}. Give every server once, like ['http://node2:8000', "
+            "'http://node3:8000']."
         )
     if args.vllm_server_base_url:
         raise ValueError(

@@ -166,9 +166,7 @@ def _find(name: str) -> Source:
     try:
         commit, _ = head(reference.repo_id, revision=reference.revision)
     except HubError as error:
-        raise ValueError(
-            f"initial_adapters={name!r}: there is no such folder, and no such repository: {error}"
-        ) from None
+        raise ValueError(f"initial_adapters={name!r}: there is no such folder, and on the Hub: {error}") from None
     below = f"{reference.folder}/" if reference.folder else ""
     files = (POPULATION_FILE, ADAPTER_CONFIG_FILE, ADAPTER_FILE)
     patterns = [f"{below}{place}{file}" for file in files for place in ("", "*/")] + [POPULATION_FILE]

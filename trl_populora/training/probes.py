@@ -18,6 +18,7 @@ from transformers.utils import logging
 from ..evaluation import Exam, make_exams
 from ..evaluation.evaluating import check_length
 from ..run_files.layout import FOUNDERS_FOLDER
+from ..run_files.run import BASE
 from .examiner import Examiner, unchanged_random_states
 
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from .row_source import RowSource
 
 logger = logging.get_logger(__name__)
-
-BASE = "base"
 
 
 class Probes:
@@ -58,6 +57,7 @@ class Probes:
         self.seconds = 0.0
         self._base: dict[str, dict] = {}  # exam -> how it was asked, and scores of the base, which never change
         self._began, self._elapsed = time.perf_counter(), 0.0
+        self._preparing = 0.0  # seconds of the founders' tasks, which are part of the first probe's cost
         if args.is_probed:
             self.prepare()
             if self.settings.founders:
@@ -103,6 +103,7 @@ class Probes:
             with unchanged_random_states():
                 self.source.sampler.sync()
                 self.founders.start(self.examiner)
+        self._preparing = time.perf_counter() - self._began
 
     def measure(self, *, step: int, round: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Evaluates the current members.
@@ -110,7 +111,7 @@ class Probes:
         Returns:
             `dict` and `list[dict]`: The record, and all answers to exams, with the keys of [`results.COLUMNS`].
         """
-        start = time.perf_counter() if step else self._began  # the founders' tasks are part of the cost
+        start, self._preparing = time.perf_counter() - self._preparing, 0.0
         exams, founders, results = {}, None, []
         with unchanged_random_states():
             self.source.sampler.sync()

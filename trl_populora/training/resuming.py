@@ -104,7 +104,7 @@ def adopt(trainer: "PopulationSelfPlayTrainer", checkpoint: str, state: dict) ->
     old = {row["id"]: Member.from_json(row) for row in read_table(checkpoint)["members"]}
     kept = [name for name in population if name in old]
     population.load(checkpoint, names=kept)
-    load_state(trainer, {**state, "source": _resized(trainer.source.state_dict(), state["source"], kept)})
+    load_state(trainer, {**state, "source": _resized(trainer.source.state_dict(), state["source"])})
     mutates = trainer.args.evolution is not None and trainer.args.evolution.mutate_learning_rate
     children = []
     for name, member in population.items():
@@ -159,7 +159,7 @@ def _copy_of(population: Population, parent: Member, name: str, *, with_rate: bo
     )
 
 
-def _resized(fresh: dict, saved: dict, kept: Sequence[str]) -> dict:
+def _resized(fresh: dict, saved: dict) -> dict:
     """Saved state of a source, with the ratings of members that continue, and the prior for new members."""
     ratings, before = fresh["ratings"], saved["ratings"]
     if "games" not in ratings:

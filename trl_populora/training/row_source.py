@@ -57,9 +57,10 @@ class RowSource(ABC):
     their mean reward.
 
     The trainer calls, in this order: `make_reward_functions` and `make_datasets` while it is constructed, `setup` at
-    the end of that; `begin_run` before round 0; `begin`, `rollout`, `spare`, `advantages` and `finish` in each
-    generation phase; `summary`, `rows` and, before a replacement step, `before_replacement` at the end of each round;
-    `state_dict` and `save` for a checkpoint. `to_evaluate` belongs to `trainer.evaluate(dataset)`.
+    the end of that; `order` for the sampler of the dataset; `begin_run` before round 0; `begin`, `labels` (with
+    `log_completions`), `rollout`, `spare`, `advantages` and `finish` in each generation phase; `summary`, before a
+    replacement step `before_replacement`, and `rows` at the end of each round. At `rows`, members may have been
+    replaced already. `state_dict` and `save` are for a checkpoint, `to_evaluate` for `trainer.evaluate(dataset)`.
 
     Attributes:
         args ([`PopulationSelfPlayConfig`]): Settings. population ([`Population`]): Members.

@@ -249,11 +249,11 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.folder.is_anothers = checkpoint is not None and self.folder.is_elsewhere(checkpoint)
         self._forget_rows()
         self.resumed = []
-        if checkpoint is not None and load_finished(self, checkpoint):
-            return TrainOutput(self.state.global_step, 0.0, {})
-        self.check_sandbox()
         try:
             with self.folder.locked() if self.ranks.is_main else nullcontext(), self.stopping.listening():
+                if checkpoint is not None and load_finished(self, checkpoint):
+                    return TrainOutput(self.state.global_step, 0.0, {})
+                self.check_sandbox()
                 output = super().train(checkpoint, trial, ignore_keys_for_eval)
         finally:
             self._close_sandboxes()

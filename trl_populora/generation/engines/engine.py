@@ -106,7 +106,7 @@ class Engine(ABC):
 
     @abstractmethod
     def unload(self, version: AdapterVersion) -> None:
-        """Forget an adapter."""
+        """Forget an adapter. Raises `EngineError` if the engine cannot be reached."""
 
     @abstractmethod
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:

@@ -7,7 +7,7 @@ they are used. A member that has not passed this check cannot be sampled.
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
@@ -251,8 +251,9 @@ class EngineSampler(Sampler):
         self.serving = serving
 
     def _unload(self, versions: Iterable[AdapterVersion]) -> None:
-        for version in versions:
-            self.engine.unload(version)
+        with suppress(EngineError):  # a server that is gone has unloaded all; a silent one is asked only once
+            for version in versions:
+                self.engine.unload(version)
 
     def _serve(self, work: Callable[[], None]) -> None:
         """Loads or checks the newest versions. If a server is lost in it, the newest ones are loaded and checked."""

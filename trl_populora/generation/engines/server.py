@@ -5,7 +5,6 @@ describes the differences between kinds of servers. The server may be restarted 
 missing adapter raises [`ServerLost`], and the sampler loads the adapters again.
 """
 
-import contextlib
 import json
 import logging
 import re
@@ -85,8 +84,7 @@ class ServerEngine(Engine):
         raise error(f"{self.where} refuses adapter {version.name}: {why}")
 
     def unload(self, version: AdapterVersion) -> None:
-        with contextlib.suppress(ServerLost):  # gone already is as good
-            self._ask("POST", self.kind.unload, {"lora_name": version.name}, limit=self.timeout)
+        self._ask("POST", self.kind.unload, {"lora_name": version.name}, limit=self.timeout)
 
     def generate(self, rows: Sequence[EngineRow], sampling: Mapping[str, Any]) -> list[Drawn]:
         """Samples each row in a separate request, because a request has one seed. The server batches them."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...diagnostics.dynamics import MemberSummary
 from ...run_files.layout import RUN_FILE
+from ...run_files.run import BASE
 from ..page import Cell, Column, Facts, Plot, Section, Table
 from ..page.figures import INK, Points, look, new_figure, thinned
 from ..page.formats import is_missing, written
 from ..plots import MEASURES, ROLES
-from ..probes import BASE, GAMES
+from ..probes import GAMES
 from .series import MARKED, SMOOTHED, colours, curves, is_long, of_members, of_rounds, with_points
 
 

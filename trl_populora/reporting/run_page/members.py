@@ -40,7 +40,7 @@ def members(run: RunData) -> tuple[Section, dict[str, Any]]:
         )
     )
     for role, measures in distances.items():
-        parts.append(_distance_plot(run, role, measures, notes))
+        parts.append(_distance_plot(role, measures, notes))
     cards = {name: _card(run, name, distances) for name in colours(run)}
     for name in cards.keys() - set(_drawn(run)):
         del cards[name]["figure"]
@@ -372,7 +372,7 @@ MEANING = {
 }
 
 
-def _distance_plot(run: RunData, role: str, measures: Measures, notes: Sequence[str]) -> Plot:
+def _distance_plot(role: str, measures: Measures, notes: Sequence[str]) -> Plot:
     import plotly.graph_objects as go
 
     from ..page.figures import SEQUENTIAL

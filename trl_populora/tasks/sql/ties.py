@@ -61,7 +61,7 @@ def open_places(tokens: Sequence[Token]) -> tuple[Place, ...]:
             elif level.kind == "window":
                 function = _function(tokens, level.first - 2, closed)
                 users.setdefault(tokens[level.first].text, set()).add(function)
-                found |= _window(tokens, level, i, {function})
+                found |= _window(level, i, {function})
         elif token.kind == "word":
             if token.text not in ("rows", "range", "groups") or _begins_frame(tokens, i):
                 levels[-1].words.setdefault(token.text, i)
@@ -70,7 +70,7 @@ def open_places(tokens: Sequence[Token]) -> tuple[Place, ...]:
     for level, _ in reversed(named):  # who uses a window also uses the one that it begins with
         users.setdefault(tokens[level.first].text, set()).update(users.get(level.name, ()))
     for level, end in named:
-        found |= _window(tokens, level, end, users.get(level.name, set()))
+        found |= _window(level, end, users.get(level.name, set()))
     if {"order", "limit"} & levels[0].words.keys():
         found |= _select(levels[0], len(tokens), end="")
     places, at = [], 0
@@ -102,9 +102,7 @@ def _select(level: Level, end_at: int, end: str) -> dict[int, tuple[str, str, st
     return {level.words.get("limit", end_at): (", " if "order" in level.words else " ORDER BY ", "", end)}
 
 
-def _window(
-    tokens: Sequence[Token], level: Level, end_at: int, functions: set[str]
-) -> dict[int, tuple[str, str, str]]:
+def _window(level: Level, end_at: int, functions: set[str]) -> dict[int, tuple[str, str, str]]:
     """The place of a window, if an order without ties keeps the meaning of these functions."""
     frame = next((word for word in ("rows", "range", "groups") if word in level.words), "")
     ordered = "order" in level.words
