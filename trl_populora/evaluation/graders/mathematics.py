@@ -12,7 +12,7 @@ from typing import Any
 from ...executor import Execution, Job, Limits, Status
 from ...extras import require
 from ...tasks import Run
-from ...tasks.math.answers import compare_plain
+from ...tasks.math.answers import compare_plain, in_batches
 from ...tasks.math.written import MAX_ANSWER, Number, read_answer, read_number, tidy
 from ..grading import Grade, Grader
 from .math_text import MAX_DEPTH, find_answer, find_number, hedges, nesting, split, without_unit
@@ -217,23 +217,15 @@ def _is_near(right: Number, given: Number, atol: Fraction, rtol: Fraction) -> bo
 
 
 def _compare(pairs: Sequence[Pair], run: Run) -> dict[Pair, tuple[str, float]]:
-    """Verdicts and CPU seconds of comparisons. A batch shares a process, so it counts only if nothing went wrong in
-    it; otherwise each of its comparisons is made again, alone."""
-    known: dict[Pair, tuple[str, float]] = {}
-    for size in (BATCH, 1):
-        left = [pair for pair in pairs if pair not in known]
-        parts = [left[place : place + size] for place in range(0, len(left), size)]
-        jobs = [Job(PROGRAM, tuple(part), LIMITS, modules=(HARNESS,)) for part in parts]
-        for part, execution in zip(parts, run(jobs) if jobs else (), strict=True):
-            if len(part) == 1:
-                known[part[0]] = (_verdict(execution), execution.seconds)
-            elif execution.status is Status.OK and execution.peak_memory < LIMITS.memory_mb << 19:
-                cost = execution.seconds / len(part)
-                known |= {pair: (str(value.value), cost) for pair, value in zip(part, execution.values, strict=True)}
-    return known
+    """Verdicts and CPU seconds of comparisons."""
+
+    def job(part: Sequence[Pair]) -> Job:
+        return Job(PROGRAM, tuple(part), LIMITS, modules=(HARNESS,))
+
+    return in_batches(pairs, run, job, _verdict, batch=BATCH, limits=LIMITS)
 
 
-def _verdict(execution: Execution) -> str:
-    if execution.status is Status.INFRA_ERROR:
-        return "spared"
-    return str(execution.values[0].value) if execution.status is Status.OK else "failed"
+def _verdict(execution: Execution, place: int) -> tuple[str, float]:
+    if execution.status is Status.OK:
+        return str(execution.values[place].value), execution.seconds / len(execution.values)
+    return "spared" if execution.status is Status.INFRA_ERROR else "failed", execution.seconds

@@ -7,8 +7,9 @@ is compared in the sandbox (`harness.py`), under limits of time and memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 from trl_populora.executor import Execution, Job, Limits, Status
 from trl_populora.tasks.base import Run, refused_by
@@ -18,6 +19,8 @@ from trl_populora.tasks.task import Refusal
 
 MODULE = "trl_populora.tasks.math.harness"
 JUDGE = f"from {MODULE} import judge as f"
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 BATCH = 64  # answers judged in one job
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=512)  # of a job; an answer takes a few milliseconds
 
@@ -143,8 +146,8 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refus
     """
     Verdicts on answers. Written numbers are compared here, exactly. Others go to the sandbox; equal ones once.
 
-    The answers of a batch share a process. If anything goes wrong in it, its verdicts do not count, and each of its
-    answers is judged again, alone. If that one exceeds a limit of time or memory, the answer is wrong.
+    The answers of a batch share a process ([`in_batches`]). If an answer alone exceeds a limit of time or memory, it
+    is wrong.
 
     Args:
         pairs (`Sequence[tuple[str, str]]`): Right answer, as `answer_text` writes it, and the text to judge.
@@ -159,12 +162,41 @@ def judge_pairs(pairs: Sequence[tuple[str, str]], run: Run) -> list[bool | Refus
         verdict = compare_plain(*pair)
         if verdict is not None:
             verdicts[pair] = verdict
-    for size in (BATCH, 1):
-        left = [pair for pair in dict.fromkeys(clean) if pair not in verdicts]
-        parts = [left[place : place + size] for place in range(0, len(left), size)]
-        for part, execution in zip(parts, run([_job(part) for part in parts]) if parts else (), strict=True):
-            verdicts |= _read(part, execution)
+    left = [pair for pair in dict.fromkeys(clean) if pair not in verdicts]
+    verdicts |= in_batches(left, run, _job, _read, batch=BATCH, limits=LIMITS)
     return [verdicts[pair] for pair in clean]
+
+
+def in_batches(
+    items: Sequence[Item],
+    run: Run,
+    job: Callable[[Sequence[Item]], Job],
+    read: Callable[[Execution, int], Result],
+    *,
+    batch: int,
+    limits: Limits,
+) -> dict[Item, Result]:
+    """
+    What executions say of items that share a process. If anything goes wrong in it, or it needs half of its memory,
+    nothing in it counts, and each of its items runs again, alone.
+
+    Args:
+        items (`Sequence`): Items, each once.
+        run (`Run`): The sandbox.
+        job (`Callable`): Items -> the job that has one input for each.
+        read (`Callable`): An execution, and the place of an item in it -> the result. An execution of several items
+            has the status `OK`.
+        batch (`int`): Items in one job. limits ([`Limits`]): Those of each job.
+    """
+    known: dict[Item, Result] = {}
+    for size in (batch, 1):
+        left = [item for item in items if item not in known]
+        parts = [left[place : place + size] for place in range(0, len(left), size)]
+        for part, execution in zip(parts, run([job(part) for part in parts]) if parts else (), strict=True):
+            sound = execution.status is Status.OK and execution.peak_memory < limits.memory_mb << 19
+            if len(part) == 1 or sound:
+                known |= {item: read(execution, place) for place, item in enumerate(part)}
+    return known
 
 
 def _job(pairs: Sequence[tuple[str, str]]) -> Job:
@@ -173,12 +205,7 @@ def _job(pairs: Sequence[tuple[str, str]]) -> Job:
     return Job(JUDGE, inputs, LIMITS, modules=(MODULE,))
 
 
-def _read(part: Sequence[tuple[str, str]], execution: Execution) -> dict[tuple[str, str], bool | Refusal]:
-    """The verdicts of an execution. For a single answer there always is one."""
-    if len(part) == 1:
-        if execution.status is Status.INFRA_ERROR:
-            return {part[0]: refused_by(execution)}
-        return {part[0]: execution.status is Status.OK and execution.values[0].value is True}
-    sound = execution.status is Status.OK and execution.peak_memory < LIMITS.memory_mb << 19
-    values = execution.values if sound else ()
-    return {pair: value.value is True for pair, value in zip(part, values)}
+def _read(execution: Execution, place: int) -> bool | Refusal:
+    if execution.status is Status.INFRA_ERROR:
+        return refused_by(execution)
+    return execution.status is Status.OK and execution.values[place].value is True
