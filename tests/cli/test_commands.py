@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file, save_file
 
 from tests import tiny
@@ -219,6 +220,20 @@ def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(run_folder, tm
     told = capsys.readouterr().err
     assert told.startswith("populora: error: [Errno 27] File too large: ") and told.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_names_the_base_where_it_is(run_folder, tmp_path, tiny_model):
+    """PEFT loads it without a word about the base. `tiny` is a name that PEFT would ask the Hub for."""
+    argv = ["export", "--member", "student_0", "--output"]
+    assert cli.main([*argv, str(tmp_path / "one"), run_folder]) == 0
+    model = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "one")
+    assert model.peft_config["default"].base_model_name_or_path == tiny_model
+    shutil.copytree(run_folder, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["model_on_hub"] is False
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record | {"model": "tiny"}))
+    assert cli.main([*argv, str(tmp_path / "two"), str(tmp_path / "run")]) == 0
+    assert json.loads((tmp_path / "two" / "adapter_config.json").read_text())["base_model_name_or_path"] is None
 
 
 def test_evolve_clone_is_exact(run_folder, tmp_path):
