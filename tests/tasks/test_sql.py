@@ -14,6 +14,8 @@ from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.sql import Sql
 from trl_populora.tasks.sql.families import FAMILIES
 from trl_populora.tasks.sql.harness import MODULE, PROGRAM, run_query
+from trl_populora.tasks.sql.keys import task_key
+from trl_populora.tasks.sql.sql import SqlTask
 from trl_populora.tasks.sql.tables import read_tables, same_rows, split_row, write_rows
 from trl_populora.tasks.sql.trials import trials
 from trl_populora.tasks.task import Draft, Payload, Refusal, Task
@@ -325,6 +327,77 @@ def test_a_number_and_a_text_that_look_alike_find_their_rows(lines):
     assert same_rows([(5,), ("5",)], [(line,) for line in lines], ordered=False)
     assert not same_rows([(5,), ("5",)], [("5.0",), ("5.0",)], ordered=False)
     assert not same_rows([("5",), ("5",)], [("5.0",), ("5",)], ordered=False)
+
+
+def judged(tables, query):
+    return Sql()._run_trusted(tables, query)
+
+
+@pytest.mark.parametrize("names", [["Gita", "Dan", "Gita"], ["Dan", "Dan", "Gita", "Dan", "Dan"]])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT g, name, sum(n) FROM visits GROUP BY g",
+        "SELECT g, group_concat(name) FROM visits GROUP BY g",
+        "SELECT DISTINCT g, first_value(name) OVER (PARTITION BY g) FROM visits",
+        "SELECT g, name, min(n), max(n) FROM visits GROUP BY g",
+        "SELECT g, name, max(n) FROM visits GROUP BY g",
+    ],
+)
+def test_columns_beside_an_aggregate_are_refused_whatever_the_rows(names, query):
+    """The first, the last and the middle row of a group may hold the same."""
+    rng = random.Random(0)
+    for _ in range(20):
+        rows = "\n".join(f"red | {name} | {rng.randint(1, 9)}" for name in names)
+        found = judged(f"visits(g TEXT, name TEXT, n INTEGER)\n{rows}\nblue | Eva | 4\n", query)
+        assert isinstance(found, Refusal) and found.reason == "row_order", rows
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT g, min(name), max(n), max(max(n), 3) FROM t GROUP BY g",
+        "SELECT name FROM t WHERE n = (SELECT max(n) FROM t)",
+        "SELECT id, max(n) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t",
+        "SELECT g, max(n) FROM t GROUP BY g HAVING min(n) > 2",
+        "SELECT id << 1 FROM t ORDER BY id LIMIT 2",
+    ],
+)
+def test_fair_queries_with_extremes_stay_tasks(query):
+    rows = "1 | Ann | 20 | a\n2 | Ben | NULL | a\n3 | Cy | 11 | b\n4 | Di | 5 | b\n"
+    assert isinstance(judged(f"t(id INTEGER, name TEXT, n INTEGER, g TEXT)\n{rows}", query), SqlTask)
+
+
+@pytest.mark.parametrize(
+    ("tables", "query"),
+    [
+        ("city(people INTEGER)\n709037\n10092001\n2748109\n", "SELECT avg(people) FROM city"),
+        ("t(a INTEGER)\n1000001\n", "SELECT a / 3.0 FROM t"),
+        ("t(a REAL)\n2.3\n", "SELECT a, floor(a * 100) FROM t"),
+        ("t(a REAL)\n1.1\n", "SELECT a, ceil(a * 100) FROM t"),
+    ],
+)
+def test_digits_that_nobody_can_know_are_refused(tables, query):
+    found = judged(tables, query)
+    assert isinstance(found, Refusal) and found.reason == "unclear_value"
+
+
+def test_what_is_whole_or_far_from_it_has_a_floor():
+    found = judged("t(a REAL)\n2.5\n-1.5\n4.0\n", "SELECT a, floor(a), ceil(a), floor(2) FROM t")
+    assert isinstance(found, SqlTask)
+    with pytest.raises(ValueError, match="digits after its point"):
+        read_tables("t(a REAL)\n600000.0004\n")
+
+
+def test_a_name_that_is_a_functions_does_not_change_the_key():
+    def key(name):
+        return task_key(
+            read_tables(f"t(id INTEGER, {name} INTEGER)\n1 | 2\n2 | 3\n"), f"SELECT {name} FROM t WHERE id > 1"
+        )
+
+    assert len({key(name) for name in ("amount", "cost", "total", "count", "rank", "real")}) == 1
+    tables = read_tables("t(total INTEGER)\n1\n2\n")
+    assert task_key(tables, "SELECT total(total) FROM t") != task_key(tables, "SELECT avg(total) FROM t")
 
 
 def test_trials_change_one_thing_each_and_are_the_same_each_time():

@@ -29,6 +29,7 @@ FUNCTIONS = frozenset(
 )
 """Functions that a query may call. The result of each depends only on its arguments. Formats and JSON are left out."""
 
+STEPS = ("floor", "ceil", "ceiling")
 TIE = "open_tie"  # a function that decides ties; where none are decided, it does not exist
 MAX_COLUMNS = 50  # of a result
 MAX_ROWS = 100  # of a result; `result_bytes` of a task allows far fewer
@@ -50,6 +51,7 @@ def run_query(
     reverse: bool,
     max_steps: int,
     decided: tuple[Sequence[tuple[str, str, str, str]], bool, bool] | None = None,
+    plain: bool = False,
 ) -> tuple[str, Any]:
     """
     The result of a query.
@@ -63,6 +65,9 @@ def run_query(
         decided (`tuple`, *optional*):
             Places of the query (`ties.Place`) where its order is decided, and whether by its columns backwards, and in
             windows by its rows backwards. The query may then take four times as many instructions.
+        plain (`bool`, *optional*, defaults to `False`):
+            Whether `min` and `max` are aggregates like others, which do not choose the row of the columns beside them.
+            Without effect on a query that uses them in windows.
 
     Returns:
         `tuple[str, Any]`: `("rows", rows)`; or the reason of a refusal, and a message.
@@ -86,9 +91,13 @@ def run_query(
         connection.execute("COMMIT")
         for limit, value in _LIMITS:
             connection.setlimit(limit, value)
-        if "round" in query.lower():
-            for count in (1, 2):
-                connection.create_function("round", count, partial(_round, empty, unclear), deterministic=True)
+        text = query.lower()
+        for name, counts, function in (("round", (1, 2), _round), *((name, (1,), _whole) for name in STEPS)):
+            for count in counts if name in text else ():
+                call = partial(function, empty, unclear, name)
+                connection.create_function(name, count, call, deterministic=True)
+        for name in ("min", "max") if plain else ():
+            connection.create_aggregate(name, 1, partial(_Extreme, name))
         connection.set_authorizer(_authorizer({name for name, _, _ in tables}, denied, empty))
         connection.set_progress_handler(lambda: 1, max_steps)
         if decided is not None:
@@ -96,6 +105,8 @@ def run_query(
             query = _decide(connection, *decided)
         rows = connection.execute(query).fetchmany(MAX_ROWS + 1)
     except (sqlite3.Error, sqlite3.Warning) as error:
+        if plain and "window function" in str(error):
+            return run_query(tables, query, reverse, max_steps, decided)
         stopped = getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"
         if denied or unclear:
             return ("not_allowed", denied[0]) if denied else ("unclear_value", unclear[0])
@@ -110,7 +121,32 @@ def run_query(
     return "rows", rows
 
 
-def _round(empty: sqlite3.Connection, unclear: list[str], value: Any, digits: Any = 0) -> Any:
+class _Extreme:
+    """The aggregate `min` or `max`, by the order of SQLite: numbers before texts, and no NULL."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: list[Any] = []
+
+    def step(self, value: Any) -> None:
+        if value is not None:
+            self.values.append(value)
+
+    def finalize(self) -> Any:
+        order = {"min": min, "max": max}[self.name]
+        return order(self.values, key=lambda value: (isinstance(value, str), value), default=None)
+
+
+def _whole(empty: sqlite3.Connection, unclear: list[str], name: str, value: Any) -> Any:
+    """SQLite's own `floor` or `ceil`. It stops at a number that is a whole one but for rounding, such as `2.3 * 100`:
+    the result would be another one."""
+    if isinstance(value, float) and 0 < abs(value - round(value)) <= 1e-9 * max(1.0, abs(value)):
+        unclear.append(f"{name}({value!r}) depends on how floats are rounded")
+        raise ValueError
+    return empty.execute(f"SELECT {name}(?)", (value,)).fetchone()[0]
+
+
+def _round(empty: sqlite3.Connection, unclear: list[str], name: str, value: Any, digits: Any = 0) -> Any:
     """SQLite's own `round`. It stops at a number such as 2.675, which is to be rounded to 2 digits: a float is a bit
     below or above it, and versions of SQLite round it down or up."""
     call = "SELECT round(?1, ?2), CAST(?1 AS REAL), min(30, max(0, CAST(?2 AS INTEGER)))"

@@ -23,7 +23,9 @@ def task_key(tables: Sequence[Table], query: str) -> str:
     tokens = read_query(query)[1]
     first = {token.text: place for place, token in reversed(list(enumerate(tokens)))}
     tables = sorted(tables, key=lambda table: first.get(table.name, len(tokens)))
-    names = number_names([*tokens, *(Token("word", name) for table in tables for name, _ in table.columns)])
+    columns = [name for table in tables for name, _ in table.columns]
+    own = {*columns, *(table.name for table in tables)}
+    names = number_names([*tokens, *(Token("word", name) for name in columns)], own)
     known = [
         [
             names.get(table.name, table.name),

@@ -7,7 +7,7 @@ one statement of plain words, numbers and 'text'. Students see it without commen
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from trl_populora.tasks.sql.harness import FUNCTIONS
@@ -45,7 +45,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^']|'')*')"
     r"|(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.]))"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*(?!['A-Za-z0-9_]))"
-    r"|(?P<sign>\|\||<=|>=|<>|!=|==|/(?!\*)|[-+*%<>=(),.;])"
+    r"|(?P<sign>\|\||<<|>>|<=|>=|<>|!=|==|/(?!\*)|[-+*%<>=(),.;])"
 )
 
 
@@ -95,11 +95,20 @@ def is_ordered(tokens: Sequence[Token]) -> bool:
     return False
 
 
-def number_names(tokens: Sequence[Token]) -> dict[str, int]:
-    """Name -> number, in the order in which names first stand. Equal queries have names with equal numbers."""
+def number_names(tokens: Sequence[Token], own: Collection[str] = ()) -> dict[str, int]:
+    """Name -> number, in the order in which names first stand. Equal queries have names with equal numbers.
+
+    Args:
+        tokens (`Sequence[Token]`): Those of a query, and other names.
+        own (`Collection[str]`, *optional*): Names of tables and columns. They may be those of functions and types, if
+            the query does not use these.
+    """
+    around = zip(tokens, [Token("sign", ""), *tokens], [*tokens[1:], Token("sign", "")])
+    used = {token.text for token, before, after in around if after.text == "(" or before.text == "as"}
+    meaningful = MEANINGFUL - ((FUNCTIONS | CAST_TYPES) & set(own) - used)
     names: dict[str, int] = {}
     for kind, text in tokens:
-        if kind == "word" and text not in MEANINGFUL:
+        if kind == "word" and text not in meaningful:
             names.setdefault(text, len(names))
     return names
 

@@ -182,6 +182,7 @@ class Sql(TaskType):
                 trial.reverse,
                 self.max_steps,
                 None if trial.decided is None else (places, *trial.decided),
+                trial.plain,
             )
             for trial in proposed.trials
         )

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trl_populora.tasks.parsing import decimals_in
 from trl_populora.tasks.sql.query import NOT_NAMES
@@ -118,12 +118,16 @@ def check_result(cell: object) -> Cell:
     return check_cell(cell)
 
 
+ROUNDING = 1e-12
+"""What short sums of floats may be off, as a share. (With 1e-9, any large float would have three decimals.)"""
+
+
 def settle(cell: Cell) -> Cell:
     """The value without rounding errors of floating-point sums; see [`check_cell`]. -0.0 becomes 0.0."""
     if type(cell) is not float:
         return cell
     rounded = round(cell, MAX_DECIMALS) + 0.0
-    return rounded if abs(cell - rounded) <= 1e-9 * max(1.0, abs(cell)) else cell
+    return rounded if abs(cell - rounded) <= ROUNDING * max(1.0, abs(cell)) else cell
 
 
 def same_cell(cell: Cell, text: str) -> bool:
@@ -161,9 +165,12 @@ def same_rows(result: Sequence[Row], rows: Sequence[Sequence[str]], *, ordered: 
 
 def sorted_rows(rows: Sequence[Row]) -> list[Row]:
     """Rows in one fixed order: NULL, then numbers, then text, from the first column on."""
-    return sorted(
-        rows, key=lambda row: [(_rank(cell), cell or 0 if not isinstance(cell, str) else cell) for cell in row]
-    )
+    return sorted(rows, key=lambda row: [sort_key(cell) for cell in row])
+
+
+def sort_key(cell: Cell) -> tuple[int, Any]:
+    """Sorts cells in the order of SQLite."""
+    return _rank(cell), cell or 0 if not isinstance(cell, str) else cell
 
 
 def _same_row(right: Row, row: Sequence[str]) -> bool:

@@ -5,6 +5,8 @@ any SQL:
 
 - With the rows in another order, or visited in another order, the result must stay the same. This finds LIMIT without
   ORDER BY, ties in an ORDER BY, columns beside an aggregate, group_concat, and sums whose digits depend on the order.
+  Among the orders are those of each column, upwards and downwards. In these, `min` and `max` do not choose the row of
+  the columns beside them, as they do in SQLite only.
 - Where the query leaves the order of rows open, two orders must give the same result (`ties.py`). This finds the same
   after GROUP BY and UNION.
 - Without the rows of one table, the result must change. Otherwise the query does not use the table.
@@ -18,7 +20,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from trl_populora.tasks.sql.tables import Cell, Row, Table, check_result, settle, sorted_rows, write_tables
+from trl_populora.tasks.sql.tables import Cell, Row, Table, check_result, settle, sort_key, sorted_rows, write_tables
 from trl_populora.tasks.sql.ties import Place
 from trl_populora.tasks.task import Refusal
 
@@ -33,6 +35,7 @@ class Trial(NamedTuple):
     kind: str  # "base", "order", "ties", "empty" or "change"
     tables: tuple[Table, ...]
     reverse: bool = False  # visit rows backwards, and make no index for a join
+    plain: bool = False  # `min` and `max` choose no row for columns beside them
     decided: tuple[bool, bool] | None = None  # for "ties": whether columns, and rows in windows, go backwards
 
 
@@ -46,6 +49,10 @@ def trials(tables: tuple[Table, ...], places: Sequence[Place] = ()) -> list[Tria
     orders += [_each(tables, (rng.sample(table.rows, len(table.rows)) for table in tables)) for _ in range(SHUFFLES)]
     found = [Trial("base", tables), Trial("order", tables, True)]
     found += [Trial("order", order, i % 2 == 0) for i, order in enumerate(orders)]
+    for place in range(max(len(table.columns) for table in tables)):  # first and last rows have the ends of a column
+        rising = _each(tables, (_by_column(table, place) for table in tables))
+        falling = _each(rising, (table.rows[::-1] for table in rising))
+        found += [Trial("order", order, plain=True) for order in (rising, falling)]
     if places:
         windows = {bool(place.term) for place in places[:-1]}
         found += [Trial("ties", tables, decided=(False, False))]
@@ -110,6 +117,13 @@ def _with(tables: tuple[Table, ...], place: int, rows: Sequence[Row]) -> tuple[T
 
 def _each(tables: tuple[Table, ...], rows: Any) -> tuple[Table, ...]:
     return tuple(table._replace(rows=tuple(own)) for table, own in zip(tables, rows, strict=True))
+
+
+def _by_column(table: Table, place: int) -> Sequence[Row]:
+    """The rows in the order of a column; as they are if the table has fewer columns."""
+    if place >= len(table.columns):
+        return table.rows
+    return sorted(table.rows, key=lambda row: sort_key(row[place]))
 
 
 def _other(cell: Cell) -> Cell:

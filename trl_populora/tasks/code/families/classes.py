@@ -26,7 +26,7 @@ def account(rng: random.Random) -> Sample:
                 a.move(x)
             return {result}
     """)
-    message = f"An account starts at {start}, a move costs {fee}, and moves that leave less than {fee} are refused."
+    message = f"An account starts at {start}, a move costs {fee}, and moves that cannot pay it are refused."
     return program, forever(lambda: (ints(rng, -9, 9),)), message
 
 
@@ -143,7 +143,8 @@ def shop(rng: random.Random) -> Sample:
         goods = [word(rng), word(rng)]
         return ([rng.choice(goods) for _ in range(rng.randint(2, 6))],)
 
-    return program, forever(draw), f"A basket: each piece costs {price}, {cut} less from {bulk} of a sort: {what}."
+    prices = f"each piece costs {price}, {cut} less from {bulk} of a sort, and each sort the length of its name"
+    return program, forever(draw), f"A basket: {prices}: {what}."
 
 
 CLASSES = (account, points, stack, linked, shop)

@@ -54,7 +54,7 @@ def primes(rng: random.Random) -> Sample:
         while not p(n):
             n += 1
         return n  # The next prime, or the number itself if it is prime.
-        return sum(i for i in range(n) if p(i) and p(n - i))  # Sum of primes that another prime completes to n.
+        return sum(i for i in range(n) if p(i) and p(n - i))  # Sum of primes that a prime completes to n.
     """
     program, supply, message = one_of(rng, "n", forms, lambda: (integer(rng, 3, 50),))
     helper = "def p(n):\n    return n > 1 and all(n % d for d in range(2, int(n ** 0.5) + 1))"
