@@ -143,7 +143,7 @@ def test_a_failure_is_told_in_the_same_form_with_another_code(run_folder, monkey
     def fail(*_, **__):
         raise PermissionError(13, "Permission denied", "somewhere")
 
-    monkeypatch.setattr("trl_populora.run_files.listing.read_state", fail)
+    monkeypatch.setattr("trl_populora.run_files.listing._run_folders", fail)
     assert cli.main(["runs", os.path.dirname(run_folder)]) == 1
     assert capsys.readouterr().err == "populora: error: [Errno 13] Permission denied: 'somewhere'\n"
 

@@ -141,7 +141,7 @@ def test_a_folder_that_may_be_a_repository_is_named(monkeypatch):
         raise HubError("runs/typo cannot be read: the Hub cannot be reached")
 
     monkeypatch.setattr("trl_populora.training.initial_adapters.head", head)
-    with pytest.raises(ValueError, match="initial_adapters='runs/typo': there is no such folder, and no such repos"):
+    with pytest.raises(ValueError, match="initial_adapters='runs/typo': there is no such folder, and on the Hub"):
         begin(tiny_population(), "runs/typo")
 
 
