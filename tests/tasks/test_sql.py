@@ -3,12 +3,15 @@
 import contextlib
 import random
 import sqlite3
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import trl_populora
 from trl_populora.executor import Executor, Job, Limits
 from trl_populora.tasks.parsing import fence
 from trl_populora.tasks.sql import Sql
@@ -327,6 +330,17 @@ def test_a_number_and_a_text_that_look_alike_find_their_rows(lines):
     assert same_rows([(5,), ("5",)], [(line,) for line in lines], ordered=False)
     assert not same_rows([(5,), ("5",)], [("5.0",), ("5.0",)], ordered=False)
     assert not same_rows([("5",), ("5",)], [("5.0",), ("5",)], ordered=False)
+
+
+def test_the_harness_is_found_where_the_package_is_found_in_another_way(monkeypatch):
+    """As in a script outside the folder of a clone, with the clone installed as editable."""
+    root = Path(trl_populora.__file__).parents[1]
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if Path(folder).resolve() != root])
+    kind = Sql()
+    task = kind.simplest()
+    with Executor(workers=1) as executor:
+        (payload,) = kind.verify([kind.parse_proposal(kind.propose_completion(task), [])], executor.run_many)
+    assert payload == task.payload
 
 
 def judged(tables, query):

@@ -23,6 +23,7 @@ from .records import SandboxError
 _DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
 ZYGOTE = str(Path(__file__).with_name("zygote.py"))
+OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the folder of the package
 START_SECONDS = 60.0  # what a job imports may be large, and the machine busy
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000
@@ -122,7 +123,8 @@ class Server:
                 start_new_session=True,
             )
         self._control.settimeout(START_SECONDS)
-        path = [os.path.abspath(folder) for folder in sys.path] if self.settings["third_party"] else []
+        # Our own package, too, which an editable install finds in another way.
+        path = [os.path.abspath(folder) for folder in (*sys.path, OURS)] if self.settings["third_party"] else []
         settings = self.settings | {"client": os.getpid(), "path": path}
         self._control.send(marshal.dumps(settings), socket.MSG_NOSIGNAL)
         answer = self._control.recv(1 << 16)
