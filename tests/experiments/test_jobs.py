@@ -71,6 +71,26 @@ def test_a_folder_that_is_damaged_or_in_the_way_ends_no_other_job(plan, view, st
     assert "one/0: done" in view.notes and "two/1: done" in view.notes
 
 
+def test_the_log_of_a_job_that_leaves_damage_is_free_at_once(plan, view, stub):
+    first = plan.read().all_jobs[0]
+    damage = f"import os\nos.makedirs({first.folder!r} + '/evaluation')\n"
+    damage += f"open({first.folder!r} + '/population.json', 'w').write('{{}}')\n"
+    damage += f"open({first.folder!r} + '/evaluation/evaluation.json', 'w').write('torn')\n"
+    free = []
+
+    def command(job, now):
+        if job != first:
+            log = open_log(os.path.join(first.folder, "job.log"))
+            free.append(log is not None)
+            if log is not None:
+                log.close()
+        return stub(**{first.name: damage})(job, now)
+
+    problems = run(plan, view, command)
+    assert problems.keys() == {first.name} and "evaluation.json is damaged" in problems[first.name]
+    assert free and all(free)
+
+
 def test_a_line_that_cannot_be_logged_is_no_reason_not_to_run(plan, view, stub, monkeypatch):
     class Full:
         """A log on a full disk."""

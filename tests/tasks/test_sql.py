@@ -399,6 +399,7 @@ def test_digits_that_nobody_can_know_are_refused(tables, query):
 def test_what_is_whole_or_far_from_it_has_a_floor():
     found = judged("t(a REAL)\n2.5\n-1.5\n4.0\n", "SELECT a, floor(a), ceil(a), floor(2) FROM t")
     assert isinstance(found, SqlTask)
+    assert isinstance(judged("t(a REAL)\n1000000.001\n", "SELECT a, floor(a) FROM t"), SqlTask)
     with pytest.raises(ValueError, match="digits after its point"):
         read_tables("t(a REAL)\n600000.0004\n")
 

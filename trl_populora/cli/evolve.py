@@ -36,14 +36,14 @@ def run(options: argparse.Namespace) -> int:
 
     from .. import evolution
     from ..evolution import breed, cosine, read_adapter, read_parameters, write_adapter
-    from ..run_files.files import gone_if_unused, write_json
+    from ..run_files.files import gone_if_unused, is_free, write_json
     from ..run_files.layout import EVOLUTION_FILE
 
     parameters = read_parameters(options.operator, options.set)
     needed = evolution.OPERATORS[options.operator].num_parents
     if len(options.parents) != needed and not (options.operator == "average" and len(options.parents) > needed):
         raise ValueError(f"{options.operator} takes {needed} parents, got {len(options.parents)}")
-    if os.path.exists(options.output) and os.listdir(options.output):
+    if not is_free(options.output):
         raise ValueError(f"--output {options.output} is not empty: name a new folder")
     parents = [read_adapter(folder) for folder in options.parents]
     child = breed(options.operator, [factors for _, factors in parents], seed=options.seed, parameters=parameters)

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     remarks: list[str] = []
     probes = unless_damaged(lambda: read_probes(options.folder), [], remarks)
     written: list[str] = []  # before anything is printed, whose reader may not want to see the end
-    problems: list[ValueError] = []
+    problems: list[str] = []
     if not options.no_plots:
         place = options.plots or os.path.join(options.folder, PLOTS_FOLDER)
         try:
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
             written.append("\n  ".join(["\nPlots", *paths]))
         except OSError as error:
             advice = "choose another --plots, or leave them out with --no-plots"
-            problems.append(ValueError(f"plots cannot be written to {place}: {error.strerror}; {advice}"))
+            problems.append(f"plots cannot be written to {place}: {error.strerror}; {advice}")
         except ValueError as error:  # no matplotlib
-            problems.append(error)
+            problems.append(str(error))
     if not options.no_page:
         from ..reporting.run_page import write_report
 
@@ -67,14 +67,14 @@ def run(options: argparse.Namespace) -> int:
             path = _written(lambda: write_report(options.folder, options.output), options)
             written.append(f"\nPage: {path}  ({os.path.getsize(path) / 1e6:.1f} MB, open it in a browser)")
         except ValueError as error:
-            problems.append(error)
+            problems.append(str(error))
     for remark in remarks:
         print(f"{remark}\n")
     _print_tables(options.folder, history, probes)
     for told in written:
         print(told)
     if problems:
-        raise ValueError("; ".join(map(str, problems)))
+        raise ValueError("; ".join(problems))
     return 0
 
 

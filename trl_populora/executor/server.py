@@ -23,7 +23,7 @@ from .records import SandboxError
 _DESCRIPTORS = struct.Struct("ii")
 REPORT = struct.Struct("<idq")  # wait status, CPU seconds, peak memory: what `zygote.py` sends for each child
 ZYGOTE = str(Path(__file__).with_name("zygote.py"))
-OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # the folder of the package
+OURS = str(Path(__file__).resolve().parents[2])  # the folder that holds this package
 START_SECONDS = 60.0  # what a job imports may be large, and the machine busy
 GRACE_SECONDS = 2.0  # beyond a job's wall limit, which the child's own timer enforces
 JOBS_PER_LIFE = 50_000

@@ -213,16 +213,18 @@ class _Jobs:
 
     def _end(self, one: _Running) -> None:
         """Goes on with a job whose process has ended: starts its exams, or says how it ended."""
+        goes_on = False
         with self._failing(one.job):
             code, following = one.process.returncode, stage(one.job, self.exams)
-            if code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN:
+            goes_on = code == 0 and following is Stage.EXAMS and one.stage is Stage.TRAIN
+            if goes_on:
                 self._start(one.job, one.log, one.slot)
-                return
-            one.log.close()
-            if code == 0 and following is Stage.DONE:
+            elif code == 0 and following is Stage.DONE:
                 self.view.note(f"{one.job.name}: done")
             else:
                 self._fail(one.job, failure(one.stage, code, one.job))
+        if not goes_on:
+            one.log.close()
 
     @contextmanager
     def _failing(self, job: Job) -> Iterator[None]:

@@ -133,7 +133,8 @@ def push_population(
         if problem := find_defect(checkpoint, content=True):
             raise ValueError(f"{checkpoint} is not a complete checkpoint: {problem}.")
         contents |= checkpoint_contents(checkpoint, place)
-    options = {"--checkpoint": bool(checkpoint), "--private": private, "--revision": revision, "--base": base}
+    as_command = bool(checkpoint) and place == LAST_CHECKPOINT  # the only place that the command has
+    options = {"--checkpoint": as_command, "--private": private, "--revision": revision, "--base": base}
     return Push(
         repo_id=name,
         contents=contents,

@@ -7,7 +7,7 @@ from huggingface_hub import DatasetCardData
 
 from ..run_files.layout import ROUNDS_FOLDER, TABLE_SUFFIX
 from ..run_files.round_table import ROUND_TABLE
-from .model_card import Base
+from .model_card import CardBase
 
 
 def dataset_card(
@@ -36,7 +36,7 @@ def dataset_card(
     tags = dict.fromkeys(["populora", "self-play", *there.pop("tags", ())])
     known = {"pretty_name": repo_id.rpartition("/")[2], "task_categories": ["text-generation"]}
     data = DatasetCardData(**{**known, **there, "tags": list(tags), "configs": configs})
-    model = f", on the base {Base.named(base, hub_base, here=False).words}" if base else ""
+    model = f", on the base {CardBase.named(base, hub_base, here=False).words}" if base else ""
     sections = [
         f"---\n{data.to_yaml()}\n---",
         f"# Rounds of a PopuLoRA population\n\nWhat the members of a population of LoRA adapters wrote in training"

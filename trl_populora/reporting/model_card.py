@@ -97,7 +97,7 @@ def model_card(
         settings = {name: value for name, value in settings.items() if name not in OF_SELF_PLAY}
     if member is not None:
         members = [one for one in members if one["id"] == member]
-    base = Base.named(base_model, hub_base, here=repo_id is None)
+    base = CardBase.named(base_model, hub_base, here=repo_id is None)
     name = name or (repo_id or "").rpartition("/")[2]
     if member is not None:
         title = f"{member} of a PopuLoRA population"
@@ -165,7 +165,7 @@ def write_card(folder: str, table: Mapping, **about: Any) -> None:
         logger.warning(f"The model card in {folder} was not written: {error}.")
 
 
-class Base(NamedTuple):
+class CardBase(NamedTuple):
     """How a card speaks of the base model.
 
     Attributes:
@@ -178,7 +178,7 @@ class Base(NamedTuple):
     line: str
 
     @classmethod
-    def named(cls, base_model: str, id: str | None, *, here: bool) -> "Base":
+    def named(cls, base_model: str, id: str | None, *, here: bool) -> "CardBase":
         """The base of a card on this machine, or of a repository, whose readers need no path of ours."""
         if id is not None:
             return cls(id, f"[`{id}`](https://huggingface.co/{id})", f'base = "{id}"')
@@ -257,7 +257,7 @@ def _estimate(one: Mapping[str, float]) -> str:
 
 def _header(
     table: Mapping,
-    base: Base,
+    base: CardBase,
     dataset: str | None,
     name: str,
     tags: Sequence[str],
@@ -282,7 +282,7 @@ def _header(
     return f"---\n{data.to_yaml()}\n---"
 
 
-def _introduction(table: Mapping, base: Base, settings: Mapping, dataset: str | None, member: str | None) -> str:
+def _introduction(table: Mapping, base: CardBase, settings: Mapping, dataset: str | None, member: str | None) -> str:
     cite = f"[{TITLE}](https://huggingface.co/papers/{PAPER})."
     who = _who(table, base, member)
     every, roles = settings.get("recombination_interval"), settings.get("recombination_roles", "both")
@@ -306,7 +306,7 @@ def _introduction(table: Mapping, base: Base, settings: Mapping, dataset: str | 
     )
 
 
-def _who(table: Mapping, base: Base, member: str | None) -> str:
+def _who(table: Mapping, base: CardBase, member: str | None) -> str:
     if table["shared_member"]:
         return f"One LoRA adapter that both proposes and solves tasks, on the frozen base {base.words}"
     roles = [(table["num_teachers"], "teacher"), (table["num_students"], "student")]
@@ -326,7 +326,7 @@ def _prompts(dataset: str | None) -> str:
 
 
 def _usage(
-    repo_id: str | None, base: Base, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
+    repo_id: str | None, base: CardBase, members: Sequence[Mapping], history: Sequence[RoundSummary], *, alone: bool
 ) -> str:
     best = strongest(history[-1], "student") if history else None
     names = [member["id"] for member in members]

@@ -244,7 +244,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         without a checkpoint trains on from where the members are."""
         checkpoint = self.check_checkpoint(resume_from_checkpoint)
         if checkpoint is None and self.has_trained:
-            self._go_on(explicit=not resume_from_checkpoint)
+            self._go_on(resume=bool(resume_from_checkpoint))
         self.folder.discard_unfinished = resume_from_checkpoint == "auto"
         self.folder.is_anothers = checkpoint is not None and self.folder.is_elsewhere(checkpoint)
         self._forget_rows()
@@ -260,7 +260,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         self.stopping.tell()
         return output
 
-    def _go_on(self, *, explicit: bool) -> None:
+    def _go_on(self, *, resume: bool) -> None:
         """A second `train` without a checkpoint: members, ratings and buffers are those of the first.
 
         Raises:
@@ -268,7 +268,7 @@ class PopulationSelfPlayTrainer(GRPOTrainer):
         """
         where = "its members, ratings and task buffers stay as they are"
         fix = "To start from the beginning, build a new trainer."
-        if not explicit:
+        if resume:
             raise ValueError(
                 f"resume_from_checkpoint: {self.args.output_dir!r} holds no checkpoint, and this trainer has trained "
                 f"already: {where}. {fix} To train on from here, call train() without it."

@@ -11,7 +11,7 @@ from transformers.utils.hub import PushInProgress
 from ..hub import HubError, push_population
 from ..hub.client import open_repository
 from ..reporting.model_card import versions
-from ..run_files.checkpoint import newest_checkpoint
+from ..run_files.checkpoint import find_defect, newest_checkpoint
 from ..run_files.run import read_record
 from ..run_files.secrets import without_secrets
 
@@ -57,9 +57,12 @@ def push(
     trainer._finish_current_push()
     own = {"token": token, "revision": revision, "private": private}
     settings: dict[str, Any] = _settings(trainer) | {key: value for key, value in own.items() if value}
-    newest = newest_checkpoint(trainer.args.output_dir)
-    if newest:  # whose own upload may have failed, or was skipped; what is there already is not sent again
-        settings |= _place(trainer, newest)
+    if place := _place(trainer, newest_checkpoint(trainer.args.output_dir)):
+        # Its own upload may have failed, or was skipped. What is there already is not sent again.
+        if defect := find_defect(place["checkpoint"], content=True):
+            logger.warning(f"{place['checkpoint']} is not uploaded, because it is not complete: {defect}.")
+        else:
+            settings |= place
     ready = push_population(trainer.args.output_dir, message=message or "Upload population", **settings)
     return ready.send() if blocking else ready.send_later()
 
@@ -90,8 +93,10 @@ def push_checkpoint(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> No
     trainer.push_in_progress = PushInProgress([*earlier, job])  # pyright: ignore[reportArgumentType]
 
 
-def _place(trainer: "PopulationSelfPlayTrainer", checkpoint: str) -> dict[str, str]:
-    """The checkpoint and its place in the repository, if `hub_strategy` uploads any."""
+def _place(trainer: "PopulationSelfPlayTrainer", checkpoint: str | None) -> dict[str, str]:
+    """The checkpoint and its place in the repository, if there is one and `hub_strategy` uploads any."""
+    if checkpoint is None:
+        return {}
     strategy = HubStrategy(trainer.args.hub_strategy)
     if strategy == HubStrategy.CHECKPOINT:
         return {"checkpoint": checkpoint}

@@ -140,7 +140,7 @@ class _Extreme:
 def _whole(empty: sqlite3.Connection, unclear: list[str], name: str, value: Any) -> Any:
     """SQLite's own `floor` or `ceil`. It stops at a number that is a whole one but for rounding, such as `2.3 * 100`:
     the result would be another one."""
-    if isinstance(value, float) and 0 < abs(value - round(value)) <= 1e-9 * max(1.0, abs(value)):
+    if isinstance(value, float) and 0 < abs(value - round(value)) <= 1e-12 * max(1.0, abs(value)):
         unclear.append(f"{name}({value!r}) depends on how floats are rounded")
         raise ValueError
     return empty.execute(f"SELECT {name}(?)", (value,)).fetchone()[0]
