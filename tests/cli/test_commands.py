@@ -205,7 +205,10 @@ def test_evolve_makes_a_child_that_peft_loads(run_folder, tmp_path, tiny_model, 
 
 
 @pytest.mark.parametrize("command", ["evolve", "warmup", "export"])
-def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(run_folder, tmp_path, tiny_model, capsys, command):
+def test_a_full_disk_is_told_in_one_sentence_and_leaves_no_folder(
+    run_folder, tmp_path, tiny_model, capsys, monkeypatch, command
+):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would leave torn files of modules imported now
     options = {
         "evolve": [f"{run_folder}/student_0", "--operator", "clone"],
         "warmup": ["--model", tiny_model, "--steps", "1", "--rows", "1", "--teachers", "1", "--students", "1"],
