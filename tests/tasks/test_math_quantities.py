@@ -54,6 +54,11 @@ def test_what_a_text_writes(text, numbers):
         ("two fifths of them", ["2/5", "3/5"]),
         ("half of them", ["1/2", "2"]),
         ("two and a half hours", ["5/2"]),
+        ("one and three quarters of an hour", ["7/4", "3/4"]),
+        ("seventy-five percent of it", ["0.75", "1.75", "0.25"]),
+        ("fifty per cent", ["0.5"]),
+        ("twenty cents", ["0.2"]),
+        ("half a dozen eggs", ["6", "12"]),
     ],
 )
 def test_what_follows_from_a_text(text, numbers):
@@ -86,6 +91,10 @@ def test_a_scale_behind_digits_is_no_number_of_its_own(text, not_stated):
         ("20 things", "20 if True else None"),
         ("a die is thrown 3 times", "6 ** 3"),
         ("5 million people", "5_000_000 / 2"),
+        ("40 % of 25", "40 * .01 * 25"),
+        ("from 10 p.m. to 6 a.m.", "24 - 10 + 6"),
+        ("3 dollars for each finger", "3 * 10"),
+        ("3 posts a day in March", "3 * 31"),
     ],
 )
 def test_fair_problems(problem, expression):
@@ -105,6 +114,9 @@ def test_fair_problems(problem, expression):
         ("3 apples", f"3 + 0x{'f' * 4000}", "number_not_in_problem"),
         ("3 apples", "3 * 60", "number_not_in_problem"),
         ("3 apples", "3 * 100", "number_not_in_problem"),
+        ("3 apples", "3 * .01", "number_not_in_problem"),
+        ("one and 4 more", "4 * 1.75", "number_not_in_problem"),
+        ("fifty and percentages of 4", "4 * .5 + 0.75", "number_not_in_problem"),
         ("3 apples", "3 + range(1000)[37]", "number_not_in_problem"),
         ("3 apples", '3 + int("37")', "number_not_in_problem"),
         ("3 apples", '3 + len("xxxxxxx")', "text_not_in_problem"),

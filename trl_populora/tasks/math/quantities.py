@@ -6,7 +6,8 @@ answer, nothing has to be solved. So these rules hold:
 - Every number in the program is stated in the problem, in digits or in words. A problem also states what follows from
   its numbers: `15%` states 0.15, 1.15 and 0.85, `3/4` and `75 cents` state 0.75, `a third` states 3 and 1/3.
 - Some numbers need not be stated: 0, 1, 2 and 1/2; the digits of `round`; one more than a stated number in `range`;
-  numbers that everybody knows from a word of the problem, such as 60 from `minutes` and 100 from `%` (`COMMON`).
+  numbers that everybody knows from a word of the problem, such as 60 from `minutes` and 100 from `%` (`COMMON`), and
+  1 divided by them.
 - Counts of what the problem lists need not be stated, up to one more than its commas and "and"s, and at most 10. "Ann,
   Ben and Carla" allows three.
 - Every word in a string of the program is a word of the problem, so that no number hides in `len("...")`.
@@ -48,6 +49,7 @@ _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
 _PARTS |= {word + end: value for value, word in enumerate(_ORDINALS.split(), start=3) for end in ("", "s")}
 _TIMES = {"once": 1, "twice": 2, "double": 2, "doubles": 2, "doubled": 2, "triple": 3, "triples": 3, "tripled": 3}
 _TIMES |= {"thrice": 3, "quadruple": 4, "dozen": 12, "dozens": 12}
+_HUNDREDTHS = frozenset({"percent", "cent", "cents"})
 NUMBER_WORDS = frozenset({*_CARDINALS, *_SCALES, *_PARTS, *_TIMES})
 
 COMMON = {
@@ -56,9 +58,14 @@ COMMON = {
         (60, 3600): "second minute min hour hr h clock am pm",
         (24,): "hour day daily",
         (7,): "day daily week weekly",
-        (5,): "week weekly weekday workday pentagon finger toe",
+        (5,): "week weekly weekday workday pentagon",
+        (5, 10): "finger toe",
+        (12, 24): "clock am pm",
         (12, 30): "month monthly",
         (12, 52, 365): "year yearly annual annually",
+        (31,): "january march may july august october december",
+        (30,): "april june september november",
+        (28, 29): "february",
         (10, 100, 1000): "mm cm m km millimeter centimeter meter kilometer millimetre centimetre metre kilometre",
         (1000,): "g kg gram kilogram ton tonne l ml liter litre milliliter millilitre kilo",
         (12, 3, 36, 5280): "inch foot feet yard mile",
@@ -108,6 +115,7 @@ def stated(text: str) -> Stated:
     for sign, plain in _FRACTIONS.items():
         text = text.replace(sign, f" {plain}")
     text = re.sub("['’][a-z]+", "", text.lower())
+    text = re.sub(r"\b([ap])\.m\b", r"\1m", text)
     written: set[Fraction] = set()
     known: set[Fraction] = set()
     for match in _NUMBER.finditer(text):
@@ -124,7 +132,7 @@ def _add_digits(match: re.Match[str], written: set[Fraction], known: set[Fractio
         known.add(value)
         written.add(value * _SCALES.get(unit, 1))
         if unit and unit not in _SCALES:  # per cent, or cents
-            known |= {value / 100, 1 + value / 100, abs(1 - value / 100), 100 + value, abs(100 - value)}
+            known |= _hundredths(value)
         return
     known |= {Fraction(int(part)) for part in (top, under, match["whole"]) if part}
     if int(under):
@@ -133,17 +141,27 @@ def _add_digits(match: re.Match[str], written: set[Fraction], known: set[Fractio
         written.add(int(match["whole"] or 0) + value)
 
 
+def _hundredths(value: Fraction) -> set[Fraction]:
+    """What a number of per cent or of cents states."""
+    return {value / 100, 1 + value / 100, abs(1 - value / 100), 100 + value, abs(100 - value)}
+
+
 def _add_words(words: list[str], written: set[Fraction], known: set[Fraction]) -> None:
     """Adds numbers in words. Words in sequence are one number: `two hundred and five`, `three quarters`."""
     place = 0
     while place < len(words):
         value, end = _cardinal(words, place)
         rest = words[end : end + 3]
-        if value is not None and rest[:1] and rest[0] in _PARTS:  # three quarters
-            part = Fraction(value, _PARTS[rest[0]])
-            known |= {part, abs(1 - part)}
-        if value is not None and rest == ["and", "a", "half"]:
-            known.add(value + Fraction(1, 2))
+        if value is not None and rest:
+            if rest[0] in _PARTS:  # three quarters
+                part = Fraction(value, _PARTS[rest[0]])
+                known |= {part, abs(1 - part)}
+            if rest[0] in _HUNDREDTHS or rest[:2] == ["per", "cent"]:
+                known |= _hundredths(Fraction(value))
+            if rest[0] == "and" and rest[1:2] and rest[-1] in _PARTS:  # two and a half, one and three quarters
+                known.add(value + Fraction(1 if rest[1] == "a" else _CARDINALS.get(rest[1], 0), _PARTS[rest[-1]]))
+        if words[place : place + 3] == ["half", "a", "dozen"]:
+            known.add(Fraction(6))
         if value is None:
             part = _PARTS.get(words[place])
             if part is not None:
@@ -238,7 +256,8 @@ def _check_text(text: str, numbers: Stated, allowed: frozenset[Fraction]) -> Ref
 
 def _of_words(words: frozenset[str]) -> frozenset[Fraction]:
     present = frozenset().union(*map(_singular, words))
-    return frozenset(Fraction(number) for numbers, known in COMMON.items() if known & present for number in numbers)
+    common = frozenset(Fraction(number) for numbers, known in COMMON.items() if known & present for number in numbers)
+    return common | {1 / number for number in common}
 
 
 def _counts(problem: str) -> frozenset[Fraction]:
