@@ -1,15 +1,15 @@
-"""How many word problems that people wrote the rules of numbers of `math` accept, with the solutions that people wrote.
+"""How many word problems that people wrote pass the rules of numbers of `math`, with the solutions that people wrote.
 
     python benchmarks/stated_numbers.py --data FOLDER           # seconds
     python benchmarks/stated_numbers.py --data FOLDER --json    # prints the last line only
 
-FOLDER holds `gsm8k.jsonl`. Its solutions mark each calculation: `<<48/2=24>>`. These together are the program. A number
+FOLDER holds `gsm8k.jsonl`. Its solutions mark each calculation: `<<48/2=24>>`. Together they are the program. A number
 that is the result of an earlier calculation stands for a variable. Solutions without a calculation in Python's syntax
 are left out.
 
-The last line is one line of JSON: `problems`, the share `accepted`, and `states_answer`, the share whose problem states the
-answer though the calculations do not use it. Above it is each problem that is not accepted. In most of those that we read, people
-computed a number in their heads. A program must compute it.
+The last line is one line of JSON: `problems`, the share `accepted`, and `states_answer`, the share whose problem states
+the answer though the calculations do not use it. Above it is each problem that is not accepted. In most of those that
+we read, people computed a number in their heads. A program must compute it.
 """
 
 import argparse
