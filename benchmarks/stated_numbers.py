@@ -7,9 +7,9 @@ FOLDER holds `gsm8k.jsonl`. Its solutions mark each calculation: `<<48/2=24>>`. 
 that is the result of an earlier calculation stands for a variable. Solutions without a calculation in Python's syntax
 are left out.
 
-The last line is one line of JSON: `problems`, the share `accepted`, and `states_answer`, the share that states the answer
-though the calculations do not use it. Above it is each problem that is not accepted. In most of those that we read,
-people computed a number in their heads. A program must compute it.
+The last line is one line of JSON: `problems`, the share `accepted`, and `states_answer`, the share that states the
+answer though the calculations do not use it. Above it is each problem that is not accepted. In most of those that we
+read, people computed a number in their heads. A program must compute it.
 """
 
 import argparse

@@ -9,20 +9,22 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..run_files.layout import EVALUATION_FILE, EVALUATION_FOLDER
-from ..run_files.run import AVERAGE
+from ..run_files.run import AVERAGE, BASE
 from .opening import add_unsafe_option
 
 
 if TYPE_CHECKING:
     from ..evaluation import Exam
-    from ..evaluation.evaluating import Decoding
+    from ..evaluation.evaluating import Decoding, ExamRun
+    from ..executor import Executor
     from ..generation import Sampler
     from ..generation.engines import Engine
+    from ..reporting.evaluation_view import EvaluationView
     from ..run_files.run import Run
     from ..tasks import TaskType
 
@@ -87,6 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FOLDER", help=f"folder for the results; RUN/{EVALUATION_FOLDER} if unset")
 
 
+class Stopped(Exception):
+    """The evaluation cannot go on. Its answers are kept."""
+
+
 def run(options: argparse.Namespace) -> int:
     from .opening import labels
 
@@ -98,79 +104,119 @@ def run(options: argparse.Namespace) -> int:
     teams = dict(zip(labels(runs), zip(runs, chosen, strict=True), strict=True))
     exams = chosen_exams(options, runs)
 
-    from ..evaluation.evaluating import GradingError, base_fingerprint, merged, take_exam
+    from ..evaluation.evaluating import merged
     from ..evaluation.records import save_evaluation
     from ..generation.engines import EngineError
-    from ..progress import watched_jobs
     from ..reporting.evaluation_view import EvaluationView
     from ..reporting.model_card import versions
-    from ..run_files.files import check_writable, is_taken
-    from ..run_files.run import BASE, adapter_fingerprint
+    from ..run_files.files import check_writable
     from .opening import free_memory, make_executor
 
-    decodings = [read_decoding(options, runs, exam) for exam in exams]
+    asked = [(exam, read_decoding(options, runs, exam)) for exam in exams]
     check_writable(output, option="--output")
-    about = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
-    found = [{} for _ in exams]
-    weights, problems = {}, []
+    about: dict[str, Any] = {"runs": {name: one.folder for name, (one, _) in teams.items()}, "base": runs[0].base}
+    weights, taken = {}, {}
     kept = f"The answers so far are in {output}; the same command continues from there."
     with EvaluationView() as view, make_executor(runs[0], accept_unsafe=options.accept_unsafe) as executor:
         view.note(opening(teams, exams, None if options.no_base else runs[0].base))
-        if options.output is None and runs[0].record != runs[0].folder and is_taken(runs[0].record):
-            view.note(f"{runs[0].record} is training, and may remove this checkpoint with the results: see --output.")
-        for exam in exams:
-            for tell, whose in [(unused_families, runs), *((shown_in, run) for run in runs)]:
-                with suppress(ValueError):  # of a type that is not here, or a family that is no more
-                    if told := tell(exam, whose):
-                        view.note(told)
+        for told in warned(options, runs, exams):
+            view.note(told)
         try:
             for label, (one, members) in teams.items():
                 with closing(prepare(one, options, runs, engine)) as sampler:
                     sampler.sync()
-                    view.watch(sampler.progress)
-                    asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
-                    own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
+                    own = fingerprints(one, members, sampler)
+                    weights |= {name if name == BASE else player(teams, label, name): own[name] for name in own}
                     about |= {"template": sampler.template, "dtype": str(sampler.population.base_model.dtype)}
                     about |= {"sampler": "vllm"} if engine else {}
-                    weights |= {BASE: base_fingerprint(sampler)} | {player(teams, label, n): own[n] for n in own}
                     identity = {key: about[key] for key in ("dtype", "sampler") if key in about}
-                    identity |= {"weights": own | {BASE: weights[BASE]}, "versions": versions()}
-                    for exam, decoding, taken in zip(exams, decodings, found, strict=True):
-                        if told := too_long(exam, decoding, sampler):
-                            view.note(told)
-                        view.begin(f"{label}: {exam.name}" if len(teams) > 1 else exam.name)
-                        try:
-                            taken[label] = take_exam(
-                                exam,
-                                members,
-                                sampler,
-                                watched_jobs(executor, sampler.progress),
-                                folder=output,
-                                decoding=decoding,
-                                base=not options.no_base and one is runs[0],
-                                identity=identity,
-                                on_progress=view.progress,
-                            )
-                        except GradingError as error:
-                            problems.append(str(error))
-                            view.note(str(error))
-                        except OSError as error:  # such as a full disk
-                            view.note(f"{error}. {kept}")
-                            return 1
+                    taken[label] = take_exams(
+                        asked,
+                        members,
+                        sampler,
+                        executor,
+                        view,
+                        title=f"{label}: " if len(teams) > 1 else "",
+                        folder=output,
+                        base=not options.no_base and one is runs[0],
+                        identity=identity | {"weights": own, "versions": versions()},
+                    )
                 del sampler
                 free_memory()  # one base at a time: with vLLM, the next engine counts what is free on the card
-        except EngineError as error:
+        except (EngineError, Stopped) as error:
             view.note(f"{error} {kept}")
             return 1
         except KeyboardInterrupt:
             view.note(f"Stopped. {kept}")
             return 130
         about |= {"weights": weights, "versions": versions()}
-        complete = [merged(taken, named=len(teams) > 1) for taken in found if len(taken) == len(teams)]
-        if complete:  # else an earlier record stays
+        graded = [exam for exam in exams if all(exam.name in own for own in taken.values())]
+        if graded:  # else an earlier record stays
+            complete = [
+                merged({label: own[exam.name] for label, own in taken.items()}, named=len(teams) > 1)
+                for exam in graded
+            ]
             view.tables(save_evaluation(output, complete, compared(teams), about))
             view.note(f"\nScores: {os.path.join(output, EVALUATION_FILE)}")
-    return 1 if problems else 0
+    return 0 if len(graded) == len(exams) else 1
+
+
+def take_exams(
+    asked: Sequence[tuple[Exam, Decoding]],
+    members: Sequence[str],
+    sampler: Sampler,
+    executor: Executor,
+    view: EvaluationView,
+    *,
+    title: str,
+    **settings: Any,
+) -> dict[str, ExamRun]:
+    """Lets the members of a run take the exams; an exam that cannot be graded is told and left out.
+
+    Raises:
+        Stopped: If the answers cannot be written, as on a full disk.
+    """
+    from ..evaluation.evaluating import GradingError, take_exam
+    from ..progress import watched_jobs
+
+    view.watch(sampler.progress)
+    jobs, taken = watched_jobs(executor, sampler.progress), {}
+    for exam, decoding in asked:
+        if told := too_long(exam, decoding, sampler):
+            view.note(told)
+        view.begin(title + exam.name)
+        settings |= {"decoding": decoding, "on_progress": view.progress}
+        try:
+            taken[exam.name] = take_exam(exam, members, sampler, jobs, **settings)
+        except GradingError as error:
+            view.note(str(error))
+        except OSError as error:
+            raise Stopped(f"{error}.") from None
+    return taken
+
+
+def fingerprints(one: Run, members: Sequence[str], sampler: Sampler) -> dict[str, str]:
+    """Hashes of the weights that answer: of the members, of those that an average is of, and of the base."""
+    from ..evaluation.evaluating import base_fingerprint
+    from ..run_files.run import adapter_fingerprint
+
+    asked = set(members) - {AVERAGE} | set(students(one) if AVERAGE in members else [])
+    own = {name: adapter_fingerprint(one.folder, name) for name in one.members if name in asked}
+    return own | {BASE: base_fingerprint(sampler)}
+
+
+def warned(options: argparse.Namespace, runs: Sequence[Run], exams: Sequence[Exam]) -> Iterator[str]:
+    """What to say before the evaluation."""
+    from ..run_files.files import is_taken
+
+    first = runs[0]
+    if options.output is None and first.record != first.folder and is_taken(first.record):
+        yield f"{first.record} is training, and may remove this checkpoint with the results: see --output."
+    for exam in exams:
+        for tell, whose in [(unused_families, runs), *((shown_in, run) for run in runs)]:
+            with suppress(ValueError):  # of a type that is not here, or a family that is no more
+                if told := tell(exam, whose):
+                    yield told
 
 
 def check_numbers(options: argparse.Namespace) -> None:
