@@ -79,7 +79,7 @@ def test_other_names_are_refused(tmp_path, name):
 
 def test_a_wrong_name_is_told_with_the_nearest(tmp_path, capsys):
     assert cli.main(["recipes", "copy", "tiny/4t4", str(tmp_path)]) == 2
-    assert "did you mean 'tiny/4t4s.yaml'" in capsys.readouterr().err
+    assert "Did you mean 'tiny/4t4s.yaml'" in capsys.readouterr().err
     assert cli.main(["recipes", "copy"]) == 2
     assert "name what to copy" in capsys.readouterr().err
     assert cli.main(["recipes", "copy", "tiny/4t4s.yaml", str(tmp_path)]) == 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Never
 
 from .integrations.base_models import check_folder
 from .quiet import hide_loading_bars
-from .recipe_checks import check_call, closest
-from .settings import conform, documented
+from .recipe_checks import check_call
+from .settings import conform, documented, suggest
 from .shipped import told_if_shipped
 
 
@@ -124,7 +124,7 @@ def parse(argv: list[str], *, base_here: bool = False) -> "tuple[RunArguments, P
     run, args, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unknown:
         known = [name for action in parser._actions for name in action.option_strings]
-        raise ValueError(f"Unknown option {unknown[0]!r}{closest(unknown[0].split('=')[0], known)}")
+        raise ValueError(f"Unknown option {unknown[0]!r}. {suggest(unknown[0].split('=')[0], known, '')}".rstrip())
     return run, args
 
 

@@ -9,10 +9,11 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from .settings import suggest
 
 
 CONFIGS = (
@@ -77,7 +78,7 @@ def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
         return
     for key in recipe:
         if key not in known and key != "env":
-            raise ValueError(f"Unknown setting {key!r} in the recipe{closest(str(key), known)}")
+            raise ValueError(f"Unknown setting {key!r} in the recipe. {suggest(key, known, '')}".rstrip())
     options = list(_options(argv, known))
     given = {key: value for key, value in recipe.items() if key in known}
     for key, value in given.items():
@@ -87,12 +88,6 @@ def check_call(argv: Sequence[str], recipe: Mapping[str, Any]) -> None:
             _check_text(option, text, known[key].kinds)
             given[key] = text
     _check_numbers({key: _read(value, known[key].kinds) for key, value in given.items()}, known)
-
-
-def closest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    """The end of a sentence about an unknown word: a question with the most similar known word, or a full stop."""
-    close = get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else "."
 
 
 def _kinds(hint: ast.expr) -> Iterator[str]:
@@ -125,7 +120,8 @@ def _options(argv: Sequence[str], known: Mapping[str, Setting]) -> Iterator[tupl
             continue
         meant = [name] if name in known else [one for one in known if one.startswith(name)]
         if not meant and not any(f"no_{one}".startswith(name) for one in known):
-            raise ValueError(f"Unknown option {argument!r}{closest(option, [f'--{one}' for one in known])}")
+            hint = suggest(option, [f"--{one}" for one in known], "")
+            raise ValueError(f"Unknown option {argument!r}. {hint}".rstrip())
         follows = None if after.startswith("--") else after
         yield option, meant[0] if len(meant) == 1 else None, text if "=" in argument else follows
 

@@ -139,9 +139,23 @@ def check_keys(given: Mapping[str, Any], known: Collection[str], *, setting: str
     """Raises `ValueError` for a key that is not known, with the nearest one that is."""
     for key in given:
         if key not in known:
-            close = get_close_matches(str(key), known, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {list(known)}."
-            raise ValueError(f"Unknown key {key!r} in {setting}. {hint if known else 'It has no settings.'}")
+            hint = suggest(key, known) if known else "It has no settings."
+            raise ValueError(f"Unknown key {key!r} in {setting}. {hint}")
+
+
+def suggest(word: object, known: Iterable[str], otherwise: str | None = None) -> str:
+    """A sentence for the message about an unknown word.
+
+    Args:
+        word (`object`): The word; anything else is compared as text.
+        known (`Iterable[str]`): What it could be.
+        otherwise (`str`, *optional*): What to say if none of them resembles it; if unset, all of them.
+    """
+    known = list(known)
+    near = get_close_matches(str(word), known, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Choose from {known}." if otherwise is None else otherwise
 
 
 def holds(value: Any, hint: Any) -> bool:

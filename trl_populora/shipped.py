@@ -6,6 +6,8 @@ import shutil
 from difflib import get_close_matches
 from pathlib import Path
 
+from .settings import suggest
+
 
 PACKAGE = Path(__file__).resolve().parent
 RECIPES = PACKAGE / "recipes" if (PACKAGE / "recipes").is_dir() else PACKAGE.parent / "recipes"
@@ -41,9 +43,7 @@ def copy_recipes(name: str, folder: str | os.PathLike) -> tuple[list[Path], list
     target, wanted = Path(folder) / "recipes", _files(name)
     if not wanted:
         names = [*list_recipes(), *(path.name for path in RECIPES.iterdir())]
-        near = get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "`populora recipes` lists them."
-        raise ValueError(f"There is no recipe {name!r}; {hint}")
+        raise ValueError(f"There is no recipe {name!r}. {suggest(name, names, '`populora recipes` lists them.')}")
     if taken := [target / file for file in wanted if (target / file).exists()]:
         raise ValueError(f"{taken[0]} is there already, and would be replaced. Choose another folder, or remove it.")
     written, kept = [], []

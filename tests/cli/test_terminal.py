@@ -20,7 +20,7 @@ from trl_populora.run_files.run import read_table
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"torch", "transformers", "trl", "peft", "datasets", "evaluate"}
 WRONG = [
-    (["trian"], "there is no command 'trian'; did you mean 'train'? (see populora --help)"),
+    (["trian"], "there is no command 'trian'. Did you mean 'train'? (see populora --help)"),
     (["xyz"], "there is no command 'xyz' (see populora --help)"),
     (["report", "/no/such"], "/no/such has no history.jsonl"),
     (["report", "/no/such", "--plotz"], "unrecognized arguments: --plotz"),
@@ -31,14 +31,14 @@ WRONG = [
     (["push", "/no/such"], "there is no such folder"),
     (["export", "/no/such", "--member", "x", "--output", "/no/other"], "there is no such folder"),
     (["evolve", "/no/such", "--operator", "clone", "--output", "/no/other"], "/no/such is not a PEFT folder"),
-    (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "did you mean 'dare'"),
+    (["evolve", "/no/such", "--operator", "dear", "--output", "/no/other"], "Did you mean 'dare'"),
     (["warmup", "--model", "/no/such", "--output", "no/other"], "no such folder"),
     (["retention", "--config", "/no/such.yaml"], "cannot be read"),
     (["retention", "--config", "recipes/tiny/retention.yaml", "--output", "setup.cfg"], "setup.cfg is a file; name a"),
     (["train", "--config", "/no/such.yaml"], "cannot be read"),
-    (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "did you mean '--num_teachers'"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--num_teacherz", "2"], "Did you mean '--num_teachers'"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--max_steps", "some"], "--max_steps some must be a whole"),
-    (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown; choose"),
+    (["train", "--config", "recipes/tiny/4t4s.yaml", "--pairing", "best"], "pairing='best' is unknown. Choose from"),
     (["train", "--config", "recipes/tiny/4t4s.yaml", "--model_name_or_path", "./no"], "no such folder"),
     (["push", "/no/such", "--dry-run"], "unrecognized arguments: --dry-run (see populora push --help)"),
     (["doctor", "/no/such.yaml"], "cannot be read"),

@@ -152,7 +152,7 @@ def test_accelerate_configs_are_those_of_accelerate():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"num_teacher": 2}, "Unknown setting 'num_teacher' in the recipe; did you mean 'num_teachers'?"),
+        ({"num_teacher": 2}, "Unknown setting 'num_teacher' in the recipe. Did you mean 'num_teachers'?"),
         ({"zzzzzzzz": 2}, "Unknown setting 'zzzzzzzz' in the recipe."),
         ({"num_teachers": 2.5}, "num_teachers=2.5 in the recipe must be a whole number."),
         ({"num_teachers": "two"}, "num_teachers='two' in the recipe must be a whole number."),
@@ -171,7 +171,7 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"dataset_name": "x.jsonl"}, "dataset_name='x.jsonl' with num_teachers=1"),
         ({"max_completion_length": 0}, "error: max_completion_length=0 must be at least 1"),
         ({"evolution_kwargs": "fraction=0.5"}, "'{\"fraction\": 0.5}' on the command line (JSON), or {fraction: 0.5}"),
-        ({"seed_families": ["adds"]}, "no seed families ['adds'] of ['code_o']; did you mean 'add'?"),
+        ({"seed_families": ["adds"]}, "no seed families ['adds'] of ['code_o']. Did you mean 'add'?"),
         (
             {"report_to": "tensorbord"},
             "report_to=['tensorbord']: there is no tracker 'tensorbord'. Did you mean 'tensor",
@@ -184,9 +184,9 @@ def test_accelerate_configs_are_those_of_accelerate():
         ({"lora_r": 0}, "lora_r=0"),
         ({"save_steps": float("inf")}, "save_steps=inf must be finite"),
         ({"model_init_kwargs": 5}, "model_init_kwargs=5 must be a mapping, or unset"),
-        ({"optim": "adamw_torhc"}, "optim='adamw_torhc' is unknown; did you mean 'adamw_torch'?"),
-        ({"lr_scheduler_type": "qqq"}, "lr_scheduler_type='qqq' is unknown; choose one of ['linear', "),
-        ({"log_level": "abc"}, "log_level='abc' is unknown; choose one of"),
+        ({"optim": "adamw_torhc"}, "optim='adamw_torhc' is unknown. Did you mean 'adamw_torch'?"),
+        ({"lr_scheduler_type": "qqq"}, "lr_scheduler_type='qqq' is unknown. Choose from ['linear', "),
+        ({"log_level": "abc"}, "log_level='abc' is unknown. Choose from"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs=[1] must be a mapping, or unset"),
         ({"gradient_checkpointing_kwargs": [1]}, "gradient_checkpointing_kwargs=[1] must be a mapping, or unset"),
         ({"logging_steps": float("nan")}, "logging_steps=nan must be finite"),
@@ -219,7 +219,7 @@ def test_a_mistake_ends_in_one_sentence_and_exit_code_2(recipe, capfd, changes, 
 
 def test_mistakes_on_the_command_line(recipe, capfd, tmp_path):
     assert train.main([*recipe(), "--num_teacherz", "2"]) == 2
-    assert "Unknown option '--num_teacherz'; did you mean '--num_teachers'?" in capfd.readouterr().err
+    assert "Unknown option '--num_teacherz'. Did you mean '--num_teachers'?" in capfd.readouterr().err
     assert train.main(["--config"]) == 2
     assert "--config needs the path" in capfd.readouterr().err
     assert train.main(["--config", str(tmp_path / "nothing.yaml")]) == 2

@@ -37,7 +37,7 @@ def test_sizes_are_those_of_the_recipe(plan):
         ({"settings": {"lora_r": "many"}}, "lora_r='many'"),
         (
             {"measures": {"m": {"metric": "solv_rate"}}},
-            "measures.m: .* no metric 'solv_rate'; did you mean",
+            "measures.m: .* no metric 'solv_rate'. Did you mean",
         ),
         ({"measures": {"m": {"metric": "population/student_7/reward"}}}, "no metric"),
         ({"exams": ["held_uot"], "measures": {"m": {"exam": "held_uot"}}}, "exams: exam 'held_uot' is unknown"),

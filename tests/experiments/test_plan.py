@@ -9,7 +9,7 @@ def test_jobs_are_arms_by_seeds_with_the_control_first(plan):
     found = plan.read(arms={"z": {}, "one": {}}, control="one")
     assert [job.name for job in found.all_jobs] == ["one/0", "z/0", "one/1", "z/1"]
     assert found.job("z/1").folder.endswith("out/z/seed_1")
-    with pytest.raises(ValueError, match=r"no job 'z/2'; did you mean 'z/\d'"):
+    with pytest.raises(ValueError, match=r"no job 'z/2'. Did you mean 'z/\d'"):
         found.job("z/2")
 
 
@@ -63,7 +63,7 @@ def test_mappings_are_changed_key_by_key():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"control": "tow"}, "plan.yaml: control='tow' is no arm; did you mean 'two'"),
+        ({"control": "tow"}, "plan.yaml: control='tow' is no arm. Did you mean 'two'"),
         ({"seeds": [0, 1, 0]}, "names 0 twice"),
         ({"seeds": ["a"]}, "seeds="),
         ({"seeds": []}, "at least one"),
@@ -73,7 +73,10 @@ def test_mappings_are_changed_key_by_key():
         ({"measures": {"m": {"metric": "a", "exam": "b"}}}, "measures.m: name either"),
         ({"measures": {"m": {"metric": "a", "last": 0}}}, "last=0"),
         ({"measures": {"m": {"exam": "held_out_easy[:2]", "of": "chosen"}}}, "of='chosen' must be one of"),
-        ({"measures": {"m": {"exam": "held_out_easy"}}}, "'held_out_easy' is not among the exams; did you mean"),
+        (
+            {"measures": {"m": {"exam": "held_out_easy"}}},
+            "'held_out_easy' is not among the exams of a run. Did you mean",
+        ),
         ({"arms": {"one": {"seed": 1}, "two": {}}}, r"arms.one.seed cannot be set in an experiment: name seeds"),
         ({"settings": {"output_dir": "x"}}, "settings.output_dir cannot be set"),
         ({"arms": {"one": 3, "two": {}}}, "arms.one=3 must be a mapping"),

@@ -322,5 +322,5 @@ def test_log_probabilities_before_the_filters_are_seen_where_the_kind_promises_o
 
 
 def test_an_unknown_kind_of_server_is_refused():
-    with pytest.raises(ValueError, match="kind='tgi' is unknown; choose one of .'sglang', 'vllm'."):
+    with pytest.raises(ValueError, match="kind='tgi' is unknown. Choose from .'sglang', 'vllm'."):
         server_sampler(population_of(1, 1), tiny_tokenizer(), None, settings_of(), kind="tgi", base_url="http://x")

@@ -76,7 +76,7 @@ def test_others_attempt_a_task_if_the_reward_depends_on_them(name, attempts):
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("kind", "teacher_reward='kind' is unknown; choose one of .*'frontier'.* or 'module:function' of your own"),
+        ("kind", "teacher_reward='kind' is unknown. Choose from .*'frontier'.* or 'module:function' of your own"),
         ("no_such_module:reward", "the module 'no_such_module' cannot be imported"),
         ("math:pi", "math:pi' is 3.14.*, not a function"),
         (f"{__name__}:too_far", r"called with \(0, False\), failed: ZeroDivisionError"),

@@ -54,7 +54,7 @@ def test_without_two_of_a_role_there_is_no_mean(config, single):
     [
         ({"evolution_interval": 2}, "recombination_interval=4 is a multiple of evolution_interval=2"),
         ({"evolution_interval": 4}, "recombination_interval=4 is a multiple of evolution_interval=4"),
-        ({"recombination_roles": "pupils"}, "recombination_roles='pupils' is unknown; choose one of"),
+        ({"recombination_roles": "pupils"}, "recombination_roles='pupils' is unknown. Choose from"),
         ({"recombination_roles": "teachers", "num_teachers": 1}, "recombination_roles='teachers', .*two members of a"),
     ],
 )

@@ -101,7 +101,7 @@ RAISED = {
     "Unknown key … in …": lambda: config(evolution_kwargs={"fractions": 0.5}),
     "model_name_or_path is not set: name a Hub id, a folder or 'tiny' in the recipe.": RunArguments,
     "model=…: no local folder of that name, not in the Hub cache, and …": lambda: resolve_base("no/such-model"),
-    "…=… is unknown; choose one of …": lambda: config(pairing="random"),
+    "…=… is unknown. Choose from …": lambda: config(pairing="random"),
     "num_teachers=… and num_students=…: self-play needs at least one of each": lambda: config(num_students=0),
     "num_generations=… must be at least 2: a GRPO group needs a baseline.": lambda: config(num_generations=1),
     "… rows a round (num_teachers=… x … and num_students=… x …) do not divide into passes of "
@@ -168,5 +168,5 @@ def test_rows_that_processes_cannot_share(monkeypatch):
 def test_a_recipe_that_cannot_be_read(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("num_studens: 2\n")
-    with pytest.raises(ValueError, match=f"{pattern('Unknown setting … in the recipe')}; did you mean 'num_students'"):
+    with pytest.raises(ValueError, match=f"{pattern('Unknown setting … in the recipe')}. Did you mean 'num_students'"):
         parse(["--config", str(path)])

@@ -15,7 +15,7 @@ from ..executor import SandboxError
 from ..named import see_working_folder
 from ..output import prepare_output, settle
 from ..quiet import filter_messages
-from ..recipe_checks import closest
+from ..settings import suggest
 from ..train import wait_politely
 from . import (
     doctor,
@@ -84,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_output()
     parser, argv = build_parser(), sys.argv[1:] if argv is None else argv
     if argv and argv[0] not in COMMANDS and not argv[0].startswith("-"):
-        parser.error(f"there is no command {argv[0]!r}{closest(argv[0], COMMANDS).rstrip('.')}")
+        hint = suggest(argv[0], COMMANDS, "")
+        parser.error(f"there is no command {argv[0]!r}{hint and f'. {hint}'}")
     try:
         options, rest = parser.parse_known_args(argv)
         if options.command != "train":

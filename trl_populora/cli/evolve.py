@@ -5,9 +5,9 @@ Parents and child are ordinary PEFT folders, whether a population wrote them or 
 
 import argparse
 import os
-from difflib import get_close_matches
 
 from ..run_files.layout import ADAPTER_CONFIG_FILE
+from ..settings import suggest
 
 
 OPERATORS = (
@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.operator not in OPERATORS:
-        near = get_close_matches(options.operator, OPERATORS, n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"--operator {options.operator!r} is unknown; {meant}Choose from {list(OPERATORS)}.")
+        raise ValueError(f"--operator {options.operator!r} is unknown. {suggest(options.operator, OPERATORS)}")
     for folder in options.parents:
         if not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG_FILE)):
             raise ValueError(f"{folder} is not a PEFT folder: it has no {ADAPTER_CONFIG_FILE}.")

@@ -303,13 +303,13 @@ def collapse_alarms(
     return tuple(alarms)
 
 
-def sandbox_alarms(rows: Sequence[Proposal | Attempt], *, share: float = 0.1) -> tuple[str, ...]:
-    """Alarm if the executor failed on at least this share of a round's rows, or on some of them and no row is valid.
+def sandbox_alarms(rows: Sequence[Proposal | Attempt]) -> tuple[str, ...]:
+    """Alarm if the executor failed on at least a tenth of a round's rows, or on some of them and no row is valid.
 
-    The share is our choice. Such rows are neither rewarded nor punished, so nothing else shows that they are lost.
+    The tenth is our choice. Such rows are neither rewarded nor punished, so nothing else shows that they are lost.
     """
     spared = sum(is_spared(row.refusal) for row in rows)
-    if spared and (spared >= share * len(rows) or not any(row.refusal is None for row in rows)):
+    if spared and (10 * spared >= len(rows) or not any(row.refusal is None for row in rows)):
         return (f"the executor failed on {spared} of {len(rows)} rows",)
     return ()
 

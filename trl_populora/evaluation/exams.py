@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any
 
 from ..extras import MissingPackageError
+from ..settings import suggest
 from ..tasks import TaskType, make_task_types
 from ..tasks.registry import BUILT_IN as TYPES
 from .benchmarks import BUILT_IN, Benchmark, benchmark
@@ -99,12 +99,9 @@ def make_exam(name: str, types: Mapping[str, TaskType], *, data: str | None = No
         if not isinstance(exam, Exam):
             raise ValueError(f"exam {name!r}: {whole} gives {exam!r}, not a trl_populora.evaluation.Exam.")
     else:
-        near = get_close_matches(whole, [*LEVELS, *BUILT_IN], n=1)
         raise ValueError(
-            f"exam {name!r} is unknown. "
-            + (f"Did you mean {near[0]!r}? " if near else "")
-            + f"Choose from {[*LEVELS, *BUILT_IN]}, 'tasks:PATH', or 'module:Name' of a benchmark or exam of yours; "
-            "'[:N]' at the end takes the first N questions."
+            f"exam {name!r} is unknown. {suggest(whole, [*LEVELS, *BUILT_IN])} Frozen tasks are named 'tasks:PATH', a "
+            "benchmark or exam of yours 'module:Name'; '[:N]' at the end takes the first N questions."
         )
     return exam if count is None else exam.first(count)
 

@@ -143,20 +143,17 @@ def mean_rates(players: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(known.any(axis=0), np.nansum(table, axis=0) / np.maximum(known.sum(axis=0), 1), math.nan)
 
 
-def chosen_elsewhere(
-    players: Sequence[np.ndarray], *, weakest: bool = False, folds: int = FOLDS, seed: int = 0
-) -> np.ndarray:
+def chosen_elsewhere(players: Sequence[np.ndarray], *, weakest: bool = False, seed: int = 0) -> np.ndarray:
     """Rates of the best player, chosen on other questions than those it is scored on.
 
-    The maximum of noisy scores is too high, and more so with more players. So questions are divided into random folds.
-    For each fold, the player with the highest mean on all other folds is chosen (if several are equal, all of them),
-    and its rates in this fold are used. The choice does not depend on the questions that are scored. So for equally
-    good players, the expected mean of these rates is their common rate.
+    The maximum of noisy scores is too high, and more so with more players. So questions are divided into ten random
+    folds. For each fold, the player with the highest mean on all other folds is chosen (if several are equal, all of
+    them), and its rates in this fold are used. The choice does not depend on the questions that are scored. So for
+    equally good players, the expected mean of these rates is their common rate.
 
     Args:
         players (`Sequence[np.ndarray]`): Rates of each, of shape `(questions,)`.
         weakest (`bool`, *optional*, defaults to `False`): Whether to choose the lowest mean instead.
-        folds (`int`, *optional*, defaults to `10`): Number of folds, but no more than questions.
         seed (`int`, *optional*, defaults to `0`): Seed of the folds.
 
     Returns:
@@ -166,7 +163,7 @@ def chosen_elsewhere(
     count = table.shape[1]
     if count < 2:
         return mean_rates(players)
-    dealt = np.random.default_rng(seed).permutation(count) % min(folds, count)
+    dealt = np.random.default_rng(seed).permutation(count) % min(FOLDS, count)
     rates = np.full(count, math.nan)
     for fold in range(dealt.max() + 1):
         others, own = table[:, dealt != fold], dealt == fold

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 
 from trl_populora.population.factors import Factor
+from trl_populora.settings import suggest
 
 from .islands import divide
 from .operators import CROSSOVERS, MUTATIONS, OPERATORS, Operator, breed
@@ -174,6 +174,4 @@ def read_parameters(operator: str, texts: Iterable[str]) -> dict[str, Any]:
 
 def _known(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {list(known)}."
-        raise ValueError(f"Unknown {what}: {name!r}. {hint}")
+        raise ValueError(f"Unknown {what}: {name!r}. {suggest(name, known)}")

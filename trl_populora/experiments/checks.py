@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..extras import is_installed
@@ -13,6 +12,7 @@ from ..reporting.comparison import EXAMS
 from ..run_files.files import write_file
 from ..run_files.layout import SUBMITTED_FOLDER
 from ..run_files.secrets import find_secrets
+from ..settings import suggest
 from .launchers import slurm_executor
 from .plan import Experiment, file_hash
 
@@ -176,11 +176,8 @@ def _check_metrics(experiment: Experiment, args: PopulationSelfPlayConfig) -> No
     for name, measure in experiment.parsed_measures.items():
         if measure.metric is None or measure.metric in known or measure.metric.startswith(OPEN):
             continue
-        near = get_close_matches(measure.metric, known, n=3)
-        hint = 'the page "Metrics" of the documentation lists them.'
-        if near:
-            hint = f"did you mean {' or '.join(map(repr, near))}?"
-        raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}; {hint}")
+        hint = suggest(measure.metric, sorted(known), 'The page "Metrics" of the documentation lists them.')
+        raise ValueError(f"measures.{name}: its rounds have no metric {measure.metric!r}. {hint}")
 
 
 def _exams(experiment: Experiment, args: PopulationSelfPlayConfig) -> list[Exam]:

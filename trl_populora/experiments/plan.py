@@ -7,13 +7,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ..recipe import read_mapping
 from ..run_files.layout import PLAN_FILE, RESULTS_FILE, RESULTS_PAGE, SUBMITTED_FOLDER
-from ..settings import from_mapping, to_mapping
+from ..settings import from_mapping, suggest, to_mapping
 
 
 NAME = re.compile(r"[\w][\w.-]*")
@@ -114,7 +113,7 @@ class Experiment:
         if not (self.measures and self.arms and self.seeds):
             raise ValueError("measures, arms and seeds must each name at least one.")
         if self.control not in self.arms:
-            raise ValueError(f"control={self.control!r} is no arm{_near(self.control, self.arms)}")
+            raise ValueError(f"control={self.control!r} is no arm. {suggest(self.control, self.arms)}")
         if len(set(self.seeds)) < len(self.seeds):
             twice = next(seed for seed in self.seeds if self.seeds.count(seed) > 1)
             raise ValueError(f"seeds={self.seeds} names {twice} twice: each seed is one run of an arm.")
@@ -140,10 +139,8 @@ class Experiment:
         _check_settings(self.settings, "settings")
         for name, measure in self.parsed_measures.items():
             if measure.exam is not None and measure.exam not in self.exams:
-                raise ValueError(
-                    f"measures.{name}: exam {measure.exam!r} is not among the exams{_near(measure.exam, self.exams)} "
-                    "Runs take only those."
-                )
+                hint = suggest(measure.exam, self.exams)
+                raise ValueError(f"measures.{name}: exam {measure.exam!r} is not among the exams of a run. {hint}")
 
     @property
     def parsed_measures(self) -> dict[str, Measure]:
@@ -177,7 +174,7 @@ class Experiment:
         """
         jobs = {job.name: job for job in self.all_jobs}
         if name not in jobs:
-            raise ValueError(f"there is no job {name!r}{_near(name, jobs)}")
+            raise ValueError(f"there is no job {name!r}. {suggest(name, jobs)}")
         return jobs[name]
 
     def arm_recipe(self, base: Mapping[str, Any], arm: str) -> dict[str, Any]:
@@ -250,8 +247,3 @@ def _check_settings(given: object, place: str) -> None:
     for name in given:
         if name in OWN:
             raise ValueError(f"{place}.{name} cannot be set in an experiment: {OWN[name]}.")
-
-
-def _near(word: str, known: Mapping | list) -> str:
-    close = get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f". Choose from {list(known)}."

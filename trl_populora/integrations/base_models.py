@@ -81,7 +81,7 @@ def check_folder(model: str) -> None:
         raise ValueError(f"model={model!r}: no such folder. Give an existing folder, a Hub id or {TINY!r}.")
 
 
-def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tuple[str, dict[str, str]]:
+def local_folder(model: str) -> tuple[str, dict[str, str]]:
     """Local folder with configuration and tokenizer of a base, even if its weights are not there.
 
     Returns:
@@ -102,7 +102,7 @@ def local_folder(model: str, cache_dir: str | os.PathLike | None = None) -> tupl
     if isinstance(cached, str):
         return os.path.dirname(cached), {}
     if model == SMOLLM2:
-        converted = _cache_root(cache_dir) / SMOLLM2_CACHE_NAME
+        converted = _cache_root() / SMOLLM2_CACHE_NAME
         if (converted / "config.json").is_file():
             return str(converted), {}
         return str(_smollm2_gguf_folder()), {"gguf_file": SMOLLM2_GGUF}
@@ -130,7 +130,7 @@ def _looks_like_a_path(model: str) -> bool:
     return not model or model.startswith((".", "/", "~")) or model.endswith("/") or model.count("/") > 1
 
 
-def _cache_root(cache_dir: str | os.PathLike | None) -> Path:
+def _cache_root(cache_dir: str | os.PathLike | None = None) -> Path:
     root = cache_dir or os.environ.get("POPULORA_CACHE") or Path("~/.cache/trl_populora")
     return Path(root).expanduser()
 

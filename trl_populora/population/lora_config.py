@@ -1,10 +1,11 @@
 """Checks the LoRA settings of a population."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 from peft import LoraConfig
 from torch import nn
+
+from trl_populora.settings import suggest
 
 
 MORE_THAN_PAIRS = {  # settings with which an adapter is more than pairs of A and B, and the value without them
@@ -67,7 +68,7 @@ def check_modules(base: nn.Module, wanted: Collection[str] | str | None, *, opti
     names = [] if wanted is None or isinstance(wanted, str) else sorted(wanted)
     missing = [name for name in names if not any(path.endswith(f".{name}") for path in paths)]
     if missing:
-        near = get_close_matches(missing[0], {path.rpartition(".")[2] for path in paths}, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Take it out, or set 'all-linear' for all linear layers."
+        modules = {path.rpartition(".")[2] for path in paths}
+        hint = suggest(missing[0], modules, "Take it out, or set 'all-linear' for all linear layers.")
         told = ", ".join(map(repr, missing))
         raise ValueError(f"{option}={names}: the base has no module {told}. {hint}")

@@ -70,10 +70,10 @@ def reward_of_a_task(name: str) -> Callable[[float, bool], float]:
     """
     if name in TEACHER_REWARDS:
         return TEACHER_REWARDS[name]
-    label, form = f"teacher_reward={name!r}", f"one of {list(TEACHER_REWARDS)}, or 'module:function' of your own"
+    label, form = f"teacher_reward={name!r}", f"{list(TEACHER_REWARDS)}, or 'module:function' of your own"
     if ":" not in name:
-        raise ValueError(f"{label} is unknown; choose {form}.")
-    found = named(name, label=label, form=form)
+        raise ValueError(f"{label} is unknown. Choose from {form}.")
+    found = named(name, label=label, form=f"one of {form}")
     if not callable(found):
         raise ValueError(f"{label} is {found!r}, not a function.")
     return cast(Callable[[float, bool], float], found)

@@ -9,13 +9,12 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 from trl_populora.extras import MissingPackageError
 from trl_populora.named import named
-from trl_populora.settings import check_keys, conform_plain
+from trl_populora.settings import check_keys, conform_plain, suggest
 from trl_populora.tasks.base import TaskType
 
 
@@ -54,13 +53,8 @@ def task_type_class(name: str) -> type[TaskType]:
     """
     path = name if ":" in name else BUILT_IN.get(name) or known_task_types().get(name)
     if path is None:
-        known = sorted(known_task_types())
-        near = get_close_matches(name, known, n=1)
-        raise ValueError(
-            f"task type {name!r} is unknown. "
-            + (f"Did you mean {near[0]!r}? " if near else "")
-            + f"Choose from {known}, or name a class of your own as 'module:Class'."
-        )
+        own = "A class of your own is named 'module:Class'."
+        raise ValueError(f"task type {name!r} is unknown. {suggest(name, sorted(known_task_types()))} {own}")
     found = named(path, label=f"task type {name!r}", form="an id, or 'module:Class'")
     if not (inspect.isclass(found) and issubclass(found, TaskType)):
         raise ValueError(f"task type {name!r} is {found!r}, not a subclass of trl_populora.tasks.TaskType.")
@@ -152,11 +146,9 @@ def families_of(types: Mapping[str, TaskType], families: Sequence[str] | None) -
     known = {name for one in types.values() for name in one.families}
     unknown = sorted(set(families or ()) - known)
     if unknown or (families is not None and not families):
-        near = get_close_matches(unknown[0], known, n=1) if unknown else []
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"choose from {sorted(known)}, or leave the setting out for all."
-        )
-        raise ValueError(f"seed_families={families}: there are no seed families {unknown} of {list(types)}; {hint}")
+        hint = f"Choose from {sorted(known)}, or leave the setting out for all."
+        hint = suggest(unknown[0], known, hint) if unknown else hint
+        raise ValueError(f"seed_families={families}: there are no seed families {unknown} of {list(types)}. {hint}")
     return {
         name: tuple(family for family in families or () if family in one.families) or None
         for name, one in types.items()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ..self_play.pairing import PAIRINGS, check_prompts
 from ..self_play.rewards import reward_of_a_task
+from ..settings import suggest
 
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def check_choices(args: PopulationSelfPlayConfig) -> None:
 def check_choice(name: str, value: object, allowed: Sequence[str | None]) -> None:
     """Refuses a value that is not allowed, and names the nearest one that is."""
     if value not in allowed:
-        near = get_close_matches(str(value), filter(None, allowed), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {list(allowed)}."
-        raise ValueError(f"{name}={value!r} is unknown; {hint}")
+        hint = suggest(value, filter(None, allowed), f"Choose from {list(allowed)}.")
+        raise ValueError(f"{name}={value!r} is unknown. {hint}")
 
 
 def check_population(args: PopulationSelfPlayConfig) -> None:

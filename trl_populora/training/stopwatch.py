@@ -120,15 +120,13 @@ def learning(
     return seconds[1] / ids.numel()
 
 
-def padded_tokens(
-    args: PopulationSelfPlayConfig, rounds: Mapping[str, Phase], means: Mapping[str, float], *, seed: int = 0
-) -> int:
+def padded_tokens(args: PopulationSelfPlayConfig, rounds: Mapping[str, Phase], means: Mapping[str, float]) -> int:
     """Tokens of a round's micro-batches with their padding: each is as wide as its longest row (`batching.py`).
 
     Lengths are drawn from exponential distributions with these means and cut at the limit. Micro-batches have rows of
     one phase and of similar length.
     """
-    chance, limit, total = random.Random(seed), args.max_completion_length, 0.0
+    chance, limit, total = random.Random(0), args.max_completion_length, 0.0
     for name, phase in rounds.items():
         rate = 0.0 if means[name] >= limit else 1 / means[name]
         lengths = [min(limit, chance.expovariate(rate)) if rate else limit for _ in range(phase.learned)]

@@ -7,7 +7,6 @@ through the trackers' public interfaces. A tracker that fails under way costs a 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from transformers.utils import logging
 from ..diagnostics import RoundSummary, solve_rate_matrix
 from ..diagnostics.metrics import overlays
 from ..evolution import EvolutionEvent
+from ..settings import suggest
 from .run_record import run_record
 
 
@@ -68,10 +68,7 @@ def check_trackers(report_to: Sequence[str]) -> None:
     """
     for name in report_to:
         if name not in INTEGRATION_TO_CALLBACK:
-            near = get_close_matches(str(name), INTEGRATION_TO_CALLBACK, n=1)
-            hint = (
-                f"Did you mean {near[0]!r}?" if near else f"Choose from {sorted(INTEGRATION_TO_CALLBACK)}, or 'none'."
-            )
+            hint = suggest(name, sorted([*INTEGRATION_TO_CALLBACK, "none"]))
             raise ValueError(f"report_to={list(report_to)}: there is no tracker {name!r}. {hint}")
     missing = missing_trackers(report_to)
     if missing:

@@ -4,9 +4,9 @@ own is a function of that name without arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from ...named import named
+from ...settings import suggest
 from .benchmark import Benchmark
 
 
@@ -39,12 +39,8 @@ def benchmark(name: str) -> Benchmark | Callable[..., object]:
     path = BUILT_IN.get(name, name)
     module_name, _, attribute = path.partition(":")
     if not (module_name and attribute):
-        near = get_close_matches(name, BUILT_IN, n=1)
-        raise ValueError(
-            f"benchmark {name!r} is unknown. "
-            + (f"Did you mean {near[0]!r}? " if near else "")
-            + f"Choose from {list(BUILT_IN)}, or name a record of your own as 'module:Name'."
-        )
+        own = "A record of your own is named 'module:Name'."
+        raise ValueError(f"benchmark {name!r} is unknown. {suggest(name, BUILT_IN)} {own}")
     found = named(path, label=f"benchmark {name!r}")
     if not (isinstance(found, Benchmark) or callable(found)):
         raise ValueError(

@@ -186,7 +186,7 @@ def server_sampler(
     """
     if isinstance(kind, str):
         if kind not in KINDS:
-            raise ValueError(f"kind={kind!r} is unknown; choose one of {sorted(KINDS)}, or pass a ServerKind.")
+            raise ValueError(f"kind={kind!r} is unknown. Choose from {sorted(KINDS)}, or pass a ServerKind.")
         kind = KINDS[kind]
     engine = server_engine(base_url, kind, timeout=timeout)
     return EngineSampler.from_args(population, tokenizer, accelerator, args, engine=engine, adapter_dir=adapter_dir)

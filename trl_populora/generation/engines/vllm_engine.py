@@ -258,7 +258,7 @@ def vllm_sampler(
         }
         engine = VLLMEngine(**settings | as_mapping(args.vllm_engine_kwargs))
     else:
-        raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown; choose 'colocate' or 'server'.")
+        raise ValueError(f"vllm_mode={args.vllm_mode!r} is unknown. Choose 'colocate' or 'server'.")
     return EngineSampler.from_args(
         population, tokenizer, accelerator, args, engine=engine, adapter_dir=args.vllm_adapter_dir
     )
