@@ -69,6 +69,27 @@ def test_same_seed_same_child_whatever_the_order_of_dicts(name):
     assert_same_bits(child, {path: other[path] for path in child})
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_rounding_of_parents_is_rounding_of_the_child(name, fresh):
+    """In both factors: another machine, or another number of processes, rounds a parent in another way."""
+    rng = torch.Generator().manual_seed(0)
+
+    def rounded(factors):
+        noise = [[1 + 1e-7 * torch.randn(X.shape, generator=rng) for X in factor[:2]] for factor in factors.values()]
+        return {
+            path: Factor(A * a, B * b, scaling)
+            for (path, (A, B, scaling)), (a, b) in zip(factors.items(), noise, strict=True)
+        }
+
+    for seed in range(20):
+        parents = parents_of(name, seed, fresh=fresh)
+        children = [breed(name, own, seed=seed) for own in (parents, [rounded(parent) for parent in parents])]
+        for path in parents[0]:
+            for X, Y in zip(*(child[path][:2] for child in children), strict=True):
+                assert float((X - Y).abs().max()) <= 1e-4 * float(X.abs().max()), (path, seed)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("average", "clone")])
 def test_seeds_matter(name):
     parents = parents_of(name, 5)

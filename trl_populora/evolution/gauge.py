@@ -39,8 +39,8 @@ def compose(
     each other.
 
     Along the directions in N, B is 0 and A is that of the first parent, so they can learn again. Directions of dropped
-    components, and those in which `A_1` is 0, get a fresh A at LoRA's init scale. Those rows are drawn from a separate
-    generator, so that their number does not change other random numbers.
+    components, and those in which `A_1` is 0, get a fresh A at LoRA's init scale: the projection of a random A, which
+    rounding cannot turn around. It is drawn from a separate generator, so that other random numbers do not change.
 
     Accuracy: `dW` loses what is below resolution (`factors`), and the rounding of A' and B', about 6e-8 |A'| |B'| in
     Frobenius norms for float32. The frame makes B' long if V needs directions in which `A_1` is almost 0: if the rows
@@ -85,8 +85,8 @@ def compose(
     multiply([factor.B for factor in terms], onto_B, out=out.B)
     if fresh.shape[1]:
         bound = initial_bound(out)
-        rows = torch.empty(fresh.shape[1], d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
-        out.A.add_((fresh @ rows.double()).to(out.A))
+        rows = torch.empty(r, d_in).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
+        out.A.add_((fresh @ (fresh.mT @ rows.double())).to(out.A))
 
 
 def align(factor: Factor, like: Factor) -> Factor:
