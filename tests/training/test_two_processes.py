@@ -51,12 +51,13 @@ def close(first, second):
 BALANCED = {"balance_rows": True, "advantage": "role_task"}
 PROBED = {"eval_strategy": "steps", "eval_steps": 2, "probe_kwargs": {"exams": ["held_out[:5]"], "founders": 1}}
 RECOMBINED = {"recombination_interval": 1, "evolution_interval": 0}
+MASKED = {"evolution_interval": 1, "evolution_kwargs": {"operators": ["component_masking"]}}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
-    [{}, BALANCED, PROBED, BALANCED | PROBED, RECOMBINED],
+    [{}, BALANCED, PROBED, BALANCED | PROBED | MASKED, RECOMBINED],
     ids=["plain", "balanced", "probed", "all of it", "recombined"],
 )
 def test_two_processes_equal_one(tmp_path, more):

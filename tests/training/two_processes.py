@@ -47,7 +47,6 @@ def main(
         lr_scheduler_type="constant",
         learning_rate=1e-2,
         optim="sgd",
-        evolution_kwargs={"operators": ["clone"]},
         executor_kwargs={"workers": 1},
         use_cpu=True,
         bf16=False,
@@ -55,7 +54,7 @@ def main(
         report_to="none",
         disable_tqdm=True,
         overwrite_output_dir=True,
-        **({"evolution_interval": 2} | json.loads(more)),
+        **({"evolution_interval": 2, "evolution_kwargs": {"operators": ["clone"]}} | json.loads(more)),
     )
     trainer = PopulationSelfPlayTrainer(
         tiny_model(), hash_reward, args, processing_class=tiny_tokenizer(), peft_config=lora()
