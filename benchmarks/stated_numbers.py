@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         accepted += refusal is None
         if refusal is not None and not options.json:
             print(f"{refusal.reason}, {refusal.detail}: {problem}\n")
+    if not problems:
+        parser.error(f"{options.data} holds no problem of gsm8k with a calculation that can be read.")
     shares = {"accepted": accepted / problems, "states_answer": away / problems}
     print(json.dumps({"problems": problems} | {name: round(share, 4) for name, share in shares.items()}))
 

@@ -75,7 +75,7 @@ def test_mappings_are_changed_key_by_key():
         ({"measures": {"m": {"exam": "held_out_easy[:2]", "of": "chosen"}}}, "of='chosen' must be one of"),
         (
             {"measures": {"m": {"exam": "held_out_easy"}}},
-            "'held_out_easy' is not among the exams of a run. Did you mean",
+            "'held_out_easy' is not among the exams of the experiment. Did you mean",
         ),
         ({"arms": {"one": {"seed": 1}, "two": {}}}, r"arms.one.seed cannot be set in an experiment: name seeds"),
         ({"settings": {"output_dir": "x"}}, "settings.output_dir cannot be set"),

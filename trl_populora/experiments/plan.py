@@ -140,7 +140,9 @@ class Experiment:
         for name, measure in self.parsed_measures.items():
             if measure.exam is not None and measure.exam not in self.exams:
                 hint = suggest(measure.exam, self.exams)
-                raise ValueError(f"measures.{name}: exam {measure.exam!r} is not among the exams of a run. {hint}")
+                raise ValueError(
+                    f"measures.{name}: exam {measure.exam!r} is not among the exams of the experiment. {hint}"
+                )
 
     @property
     def parsed_measures(self) -> dict[str, Measure]:
