@@ -7,7 +7,7 @@ Give them greedily: sampled answers also get better when a student has only beco
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -25,12 +25,14 @@ SEED = 2_000_003
 MAX_COMPLETION_LENGTH = 384
 PER_STATEMENT = 24
 WEAK_DEPTH = 4
+MORE = 3
 KNOWN = "known"
 
 
+@cache  # a run asks for them several times
 def chains() -> Exam:
     """`code_o` tasks of the statements that the base knows, 48 of each depth."""
-    return _exam("chains", held_out=False)
+    return _exam("chains", chain_tasks(held_out=False))
 
 
 def chains_short() -> Exam:
@@ -40,9 +42,18 @@ def chains_short() -> Exam:
     return replace(whole, name="chains_short", questions=few)
 
 
+@cache
+def chains_short_more() -> Exam:
+    """`MORE` times as many chains of up to four statements, of which none is in `chains_short`."""
+    few = {n: tasks for n, tasks in chain_tasks(held_out=False).items() if n <= WEAK_DEPTH}
+    wanted = MORE * PER_DEPTH_AND_KIND
+    return _exam("chains_short_more", chain_tasks(per_kind=wanted, seed=SEED + 1, held_out=False, others_than=few))
+
+
+@cache
 def chains_held_out() -> Exam:
     """As many, in which every second statement is one that no training of the base or the recipes holds."""
-    return _exam("chains_held_out", held_out=True)
+    return _exam("chains_held_out", chain_tasks(held_out=True))
 
 
 @cache
@@ -77,26 +88,32 @@ def weak_statement(task: Task) -> str | None:
 
 
 def chain_tasks(
-    *, held_out: bool, per_kind: int = PER_DEPTH_AND_KIND, seed: int = SEED, kinds: Sequence[Kind] = KINDS
+    *,
+    held_out: bool,
+    per_kind: int = PER_DEPTH_AND_KIND,
+    seed: int = SEED,
+    kinds: Sequence[Kind] = KINDS,
+    others_than: Mapping[int, Sequence[Task]] | None = None,
 ) -> dict[int, list[Task]]:
-    """Different tasks by depth; the kinds of state take turns."""
+    """Different tasks by depth; the kinds of state take turns. If `others_than` is given, tasks of its depths that are
+    not among its own."""
     (code_o,) = make_task_types(["code_o"], style="compact").values()
+    others = others_than or dict.fromkeys(EXAM_DEPTHS, ())
     found: dict[int, list[Task]] = {}
-    for wanted in EXAM_DEPTHS:
+    for wanted, not_these in others.items():
         level = "held_out" if held_out else next(n for n, (least, most) in DEPTHS.items() if least <= wanted <= most)
         rng, tasks = random.Random(f"{seed}/{level}/{wanted}"), {}
+        taken = {code_o.key(task.payload) for task in not_these}
         while len(tasks) < per_kind * len(kinds):
             kind = kinds[len(tasks) % len(kinds)]
             task = code_o.generate(rng, families=[f"{kind.name}_{level}"])
-            if depth(task.payload.program) == wanted:
+            if depth(task.payload.program) == wanted and code_o.key(task.payload) not in taken:
                 tasks.setdefault(code_o.key(task.payload), task)
         found[wanted] = list(tasks.values())
     return found
 
 
-@cache  # a run asks for them several times
-def _exam(name: str, *, held_out: bool) -> Exam:
-    by_depth = chain_tasks(held_out=held_out)
+def _exam(name: str, by_depth: Mapping[int, Sequence[Task]]) -> Exam:
     tasks = [task for turn in zip(*by_depth.values(), strict=True) for task in turn]
     exam = task_exam(name, tasks, make_task_types(["code_o"], style="compact"))
     groups = [f"depth_{depth(task.payload.program):02d}" for task in tasks]

@@ -9,7 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from recipes.chains.exams import EXAM_DEPTHS, KNOWN, PER_STATEMENT, chains, chains_held_out, chains_short, chains_weak
+from recipes.chains.exams import (
+    EXAM_DEPTHS,
+    KNOWN,
+    PER_STATEMENT,
+    chains,
+    chains_held_out,
+    chains_short,
+    chains_short_more,
+    chains_weak,
+)
 from recipes.chains.make.worked import TAKEN_FOR, confusion, trace, worked_output
 from recipes.chains.trial import compare, practise
 from tests.tiny import tiny_tokenizer
@@ -44,6 +53,14 @@ def test_the_exam_of_short_chains_is_the_first_four_depths_of_the_whole():
     assert (exam.name, exam.version) == ("chains_short", "0ac6ab40e63c")
     assert exam.questions == tuple(one for one in chains().questions if one.group in groups)
     assert Counter(one.group for one in exam.questions) == dict.fromkeys(groups, 48)
+
+
+def test_the_larger_exam_of_short_chains_has_other_questions():
+    exam, groups = chains_short_more(), {f"depth_{depth:02d}" for depth in (1, 2, 3, 4)}
+    assert (exam.name, exam.version) == ("chains_short_more", "e07a4e10b0ac")
+    assert Counter(one.group for one in exam.questions) == dict.fromkeys(groups, 3 * 48)
+    asked = [one.prompt[-1]["content"] for one in exam.questions]
+    assert len({*asked, *(one.prompt[-1]["content"] for one in chains_short().questions)}) == 4 * (3 * 48 + 48)
 
 
 def test_every_depth_has_as_many_tasks_of_each_kind(exam_and_version):
