@@ -126,7 +126,7 @@ def test_servers_answer_as_the_model_itself(run_folder, tiny_model, data, tmp_pa
     assert written["vllm"] == written["own"] and len({text for _, _, text in written["own"]}) > 1
     assert read(tmp_path / "vllm")["sampler"] == "vllm" and "sampler" not in read(tmp_path / "own")
     capsys.readouterr()
-    monkeypatch.setattr("trl_populora.cli.evaluate.SERVER_SECONDS", 0.1)
+    monkeypatch.setattr("trl_populora.cli.evaluate_options.SERVER_SECONDS", 0.1)
     assert evaluate(*asked, "--output", str(tmp_path / "gone"), *urls) == 1
     assert one.url in capsys.readouterr().out
 
