@@ -68,6 +68,16 @@ def test_what_the_owner_has_written_on_the_hub_stays(client, hub, run):
     assert hub.files("user/repo") & set(stale) == {"notes/mine.md"}
 
 
+def test_norwegian_stays_a_language(client, hub, run):
+    hub.put("user/repo", {"README.md": b"---\nlanguage: [en, no]\nlicense: mit\n---\n"})
+    for _ in range(2):  # the second card is read from the first
+        pushed(client, run, "--to", "user/repo")
+        assert hub.card("user/repo")[0]["language"] == ["en", "no"]
+    hub.put("user/other", {"README.md": b"---\nlanguage: no\n---\n"})
+    pushed(client, run, "--to", "user/other")
+    assert hub.card("user/other")[0]["language"] == "no"
+
+
 def same_adapter(tensors, folder):
     saved = load_file(folder / "adapter_model.safetensors")
     return saved.keys() == tensors.keys() and all(torch.equal(saved[k], torch.tensor(tensors[k])) for k in saved)

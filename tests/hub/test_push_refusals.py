@@ -62,6 +62,9 @@ def test_what_is_no_population(client, hub, run, tmp_path):
     assert "holds no adapter_model.safetensors" in refused(client, run)
     shutil.rmtree(run / "student_1")
     assert "holds no adapter_config.json" in refused(client, run, "--member", "student_1")
+    table = sorted((run / "rounds").iterdir())[0]
+    table.write_bytes(table.read_bytes()[:-9])
+    assert f"{table} is damaged" in refused(client, run, "--dataset")
     shutil.rmtree(run / "rounds")
     assert "holds no tables of rounds" in refused(client, run, "--dataset")
     for folder in run.glob("checkpoint-*"):

@@ -155,11 +155,17 @@ def card_metadata(
             return {}
         path = api.hf_hub_download(repo_id, CARD_FILE, repo_type=kind, revision=revision)
     try:
-        return RepoCard.load(path, ignore_metadata_errors=True).data.to_dict()
+        data = RepoCard.load(path, ignore_metadata_errors=True).data.to_dict()
     except Exception as error:  # of the YAML parser, for example; the card is written anew anyway
         story = " ".join(str(error).split())[:200]
         logger.warning(f"Metadata in the card of {repo_id} cannot be read, so nothing of it is kept: {story}")
         return {}
+    language = data.get("language")  # YAML reads the code of Norwegian, `no`, as false
+    if language is False:
+        data["language"] = "no"
+    elif isinstance(language, list):
+        data["language"] = ["no" if one is False else one for one in language]
+    return data
 
 
 def license_of(model: str, *, token: str | None = None) -> dict[str, Any]:

@@ -86,6 +86,16 @@ def check_weights(path: str) -> None:
         file.keys()
 
 
+def check_table(path: str) -> None:
+    """Raises `ValueError` if a Parquet table is damaged. It reads only its metadata."""
+    import pyarrow.parquet
+
+    try:
+        pyarrow.parquet.read_metadata(path)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is damaged: {error} Remove it, or copy it again.") from None
+
+
 def tokenizer_contents(run: Run) -> Contents:
     """The tokenizer with its chat template, as saved beside the members."""
     return {name: _read(run.folder, name) for name in _listed(run.folder) if name in TOKENIZER_FILES}
@@ -115,7 +125,7 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
     """Tables of a run's record: folder of tables -> their paths in order.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none, or one is damaged.
     """
     if not os.path.isdir(folder):
         raise ValueError(f"{folder}: there is no such folder.")
@@ -124,6 +134,8 @@ def table_contents(folder: str) -> Mapping[str, list[str]]:
         place = os.path.join(folder, name)
         tables = [os.path.join(place, one) for one in _listed(place) if one.endswith(TABLE_SUFFIX)]
         found |= {name: tables} if tables else {}
+        for table in tables:
+            check_table(table)
     if not found:
         raise ValueError(f"{folder} holds no tables of rounds.")
     return found
