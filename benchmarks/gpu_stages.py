@@ -97,7 +97,7 @@ def step(report: Report) -> None:
 
     loss_that_runs(report)
     (name,) = bases(report, "qwen2.5-7b-shapes")
-    base = bench(report, name, rows=4, tokens=64, new_tokens=64)
+    base = bench(report, name, rows=16, tokens=64, new_tokens=64)
     kinds = {"members": (8, 2), "as many": (1, 8), "an eighth": (1, 1)}  # members, and prompts of each teacher
     names = {"as many": "as many rows", "an eighth": "an eighth of the rows: matched per adapter (the paper: 1.31)"}
     found: dict[str, list[dict]] = {kind: [] for kind in kinds}
@@ -115,7 +115,8 @@ def step(report: Report) -> None:
             break
         for kind, (members, prompts) in kinds.items():
             begin = time.perf_counter()
-            row = whole_step(base, members, prompts=prompts, generations=2 if report.toy else 3, steps=2)
+            sizes = {"generations": 2, "steps": 2} if report.toy else {"generations": 3, "steps": 2, "drawn": 96}
+            row = whole_step(base, members, prompts=prompts, **sizes)
             found[kind].append(row | {"took": time.perf_counter() - begin})
             report.detail(kind, found[kind])
             if kind == "members":

@@ -29,13 +29,16 @@ class Steps(TrainerCallback):
             self.steps.append((time.perf_counter() - self.begin, dict(self.parts)))
 
 
-def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, steps: int | None = None) -> dict:
+def whole_step(
+    bench, members: int, *, prompts: int = 1, generations: int = 2, steps: int | None = None, drawn: int = 64
+) -> dict:
     """Seconds of one step of `members` members, and what part of them is neither model nor executor.
 
     A step has three rows per member (two generations per prompt: every proposal and two attempts at as many tasks);
-    that of the single agent has six. More with `prompts` of each teacher and more `generations`. Rewards get a term
-    that varies: a base that solves nothing has no gradient, and the trainer leaves such rows out. "learned" is the
-    number of rows that were in the update.
+    that of the single agent has six. More with `prompts` of each teacher and more `generations`; `drawn` rows are drawn
+    at a time. Rewards get a term that varies: a base that solves nothing has no gradient, and the trainer leaves such
+    rows out. "learned" is the number of rows that were in the update. "made" are the seconds that it took to make the
+    trainer, and "first" those of the first step.
     "overhead" is all but generation, forward, backward and the executor; clipping and the optimizer are in it. The
     last step is measured; of large rounds the first, in which the optimizer's memory is allocated too.
     """
@@ -50,7 +53,7 @@ def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, s
         prompts_per_teacher=prompts,
         num_generations=generations,
         per_device_train_batch_size=max(b for b in range(1, args.rows + 1) if rows % b == 0),
-        generation_rows=64,
+        generation_rows=drawn,
         max_completion_length=args.new_tokens,
         prompt_style="compact",
         num_references=1,
@@ -68,7 +71,7 @@ def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, s
     )
     shared = {id(t): t for t in (*bench.model.parameters(), *bench.model.buffers())}
     lora = LoraConfig(r=args.rank, lora_alpha=2 * args.rank, target_modules="all-linear")
-    parts = defaultdict(float)
+    parts, begin = defaultdict(float), time.perf_counter()
     steps = Steps(parts)
     trainer = PopulationSelfPlayTrainer(
         copy.deepcopy(bench.model, shared),
@@ -80,6 +83,7 @@ def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, s
     )
     trainer.remove_callback(PrinterCallback)
     watch(trainer, parts, bench.device)
+    made = time.perf_counter() - begin
     reset_peak(bench.device)
     try:
         trainer.train()
@@ -92,6 +96,8 @@ def whole_step(bench, members: int, *, prompts: int = 1, generations: int = 2, s
         "members": members,
         "rows": rows,
         "learned": sum(len(batch["member_ids"]) for batch in trainer._buffered_inputs),
+        "made": made,
+        "first": steps.steps[0][0],
         "seconds": seconds,
         "seconds_per_row": seconds / rows,
         "peak_mib": peak(bench.device),

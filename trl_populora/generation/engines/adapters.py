@@ -11,6 +11,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import NamedTuple
 
 import torch
@@ -25,6 +27,7 @@ from ...run_files.layout import ADAPTER_FILE
 
 
 MEMORY_FOLDER = "/dev/shm"
+WRITERS = 4  # adapters that are copied and written at a time: most of it is the kernel's work for new pages
 PROBES = 4  # files of the canary's proof at the start
 
 
@@ -88,7 +91,7 @@ class AdapterFiles:
         self._digests: dict[str, bytes] = {}
         self._current: dict[str, AdapterVersion] = {}
         self._superseded: list[AdapterVersion] = []
-        self._written = 0
+        self._numbers = count(1)
 
     @property
     def needed(self) -> int:
@@ -113,23 +116,30 @@ class AdapterFiles:
         """
         self.remove(self._superseded)
         self._superseded = []
-        versions = []
-        for name in adapter_names(self.population):
+
+        def changed(name: str) -> tuple[AdapterVersion, bytes] | None:
             tensors, digest = pack(self.population.factors(name), self.dtype)
             if digest == self._digests.get(name) and not everything:
-                continue
-            version = self.write(name, tensors, self.config_of(name))
-            if name in self._current:
-                self._superseded.append(self._current[name])
-            self._current[name], self._digests[name] = version, digest
-            versions.append(version)
+                return None
+            return self.write(name, tensors, self.config_of(name)), digest
+
+        versions, names = [], adapter_names(self.population)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for name, written in zip(names, pool.map(changed, names), strict=True):
+                if written is None:
+                    continue
+                version, digest = written
+                if name in self._current:
+                    self._superseded.append(self._current[name])
+                self._current[name], self._digests[name] = version, digest
+                versions.append(version)
         return versions
 
     def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
         """Writes one PEFT folder under a new name, completely or not at all."""
-        self._written += 1
-        name = f"{member}-{self.run}-{self._written}"
-        version = AdapterVersion(member, name, self._written, os.path.join(self.folder, name))
+        number = next(self._numbers)
+        name = f"{member}-{self.run}-{number}"
+        version = AdapterVersion(member, name, number, os.path.join(self.folder, name))
         scratch = os.path.join(self.folder, f".{name}")
         os.mkdir(scratch)
         save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
@@ -160,10 +170,13 @@ class AdapterFiles:
 def pack(factors: Factors, dtype: torch.dtype) -> tuple[dict[str, Tensor], bytes]:
     """Factors under PEFT's names in host memory, as views of one buffer, and the hash of their bytes.
 
-    One transfer and one hash for the whole adapter, whatever the number of its matrices.
+    One transfer and one hash for the whole adapter, whatever the number of its matrices. From a GPU, the buffer is
+    pinned: the transfer is faster, and PyTorch keeps the memory for the next adapter.
     """
     parts = to_tensors(factors)
-    flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()]).cpu()
+    flat = torch.cat([matrix.detach().reshape(-1).to(dtype) for matrix in parts.values()])
+    if flat.is_cuda:
+        flat = torch.empty(flat.shape, dtype=dtype, pin_memory=True).copy_(flat)
     digest = xxhash.xxh3_128_digest(flat.view(torch.uint8).numpy().data)
     pieces = flat.split([matrix.numel() for matrix in parts.values()])
     return {key: piece.view(parts[key].shape) for key, piece in zip(parts, pieces, strict=True)}, digest
