@@ -27,6 +27,7 @@ PER_STATEMENT = 24
 WEAK_DEPTH = 4
 MORE = 3
 KNOWN = "known"
+LEADING = "x = sorted(x)[::-1]"  # the statement with most of the lead of a pair in weak_keeping
 
 
 @cache  # a run asks for them several times
@@ -61,18 +62,49 @@ def chains_weak() -> Exam:
     """`code_o` tasks of up to four statements, of which one is held out: `PER_STATEMENT` for each such statement,
     grouped by it, and as many without. Whoever takes that one for the statement that it resembles gets another
     output."""
+    return _weak_exam("chains_weak", [KNOWN, *TAKEN_FOR], _weak_tasks())
+
+
+@cache
+def chains_weak_more() -> Exam:
+    """`MORE` times as many for each of the statements, of which none is in `chains_weak`; none without one."""
+    return _weak_exam("chains_weak_more", list(TAKEN_FOR), _more_weak_tasks())
+
+
+@cache
+def chains_weak_others() -> Exam:
+    """The same without the statement `LEADING`."""
+    names = [name for name in TAKEN_FOR if name != LEADING]
+    return _weak_exam("chains_weak_others", names, _more_weak_tasks())
+
+
+@cache
+def _more_weak_tasks() -> dict[str, list[Task]]:
+    return _weak_tasks(MORE * PER_STATEMENT, seed=SEED + 1, others_than=_weak_tasks())
+
+
+def _weak_tasks(
+    wanted: int = PER_STATEMENT, *, seed: int = SEED, others_than: Mapping[str, Sequence[Task]] | None = None
+) -> dict[str, list[Task]]:
+    """So many different tasks by their weak statement, or by `KNOWN`; none that is among `others_than`."""
     (code_o,) = make_task_types(["code_o"], style="compact").values()
-    rng, found = random.Random(f"{SEED}/skills"), {name: {} for name in [KNOWN, *TAKEN_FOR]}
-    while any(len(tasks) < PER_STATEMENT for tasks in found.values()):
+    taken = {code_o.key(task.payload) for tasks in (others_than or {}).values() for task in tasks}
+    rng, found = random.Random(f"{seed}/skills"), {name: {} for name in [KNOWN, *TAKEN_FOR]}
+    while any(len(tasks) < wanted for tasks in found.values()):
         level = rng.choice(["held_out", "short", "middle"])
         task = code_o.generate(rng, families=[f"{rng.choice(KINDS).name}_{level}"])
-        name = weak_statement(task)
-        if name in found and len(found[name]) < PER_STATEMENT:
-            found[name].setdefault(code_o.key(task.payload), task)
-    tasks = [task for turn in zip(*(own.values() for own in found.values()), strict=True) for task in turn]
-    exam = task_exam("chains_weak", tasks, make_task_types(["code_o"], style="compact"))
-    names = list(found) * PER_STATEMENT
-    questions = tuple(replace(one, group=name) for one, name in zip(exam.questions, names, strict=True))
+        name, key = weak_statement(task), code_o.key(task.payload)
+        if name in found and len(found[name]) < wanted and key not in taken:
+            found[name].setdefault(key, task)
+    return {name: list(tasks.values()) for name, tasks in found.items()}
+
+
+def _weak_exam(name: str, statements: Sequence[str], by_statement: Mapping[str, Sequence[Task]]) -> Exam:
+    chosen = [by_statement[statement] for statement in statements]
+    tasks = [task for turn in zip(*chosen, strict=True) for task in turn]
+    exam = task_exam(name, tasks, make_task_types(["code_o"], style="compact"))
+    groups = list(statements) * len(chosen[0])
+    questions = tuple(replace(one, group=group) for one, group in zip(exam.questions, groups, strict=True))
     return replace(exam, questions=questions, max_completion_length=MAX_COMPLETION_LENGTH)
 
 
