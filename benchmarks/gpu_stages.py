@@ -133,6 +133,9 @@ def shares(report: Report, name: str, row: dict) -> None:
     for part, seconds in sorted(row["parts"].items(), key=lambda item: -item[1]):
         share = seconds / row["seconds"]
         report.number(f"{name}: share of the step of 4T+4S, {part}", share, shown=f"{share:.1%}")
+    peak, computed = row["peak_mib"] / 1024, row["computed_mib"] / 1024
+    shown = f"{peak:.1f}, computed {computed:.1f}"
+    report.number(f"{name}: peak memory of a step of 4T+4S, GiB", peak, shown=shown)
     share = row["overhead_share"]
     report.number(f"{name}: share of neither model nor executor", share, shown=f"{share:.1%}")
 

@@ -11,7 +11,9 @@ from measuring import peak, reset_peak, synchronize
 from peft import LoraConfig
 from transformers import PrinterCallback, TrainerCallback
 
+from trl_populora.cli.needs import counter
 from trl_populora.training import PopulationSelfPlayConfig, PopulationSelfPlayTrainer
+from trl_populora.training.forecast import Shapes, memory, phases
 
 
 class Steps(TrainerCallback):
@@ -35,12 +37,12 @@ def whole_step(
     """Seconds of one step of `members` members, and what part of them is neither model nor executor.
 
     A step has three rows per member (two generations per prompt: every proposal and two attempts at as many tasks);
-    that of the single agent has six. More with `prompts` of each teacher and more `generations`; `drawn` rows are drawn
-    at a time. Rewards get a term that varies: a base that solves nothing has no gradient, and the trainer leaves such
-    rows out. "learned" is the number of rows that were in the update. "made" are the seconds that it took to make the
-    trainer, and "first" those of the first step.
-    "overhead" is all but generation, forward, backward and the executor; clipping and the optimizer are in it. The
-    last step is measured; of large rounds the first, in which the optimizer's memory is allocated too.
+    that of the single agent has six. More with `prompts` of each teacher and more `generations`; `drawn` rows are
+    drawn at a time. Rewards get a term that varies: a base that solves nothing has no gradient, and the trainer
+    leaves such rows out. "learned" is the number of rows that were in the update. "made" are seconds that it took
+    to make the trainer, and "first" those of the first step. "overhead" is all but generation, forward, backward
+    and the executor; clipping and the optimizer are in it. The last step is measured; of large rounds the first,
+    in which the optimizer's memory is allocated too.
     """
     args, folder = bench.args, tempfile.mkdtemp()
     teachers = max(1, members // 2)
@@ -101,10 +103,21 @@ def whole_step(
         "seconds": seconds,
         "seconds_per_row": seconds / rows,
         "peak_mib": peak(bench.device),
+        "computed_mib": computed(bench, config) / 2**20,
         "parts": {name: round(value, 4) for name, value in spent.items()},
         "overhead_share": 1 - inside / seconds,
         "optimizer_share": (spent["optimizer"] + spent["clip"]) / seconds,
     }
+
+
+def computed(bench, config: PopulationSelfPlayConfig) -> float:
+    """Bytes on the device by the formulas of docs/scaling.md, with the adapter that the bench has beside its base."""
+    config.lora_r, config.model_init_kwargs = bench.args.rank, {"dtype": str(bench.dtype).removeprefix("torch.")}
+    shapes = Shapes.of(bench.model.config, "all-linear")
+    plan = phases(config, counter(bench.tokenizer, config))
+    parts = memory(shapes, config, plan, gpu=bench.device.type == "cuda")
+    own = sum(p.numel() * p.element_size() for name in bench.single for p in bench.single.parameters(name))
+    return max(parts["learning"], parts["sampling"]) + own
 
 
 def varied(completion_ids: list[list[int]], **columns) -> list[float]:

@@ -1,0 +1,113 @@
+"""Operations that an update launches, of N members beside one adapter by PEFT: what a small update on a GPU waits for.
+
+    python benchmarks/launches.py --json benchmarks/results/launches.json
+
+A GPU starts a kernel for nearly each of these operations, and the processor needs 5 to 10 microseconds for it. So they
+can be counted without a GPU: all operations of ATen in a forward and backward are counted, but not views and
+allocations. The base has the layers of Qwen2.5-1.5B (28, each with seven adapted linear layers) and is narrow. It
+computes in bfloat16 under autocast with gradient checkpointing, as on a GPU. The seconds are of processor time, with
+one thread, in turn: they contain the products, too, so read them as an upper limit of what members cost.
+"""
+
+import argparse
+import json
+from collections import Counter
+from contextlib import nullcontext
+
+import base_shapes
+import torch
+import torch.nn.functional as F
+from measuring import alternate
+from member_scaling import Bench
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Qwen2Config
+
+from trl_populora.population import Population
+
+
+LAYERS = 28
+NARROW = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1}
+ALLOCATIONS = ("empty", "new_empty", "detach", "alias")
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations that compute, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        name = operation._schema.name.removeprefix("aten::")
+        view = any(one.alias_info and not one.alias_info.is_write for one in operation._schema.returns)
+        if not view and not name.startswith(ALLOCATIONS):
+            self.counts[name] += 1
+        return operation(*args, **kwargs or {})
+
+
+class Narrow(Bench):
+    """The bench of `member_scaling.py`, in bfloat16 on the CPU."""
+
+    def __init__(self, rows: int, tokens: int, repeats: int) -> None:
+        base_shapes.SHAPES["narrow"] = Qwen2Config(vocab_size=512, num_hidden_layers=LAYERS, **NARROW)
+        self.args = argparse.Namespace(rows=rows, tokens=tokens, rank=8, repeats=repeats)
+        self.device, self.dtype = torch.device("cpu"), torch.bfloat16
+        self.model, self.tokenizer = base_shapes.load("narrow", self.device, self.dtype)
+        self.single = self.population(1)
+        self.ids = torch.randint(10, 250, (rows, tokens))
+
+    def population(self, members: int) -> Population:
+        population = super().population(members)
+        population.model.train()
+        population.model.gradient_checkpointing_enable({"use_reentrant": False})
+        return population
+
+    def backward(self, population: Population, rows: int, **kwargs) -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = population.model(input_ids=self.ids[:rows], use_cache=False).logits
+        F.cross_entropy(logits[:, :-1].float().flatten(0, 1), self.ids[:rows, 1:].flatten()).backward()
+
+
+def measured(bench: Narrow, members: int) -> dict:
+    """Operations and processor time of one update of so many rows as `bench` has, and of PEFT's."""
+    population, rows = bench.population(members), bench.args.rows
+    calls = {"one": lambda: bench.one(rows), "ours": lambda: bench.ours(population, rows)}
+    counts = {}
+    for name, call in calls.items():
+        with bench.alone() if name == "one" else nullcontext(), Launches() as launches:
+            call()
+        counts[name] = launches.counts
+    with bench.alone():
+        found = alternate(bench.device, calls, bench.args.repeats)
+    return {
+        "members": members,
+        "rows": rows,
+        "launches": {name: count.total() for name, count in counts.items()},
+        "per_layer": {name: round(count.total() / (7 * LAYERS), 1) for name, count in counts.items()},
+        "cpu_ratio": round(found["cpu_ratio"]["ours"], 3),
+        "operations": {name: dict(count.most_common()) for name, count in counts.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, nargs="*", default=[1, 8, 16])
+    parser.add_argument("--rows", type=int, default=16)
+    parser.add_argument("--tokens", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    bench = Narrow(args.rows, args.tokens, args.repeats)
+    rows = [measured(bench, members) for members in args.members]
+    for row in rows:
+        print(json.dumps({key: value for key, value in row.items() if key != "operations"}), flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"torch": torch.__version__, "updates": rows}, file, indent=1)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
