@@ -53,6 +53,17 @@ def test_weights_that_moved_are_those_that_are_used(rows):
     assert_equal(got, separate_passes(population, rows, ids, weights), 1e-10)
 
 
+def test_weights_that_moved_can_be_trained_after_a_forward_in_inference_mode():
+    population = tiny_population()
+    population.model.to(torch.float64)
+    ids = tokens(4)
+    with torch.inference_mode(), population.route(NAMES):
+        population.model(ids)
+    assert stacked(population) and not any(p.is_inference() for p in population.model.parameters())
+    got = routed(population, NAMES, ids, torch.ones(4))
+    assert all(grad is not None for name in NAMES for grad in got[name])
+
+
 def test_a_step_between_a_forward_and_its_backward_is_refused():
     """Its gradients would be of weights that are no longer there."""
     population, rows = tiny_population(), NAMES

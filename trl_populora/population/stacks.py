@@ -71,6 +71,7 @@ class Stacks:
     def device(self) -> torch.device:
         return self._parameters[0].device
 
+    @torch.inference_mode(False)  # or the parameters could not be trained after a first forward in that mode
     def join(self) -> None:
         """Makes the parameters views of new stacks, with their values, if they are not views of those here.
 
