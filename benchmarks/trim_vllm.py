@@ -1,10 +1,10 @@
 """Makes a small wheel of vLLM for `gpu.py`, for machines that files reach slowly: 250 MB become about 40.
 
-    python benchmarks/trim_vllm.py wheels/vllm-0.25.1-cp38-abi3-manylinux_2_28_x86_64.whl --arch 90 --out small
+    python benchmarks/trim_vllm.py wheels/vllm-0.25.1-cp38-abi3-manylinux_2_28_x86_64.whl --out small
 
-It keeps what an engine in this process needs to serve a dense model with adapters on GPUs of one compute capability.
-Machine code for others is overwritten with zeros, which compress to nothing. CUDA chooses by headers, which stay. The
-server, experts, most quantised kernels and structured output are left out. docs/gpu.md lists the packages it needs.
+It keeps what an engine in this process needs to serve a dense model with adapters on an H100 or H200. Machine code
+for others is overwritten with zeros, which compress to nothing. CUDA chooses by headers, which stay. The server,
+experts, most quantised kernels and structured output are left out. docs/gpu.md lists the packages it needs.
 """
 
 import argparse
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+HOPPER = 90  # compute capability of an H100 or H200, without its dot
 MAGIC = 0xBA55ED50  # of a container of machine code ("fatbin"), as `cuobjdump` reads them
+HEADER = 32  # least bytes of an entry's header
 PTX, CODE = 1, 2  # kinds of an entry: text for the driver's compiler, and machine code
 LEFT_OUT = (
     "vllm/vllm-rs",
@@ -46,7 +48,7 @@ class Entry(NamedTuple):
 def containers(data: bytes | bytearray) -> Iterator[list[Entry]]:
     """The entries of each container in a file."""
     place, magic = 0, struct.pack("<I", MAGIC)
-    while (place := data.find(magic, place)) >= 0:
+    while 0 <= (place := data.find(magic, place)) <= len(data) - 16:
         version, header, size = struct.unpack_from("<HHQ", data, place + 4)
         end = place + header + size
         if version != 1 or header != 16 or end > len(data):
@@ -54,28 +56,28 @@ def containers(data: bytes | bytearray) -> Iterator[list[Entry]]:
             continue
         entries, at = [], place + header
         while at < end:
-            kind, _, own, length = struct.unpack_from("<HHIQ", data, at)
+            kind, _, own, length = struct.unpack_from("<HHIQ", data, at) if at + HEADER <= end else (0, 0, 0, 0)
+            if own < HEADER or at + own + length > end:
+                raise ValueError(f"The container at byte {place} has an entry of a format that is not known.")
             (arch,) = struct.unpack_from("<I", data, at + 28)
             entries.append(Entry(kind, arch, at + own, at + own + length))
             at += own + length
-        if at != end:
-            raise ValueError(f"The container at byte {place} does not end where it says; this format is not known.")
         yield entries
         place = end
 
 
-def chosen(entries: list[Entry], arch: int) -> set[Entry]:
-    """What a GPU of this capability can use: its own code; where there is none, the newest PTX that it can compile."""
-    own = {entry for entry in entries if entry.kind == CODE and entry.arch == arch}
-    texts = [entry for entry in entries if entry.kind == PTX and entry.arch <= arch]
+def chosen(entries: list[Entry]) -> set[Entry]:
+    """What an H100 or H200 can use: code for it; where there is none, the newest PTX that it can compile."""
+    own = {entry for entry in entries if entry.kind == CODE and entry.arch == HOPPER}
+    texts = [entry for entry in entries if entry.kind == PTX and entry.arch <= HOPPER]
     return own or {entry for entry in texts if entry.arch == max(text.arch for text in texts)}
 
 
-def trimmed(data: bytes, arch: int) -> tuple[bytes, int, int]:
+def trimmed(data: bytes) -> tuple[bytes, int, int]:
     """A library with zeros in place of code for other GPUs, and the numbers of entries kept and overwritten."""
     result, kept, dropped = bytearray(data), 0, 0
     for entries in containers(data):
-        own = chosen(entries, arch)
+        own = chosen(entries)
         for entry in entries:
             if entry in own:
                 kept += 1
@@ -89,15 +91,15 @@ def is_left_out(name: str) -> bool:
     return name.startswith(LEFT_OUT) or name.endswith((".h", ".hpp", ".cuh", ".cu", ".inl", ".jpg"))
 
 
-def make(wheel: Path, target: Path, arch: int) -> None:
+def make(wheel: Path, target: Path) -> None:
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_LZMA) as small:
         for name in source.namelist():
             if is_left_out(name):
                 continue
             data = source.read(name)
             if name.endswith(".so"):
-                data, kept, dropped = trimmed(data, arch)
-                print(f"{name}: {kept} pieces of code for {arch} kept, {dropped} overwritten")
+                data, kept, dropped = trimmed(data)
+                print(f"{name}: {kept} pieces of code kept, {dropped} overwritten")
             elif name in STRUCTURED:
                 data = after_license(data.decode(), "from __future__ import annotations\n").encode()
             small.writestr(name, data)
@@ -113,16 +115,15 @@ def after_license(text: str, line: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--arch", type=int, default=90, help="compute capability, 90 of an H100 or H200")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     args = parser.parse_args()
-    if args.arch < 90:
-        parser.error(f"--arch {args.arch}: vLLM's attention for GPUs before 90 is left out here")
     args.out.mkdir(parents=True, exist_ok=True)
     target = args.out / args.wheel.name
     if target.exists():
         parser.error(f"--out {args.out} has a wheel of this name already")
-    make(args.wheel, target, args.arch)
+    aside = target.with_suffix(".part")
+    make(args.wheel, aside)
+    aside.replace(target)
     print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, from {args.wheel.stat().st_size / 1e6:.1f} MB")
 
 

@@ -107,6 +107,29 @@ def test_any_change_of_any_weight_changes_the_digest(data):
     assert pack(dict(FACTORS), torch.float32)[1] == pack(FACTORS, torch.float32)[1]
 
 
+def test_a_version_that_cannot_be_written_leaves_nothing_and_all_are_written_again(files, monkeypatch):
+    """Four threads write: those of other members may have ended."""
+    before = files.write_changed()
+    perturb(files.population, 0.5, seed=7)
+    save = adapters.save_file
+
+    def full(tensors, path):
+        if "teacher_1" in path:
+            Path(path).write_bytes(b"the beginning")
+            raise OSError(28, "No space left on device")
+        save(tensors, path)
+
+    monkeypatch.setattr(adapters, "save_file", full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            files.write_changed()
+        assert sorted(os.listdir(files.folder)) == sorted(version.name for version in before)
+    monkeypatch.undo()
+    after = files.write_changed()
+    assert [version.member for version in after] == adapter_names(files.population)
+    assert sorted(os.listdir(files.folder)) == sorted(version.name for version in [*before, *after])
+
+
 def test_only_changed_members_are_written_and_superseded_files_stay_until_the_next_write(files):
     first = {version.member: version for version in files.write_changed()}
     assert sorted(first) == sorted(files.population) and files.write_changed() == []

@@ -5,8 +5,10 @@ from copy import deepcopy
 
 import pytest
 import torch
+from accelerate import Accelerator
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import OlmoConfig, OlmoForCausalLM
 
 from tests.drawn_examples import examples
@@ -255,7 +257,7 @@ def test_decoding_adds_few_kernels_to_each_linear(rows):
     if rows is UNEQUAL:
         assert added == {"aten::bmm": 2, "aten::index": 2, "aten::add": 1}
     else:
-        assert added == {"aten::baddbmm": 1, "aten::baddbmm_": 1}
+        assert added == {"aten::bmm": 1, "aten::baddbmm_": 1}
 
 
 KERNELS = {f"aten::{name}" for name in "add add_ mul mul_ copy_ bmm baddbmm baddbmm_ cat index index_select".split()}
@@ -291,3 +293,81 @@ def test_a_plan_puts_every_row_into_its_members_block(members):
         assert torch.equal(plan.order[plan.inverse], torch.arange(len(members)))
     sorted_rows = [members[row] for row in member_order(members)]
     assert make_plan(sorted_rows, torch.device("cpu")).order is None
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, also those of autograd itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.counts[operation._schema.name.removeprefix("aten::")] += 1
+        return operation(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_what_an_update_launches_does_not_grow_with_the_members(checkpointing):
+    """In bfloat16, gradients are cast for all members at once: autograd would do it one by one."""
+    found = []
+    for members in (1, 4):
+        population = tiny_population(members, members)
+        population.model.train()
+        if checkpointing:
+            population.model.gradient_checkpointing_enable({"use_reentrant": False})
+        rows = [name for name in population for _ in range(8 // (2 * members))]
+        with torch.autocast("cpu", torch.bfloat16), population.route(rows):
+            loss = loss_of(population, tokens(8), torch.ones(8))
+            with Operations() as operations:
+                loss.backward()
+        found.append({name: operations.counts[name] for name in KERNELS_OF_UPDATES})
+    assert found[0] == found[1] and found[0]["_to_copy"] > 0
+
+
+KERNELS_OF_UPDATES = "_to_copy copy_ add add_ mul bmm baddbmm cat stack clone".split()
+
+
+def test_a_step_between_a_forward_and_its_backward_is_refused():
+    """Its gradients would be of weights that are no longer there."""
+    population, rows = tiny_population(), NAMES
+    with population.route(rows):
+        loss = loss_of(population, tokens(len(rows)), torch.ones(len(rows)))
+        with torch.no_grad():
+            population.parameters("teacher_1")[-1].add_(1.0)
+        with pytest.raises(RuntimeError, match="changed in place between a forward and its backward"):
+            loss.backward()
+
+
+def test_new_data_of_a_parameter_is_used_at_once():
+    """Also within a context: the parameters are the only storage."""
+    population, other, ids = tiny_population(), tiny_population(), tokens(len(NAMES))
+    with torch.no_grad(), population.route(NAMES):
+        before = population.model(ids).logits
+    with population.route(NAMES):
+        for name in NAMES:
+            for parameter in population.parameters(name):
+                parameter.data = 2 * parameter.data
+        got = population.model(ids).logits.detach()
+    with torch.no_grad():
+        for name in NAMES:
+            for parameter in other.parameters(name):
+                parameter.mul_(2)
+        with other.route(NAMES):
+            wanted = other.model(ids).logits
+    assert torch.equal(got, wanted) and not torch.allclose(got, before)
+
+
+def test_accelerate_saves_and_loads_all_adapters(tmp_path):
+    """It takes tensors of one storage for tied ones, and would keep one of them."""
+    population, accelerator = tiny_population(), Accelerator(cpu=True)
+    accelerator.prepare(population.model)
+    wanted = {name: [p.detach().clone() for p in population.parameters(name)] for name in population}
+    accelerator.save_state(str(tmp_path))
+    with torch.no_grad():
+        for name in population:
+            for parameter in population.parameters(name):
+                parameter.zero_()
+    accelerator.load_state(str(tmp_path))
+    for name, values in wanted.items():
+        assert all(torch.equal(a, b) for a, b in zip(population.parameters(name), values, strict=True))

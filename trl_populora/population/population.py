@@ -21,8 +21,7 @@ from .adapters import misfit, read_adapter
 from .factors import Factor, Factors, not_finite, to_tensors
 from .lora_config import check_lora_config, check_modules
 from .member import Member, check_names, member_names
-from .routing import Routing
-from .stacks import matrices
+from .routing import Routing, matrices
 
 
 class Population(Mapping[str, Member]):

@@ -1,20 +1,17 @@
 """Routing: every row of a batch runs through the adapter of the member it belongs to.
 
 PEFT's own adapter path stays disabled, so a forward without routing is exactly the frozen base. A forward hook on each
-LoRA layer adds the members' contributions. All members with equally many rows share two batched matrix products.
-Batches are made such that this holds for all members (`composition.py`). Otherwise, there is one pair of products for
-each different number of rows, or, where each row is at one token, one pair over blocks that are filled up. Members
-without a row in the batch cost nothing. All of it is computed in the dtype of the layer's output, as autocast would.
+LoRA layer adds the members' contributions. It stacks the factors of the members in the batch to `(members, d, rank)`.
+All members with equally many rows share two batched matrix products. Batches are made such that this holds for all
+members (`composition.py`). Otherwise, there is one pair of products for each different number of rows, or, where each
+row is at one token, one pair over blocks that are filled up. Members without a row in the batch cost nothing. All of
+it is computed in the dtype of the layer's output, as autocast would.
 
-A layer's matrices A of all adapters are one tensor `(adapters, rank, d_in)`, and its matrices B another one. PEFT's
-parameters are views of them (`stacks.py`). So members next to each other need no copies, and nothing is launched once
-per member: launches take most of the time of small updates on a GPU. In an update, nothing keeps what was cast: the
-backward casts again, and its gradients have the layout of the parameters.
-
-Members may have their own temperatures. A member's last hidden state is divided by its temperature. For a linear head,
-this equals dividing the logits, in sampling and in the loss. Nothing is patched: hooks are registered once and removed
-by `close()`. The plan stays set until it is cleared, because gradient checkpointing runs the hooks again during the
-backward pass.
+PEFT's parameters are the only storage. In an update, nothing keeps the stacks: the backward makes them again, and its
+gradients have the layout of the parameters. Members may have their own temperatures. A member's last hidden state is
+divided by its temperature. For a linear head, this equals dividing the logits, in sampling and in the loss. Nothing is
+patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because gradient
+checkpointing runs the hooks again during the backward pass.
 """
 
 from collections import Counter
@@ -33,7 +30,6 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
 from .positions import count_positions
-from .stacks import Chosen, Stacks, Which, which
 
 
 logger = logging.get_logger(__name__)
@@ -53,9 +49,7 @@ class Plan:
     Attributes:
         members (`tuple[int, ...]`): Positions of the members in the batch, sorted by their number of rows, then in the
             population's order.
-        which (`Which`): The same, to take their matrices.
         groups (`tuple[tuple[int, int], ...]`): Groups of members with equally many rows: (members, rows of each).
-        parts (`tuple[tuple[tuple[int, ...], Which], ...]`): `members` and `which` of each group.
         order (`torch.Tensor` of shape `(batch,)` or `None`): Row indices in member order; `None` if already so.
         inverse (`torch.Tensor` of shape `(batch,)` or `None`): Inverse permutation of `order`.
         padded (`torch.Tensor` of shape `(members, most)` or `None`): Row indices of each member, filled up with its
@@ -64,9 +58,7 @@ class Plan:
     """
 
     members: tuple[int, ...]
-    which: Which
     groups: tuple[tuple[int, int], ...]
-    parts: tuple[tuple[tuple[int, ...], Which], ...]
     order: Tensor | None
     inverse: Tensor | None
     padded: Tensor | None = None
@@ -96,14 +88,15 @@ def make_plan(members: Sequence[int], device: torch.device) -> Plan:
         taken = {row: place * most + i for place, rows in enumerate(own) for i, row in enumerate(rows)}
         padded = torch.tensor([[*rows, *rows[-1:] * (most - len(rows))] for rows in own], device=device)
         places = torch.tensor([taken[row] for row in range(len(order))], device=device)
-    left = iter(present)
-    own = [tuple(islice(left, n)) for n, _ in groups]
-    parts = tuple((one, which(one, device)) for one in own)
-    index = inverse = None
-    if order != list(range(len(order))):
-        index = torch.tensor(order, device=device)
-        inverse = torch.argsort(index)
-    return Plan(present, which(present, device), groups, parts, index, inverse, padded, places)
+    if order == list(range(len(order))):
+        return Plan(present, groups, None, None, padded, places)
+    index = torch.tensor(order, device=device)
+    return Plan(present, groups, index, torch.argsort(index), padded, places)
+
+
+def matrices(layer: LoraLayer, name: str) -> tuple[nn.Parameter, nn.Parameter]:
+    """A and B of an adapter: the parameters themselves."""
+    return layer.lora_A[name].get_parameter("weight"), layer.lora_B[name].get_parameter("weight")
 
 
 class Routing:
@@ -120,7 +113,9 @@ class Routing:
         }
         self._names = list(names)
         self._place = {name: i for i, name in enumerate(names)}
-        self._stacks = Stacks(self.layers.values(), names)
+        self._factors = {
+            layer: list(zip(*(matrices(layer, name) for name in names), strict=True)) for layer in self.layers.values()
+        }
         self._base: PreTrainedModel = model.get_base_model()  # pyright: ignore[reportAttributeAccessIssue]
         self.temperatures: dict[str, float] = {}  # of adapters that have one of their own
         self._plan: Plan | None = None
@@ -141,9 +136,8 @@ class Routing:
         unknown = sorted(set(names_per_row) - set(self._place))
         if unknown:
             raise ValueError(f"Cannot route rows to {unknown}: the members are {self._names}.")
-        self._stacks.join()  # the model may have been moved
-        members, device = [self._place[name] for name in names_per_row], self._stacks.device
-        self._plan, self._cache = make_plan(members, device), {}
+        device = next(iter(self._factors.values()))[0][0].device
+        self._plan, self._cache = make_plan([self._place[name] for name in names_per_row], device), {}
         self._row_temperatures = self._temperatures_of(names_per_row)
 
     def clear(self) -> None:
@@ -206,10 +200,14 @@ class Routing:
             handle.remove()
         self._handles = []
 
-    def _cast(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """A and B of the plan's members, made once for all forwards without gradients until one with gradients."""
+    def _of(self, layer: LoraLayer, members: Sequence[int]) -> list[Tensor]:
+        """The members' matrices of a layer: every A, then every B."""
+        return [own[i] for own in self._factors[layer] for i in members]
+
+    def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Stacks of the plan's members, made once for all forwards without gradients until one with gradients."""
         if layer not in self._cache or self._cache[layer][0].dtype != dtype:
-            self._cache[layer] = self._stacks.cast(layer, plan.which, dtype)
+            self._cache[layer] = _stack(self._of(layer, plan.members), dtype)
         return self._cache[layer]
 
     def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
@@ -226,7 +224,7 @@ class Routing:
             )
         x, scaling, grad = x.to(output.dtype), layer.scaling[self._names[0]], torch.is_grad_enabled()
         if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not grad:
-            A, B = self._cast(layer, plan, output.dtype)
+            A, B = self._stacked(layer, plan, output.dtype)
             delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
             return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(output.dtype)
         whole = output
@@ -235,13 +233,14 @@ class Routing:
         rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
         parts = [(whole, x)] if len(rows) == 1 else [*zip(whole.split(rows), x.split(rows), strict=True)]
         if grad:
-            chosen = [self._stacks.choose(layer, *own) for own in plan.parts]
-            added = [_Adapted.apply(*part, c, scaling, *c.factors) for part, c in zip(parts, chosen, strict=True)]
+            left = iter(plan.members)
+            factors = [self._of(layer, [*islice(left, n)]) for n in members]
+            added = [_Adapted.apply(*part, scaling, *own) for part, own in zip(parts, factors, strict=True)]
             # a view made inside of the function could not be changed in place, as some bases do
             results = [one.view(part[0].shape) for one, part in zip(added, parts, strict=True)]
-            self._cache.clear()  # an optimizer step may follow, and the weights would be those of before
+            self._cache.clear()  # an optimizer step may follow, and the stacks would be those of before
         else:
-            A, B = (stack.split(members) for stack in self._cast(layer, plan, output.dtype))
+            A, B = (stack.split(members) for stack in self._stacked(layer, plan, output.dtype))
             results = [_adapted(*part, a, b, scaling) for part, a, b in zip(parts, A, B, strict=True)]
         result = results[0] if len(results) == 1 else torch.cat(results)
         result = result if plan.inverse is None else result.index_select(0, plan.inverse)
@@ -261,48 +260,59 @@ class Routing:
         return output
 
 
+def _stack(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Every member's A, then every B, as A `(members, d_in, rank)`, B `(members, rank, d_out)`."""
+    n = len(factors) // 2
+    return torch.stack([*factors[:n]]).to(dtype).mT, torch.stack([*factors[n:]]).to(dtype).mT
+
+
 def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
     """`output + scaling * x A B` for rows `(members * rows, ..., d)` in equal blocks, one for each member of A and B.
 
     Two kernels, without gradients. The sum is written into `output`.
     """
-    inner = _scaled_bmm(x.reshape(len(A), -1, x.shape[-1]), A, scaling)
+    inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
     flat = output.reshape(len(A), -1, output.shape[-1])
     if torch.is_autocast_enabled(x.device.type):  # it leaves in-place products alone
-        return torch.baddbmm(flat, inner, B).view(output.shape)
-    return flat.baddbmm_(inner, B).view(output.shape)
+        return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
+    return flat.baddbmm_(inner, B, alpha=scaling).view(output.shape)
 
 
 class _Adapted(torch.autograd.Function):
-    """The same with gradients, as `(members, rows, d)`. Its backward casts the factors again, because autograd would
-    keep those of all layers. The factors are arguments for their gradients only."""
+    """The same with gradients, as `(members, rows, d)`. Its backward stacks the factors again, because autograd would
+    keep the stacks of all layers.
+
+    What it launches does not grow with the members: small updates on a GPU wait for launches. So the factors are not
+    saved, as hooks on saved tensors would run for each of them, and their gradients are cast together.
+    """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, x: Tensor, chosen: Chosen, scaling: float, *factors: Tensor) -> Tensor:
-        A, B = chosen.cast(output.dtype)
-        inner = _scaled_bmm(x.reshape(len(A), -1, x.shape[-1]), A, scaling)
-        ctx.save_for_backward(x, inner)  # not the factors: hooks on saved tensors would run for each
-        ctx.chosen, ctx.version, ctx.scaling, ctx.shape = chosen, chosen.version, scaling, output.shape
-        return torch.baddbmm(output.reshape(len(A), -1, output.shape[-1]), inner, B)
+    def forward(ctx: Any, output: Tensor, x: Tensor, scaling: float, *factors: Tensor) -> Tensor:
+        A, B = _stack(factors, output.dtype)
+        inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
+        ctx.save_for_backward(x, inner)
+        ctx.factors, ctx.version = factors, _version(factors)
+        ctx.scaling, ctx.shape = scaling, output.shape
+        return torch.baddbmm(output.reshape(len(A), -1, output.shape[-1]), inner, B, alpha=scaling)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, inner = ctx.saved_tensors
-        if ctx.chosen.version != ctx.version:
+        if _version(ctx.factors) != ctx.version:  # as autograd refuses it of tensors that it saved
             raise RuntimeError("Weights of a member were changed in place between a forward and its backward.")
-        A, B = ctx.chosen.cast(inner.dtype)
+        A, B = _stack(ctx.factors, inner.dtype)
         flat = grad.to(inner.dtype)
-        grad_inner = _scaled_bmm(flat, B.mT, ctx.scaling)
+        grad_inner = torch.bmm(flat, B.mT) * ctx.scaling
         grad_x = torch.bmm(grad_inner, A.mT).view(x.shape) if ctx.needs_input_grad[1] else None
         # a quantised base keeps x in float32 under autocast
         blocks = x.to(inner.dtype).reshape(len(A), -1, x.shape[-1])
-        dtype = ctx.chosen.dtype  # cast all members at once: autograd would cast one by one
+        dtype = ctx.factors[0].dtype
         grad_A = torch.bmm(grad_inner.mT, blocks).to(dtype)  # in the layout of the parameters
-        grad_B = torch.bmm(flat.mT, inner).to(dtype)
-        return grad.reshape(ctx.shape), grad_x, None, None, *grad_A.unbind(), *grad_B.unbind()
+        grad_B = torch.bmm(flat.mT, inner * ctx.scaling).to(dtype)
+        return grad.reshape(ctx.shape), grad_x, None, *grad_A.unbind(), *grad_B.unbind()
 
 
-def _scaled_bmm(a: Tensor, b: Tensor, scaling: float) -> Tensor:
-    """`scaling * a b` in one kernel."""
-    return torch.baddbmm(a.new_empty(()), a, b, beta=0, alpha=scaling)
+def _version(factors: Sequence[Tensor]) -> int:
+    """Grows whenever one of the factors is changed in place."""
+    return sum(factor._version for factor in factors)

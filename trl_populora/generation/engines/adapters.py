@@ -113,6 +113,7 @@ class AdapterFiles:
 
         Raises:
             ValueError: If an adapter's scaling is not what its configuration says.
+            OSError: If a file cannot be written. Then none of this call's is left.
         """
         self.remove(self._superseded)
         self._superseded = []
@@ -123,17 +124,19 @@ class AdapterFiles:
                 return None
             return self.write(name, tensors, self.config_of(name)), digest
 
-        versions, names = [], adapter_names(self.population)
+        names = adapter_names(self.population)
         with ThreadPoolExecutor(WRITERS) as pool:
-            for name, written in zip(names, pool.map(changed, names), strict=True):
-                if written is None:
-                    continue
-                version, digest = written
-                if name in self._current:
-                    self._superseded.append(self._current[name])
-                self._current[name], self._digests[name] = version, digest
-                versions.append(version)
-        return versions
+            jobs = [pool.submit(changed, name) for name in names]
+        try:
+            written = {name: told for name, job in zip(names, jobs, strict=True) if (told := job.result())}
+        except BaseException:  # the next call writes all of them again
+            self.remove(done[0] for job in jobs if not job.exception() and (done := job.result()))
+            raise
+        for name, (version, digest) in written.items():
+            if name in self._current:
+                self._superseded.append(self._current[name])
+            self._current[name], self._digests[name] = version, digest
+        return [version for version, _ in written.values()]
 
     def write(self, member: str, tensors: dict[str, Tensor], config: LoraConfig) -> AdapterVersion:
         """Writes one PEFT folder under a new name, completely or not at all."""
@@ -141,10 +144,14 @@ class AdapterFiles:
         name = f"{member}-{self.run}-{number}"
         version = AdapterVersion(member, name, number, os.path.join(self.folder, name))
         scratch = os.path.join(self.folder, f".{name}")
-        os.mkdir(scratch)
-        save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
-        config.save_pretrained(scratch)
-        os.rename(scratch, version.path)
+        try:
+            os.mkdir(scratch)
+            save_file(tensors, os.path.join(scratch, ADAPTER_FILE))
+            config.save_pretrained(scratch)
+            os.rename(scratch, version.path)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
         return version
 
     def remove(self, versions: Iterable[AdapterVersion]) -> None:
