@@ -12,12 +12,15 @@ import pytest
 from recipes.chains.exams import (
     EXAM_DEPTHS,
     KNOWN,
+    LEADING,
     PER_STATEMENT,
     chains,
     chains_held_out,
     chains_short,
     chains_short_more,
     chains_weak,
+    chains_weak_more,
+    chains_weak_others,
 )
 from recipes.chains.make.worked import TAKEN_FOR, confusion, trace, worked_output
 from recipes.chains.trial import compare, practise
@@ -93,6 +96,18 @@ def weak_tasks():
 @pytest.mark.slow
 def test_the_exam_of_weak_statements_never_changes(weak_tasks):
     assert weak_tasks[0].version == "03ec139b8202"
+
+
+@pytest.mark.slow
+def test_the_larger_exams_of_weak_statements_have_other_questions(weak_tasks):
+    more, others = chains_weak_more(), chains_weak_others()
+    assert (more.name, more.version) == ("chains_weak_more", "dd6cd647b0ac")
+    assert (others.name, others.version) == ("chains_weak_others", "75f3ac454d26")
+    assert Counter(one.group for one in more.questions) == dict.fromkeys(TAKEN_FOR, 3 * PER_STATEMENT)
+    asked = [one.prompt[-1]["content"] for one in more.questions]
+    assert len({*asked, *(one.prompt[-1]["content"] for one in weak_tasks[0].questions)}) == 792 + 288
+    kept = [one.prompt for one in more.questions if one.group != LEADING]
+    assert sorted(map(str, kept)) == sorted(str(one.prompt) for one in others.questions)
 
 
 @pytest.mark.slow
