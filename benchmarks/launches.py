@@ -2,7 +2,7 @@
 
     python benchmarks/launches.py --json benchmarks/results/launches.json
 
-A GPU starts a kernel for nearly each of these operations, and the processor needs 5 to 10 microseconds for it. So
+A GPU starts a kernel for nearly each of these operations, and the processor needs microseconds for it. So
 they can be counted without a GPU: all operations of ATen in a forward and backward are counted, but not views and
 allocations. Copies within an operation are not seen: `baddbmm` has one, two for each adapted layer of ours. The base
 has the layers of Qwen2.5-1.5B (28, each with seven adapted linear layers) and is narrow. It computes in bfloat16

@@ -1,4 +1,4 @@
-"""Makes a small wheel of vLLM for `gpu.py`, for machines that files reach slowly: 250 MB become about 40.
+"""Makes a small wheel of vLLM for `gpu.py`, for machines that files reach slowly: 250 MB become 33.
 
     python benchmarks/trim_vllm.py wheels/vllm-0.25.1-cp38-abi3-manylinux_2_28_x86_64.whl --out small
 

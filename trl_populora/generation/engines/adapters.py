@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ from ...run_files.layout import ADAPTER_FILE
 
 
 MEMORY_FOLDER = "/dev/shm"
-WRITERS = 4  # adapters that are copied and written at a time: most of it is the kernel's work for new pages
+WRITERS = 4  # adapters that are written at a time: most of it is the kernel's work for new pages
 PROBES = 4  # files of the canary's proof at the start
 
 
@@ -119,12 +120,13 @@ class AdapterFiles:
         self._superseded = []
 
         def changed(name: str) -> tuple[AdapterVersion, bytes] | None:
-            tensors, digest = pack(self.population.factors(name), self.dtype)
+            with packing:
+                tensors, digest = pack(self.population.factors(name), self.dtype)
             if digest == self._digests.get(name) and not everything:
                 return None
             return self.write(name, tensors, self.config_of(name)), digest
 
-        names = adapter_names(self.population)
+        names, packing = adapter_names(self.population), Lock()  # the device holds copies of one adapter at a time
         with ThreadPoolExecutor(WRITERS) as pool:
             jobs = [pool.submit(changed, name) for name in names]
         try:

@@ -1,0 +1,36 @@
+"""`benchmarks/launches.py`: what docs/performance.md says of the launches of an update."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_launches_are_counted_and_do_not_grow_with_the_members(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import launches
+
+    monkeypatch.setattr(launches, "LAYERS", 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    path = tmp_path / "launches.json"
+    monkeypatch.setattr(sys, "argv", [*"launches.py --members 1 4 --rows 4 --repeats 1 --json".split(), str(path)])
+    launches.main()
+    one, four = json.loads(path.read_text())["updates"]
+    assert one["launches"] == four["launches"] and one["operations"] == four["operations"]
+    assert one["launches"]["ours"] == sum(one["operations"]["ours"].values()) > 100
+    ours = one["operations"]["ours"]  # of 14 adapted layers, each in the forward and again in the backward
+    assert ours["baddbmm"] == 2 * 14 and not {"view", "empty", "_unsafe_view", "detach"} & ours.keys()
+
+
+def test_what_only_looks_at_memory_is_not_counted(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from launches import Launches
+
+    with Launches() as counted:
+        x = torch.empty(2, 3).fill_(1.0)
+        x.view(3, 2).mT[0].add_(x.sum())
+    assert counted.counts == {"fill_": 1, "sum": 1, "add_": 1}
