@@ -80,13 +80,8 @@ def bench(report: Report, model: str, **sizes):
         def repeats(self, members):
             return self.args.repeats
 
-        def population(self, members):
-            population = super().population(members)
-            population.model.train()
-            population.model.gradient_checkpointing_enable({"use_reentrant": False})
-            return population
-
     default = {"layers": None, "rank": 32, "new_tokens": 8, "rows_per_member": 1, "rivals": [], "repeats": 5}
+    default["gradient_checkpointing"] = True
     toy = {"rank": 4, "rows": 4, "tokens": 32, "new_tokens": 4, "repeats": 1} if report.toy else {}
     return Often(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
 

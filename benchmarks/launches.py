@@ -51,17 +51,12 @@ class Narrow(Bench):
 
     def __init__(self, rows: int, tokens: int, repeats: int) -> None:
         base_shapes.SHAPES["narrow"] = Qwen2Config(vocab_size=512, num_hidden_layers=LAYERS, **NARROW)
-        self.args = argparse.Namespace(rows=rows, tokens=tokens, rank=8, repeats=repeats)
+        sizes = {"rows": rows, "tokens": tokens, "rank": 8}
+        self.args = argparse.Namespace(repeats=repeats, gradient_checkpointing=True, **sizes)
         self.device, self.dtype = torch.device("cpu"), torch.bfloat16
         self.model, self.tokenizer = base_shapes.load("narrow", self.device, self.dtype)
         self.single = self.population(1)
         self.ids = torch.randint(10, 250, (rows, tokens))
-
-    def population(self, members: int) -> Population:
-        population = super().population(members)
-        population.model.train()
-        population.model.gradient_checkpointing_enable({"use_reentrant": False})
-        return population
 
     def backward(self, population: Population, rows: int, **kwargs) -> None:
         with torch.autocast("cpu", torch.bfloat16):

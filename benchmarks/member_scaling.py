@@ -59,13 +59,17 @@ class Bench:
         lora = LoraConfig(r=self.args.rank, lora_alpha=2 * self.args.rank, target_modules="all-linear")
         teachers = max(1, members // 2)
         with self.device:  # where the adapters are drawn, too
-            return Population(
+            population = Population(
                 copy.deepcopy(self.model, shared),
                 lora,
                 num_teachers=teachers,
                 num_students=max(1, members - teachers),
                 shared_member=members == 1,
             )
+        if self.args.gradient_checkpointing:
+            population.model.train()
+            population.model.gradient_checkpointing_enable({"use_reentrant": False})
+        return population
 
     # Updates ---------------------------------------------------------------------------------------------------
 
@@ -277,6 +281,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--new-tokens", type=int, default=16, help="tokens drawn per row")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--layers", type=int, help="keep only the first so many layers of the model")
+    parser.add_argument("--gradient-checkpointing", action="store_true", help="in updates, as TRL does by default")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--growth", type=int, default=5, help="ratios of the update of the most members to that of 8")
     parser.add_argument("--quick", action="store_true", help="few members, short rows: proves that the script runs")

@@ -204,11 +204,18 @@ def saved_bytes(population, rows, width=9):
 
 @pytest.mark.slow
 def test_memory_is_bounded_by_the_micro_batch():
-    """Four rows keep as much in a population of 24 as in one of 4, and of four adapters as much as of one."""
+    """Four rows keep as much in a population of 24 as in one of 4: of each member, a copy of its adapter. With
+    gradient checkpointing, of four adapters as much as of one."""
     small, large = (Population(two_layers(), lora(), num_teachers=n, num_students=n) for n in (2, 12))
-    four = NAMES
-    assert saved_bytes(large, four) == saved_bytes(small, four) == saved_bytes(small, ["student_0"] * 4)
+    four, adapter = NAMES, sum(p.nbytes for p in small.parameters("student_0"))
+    adapter -= sum(p.nbytes for p in small.parameters("student_0")[:6:2])  # A of q, k and v: embeddings learn nothing
+    assert saved_bytes(large, four) == saved_bytes(small, four)
+    assert saved_bytes(small, four) == saved_bytes(small, ["student_0"] * 4) + 3 * adapter
     assert all(p.grad is None for p in large.parameters("student_11"))
+    for population in (small, large):
+        population.model.train()
+        population.model.gradient_checkpointing_enable({"use_reentrant": False})
+    assert saved_bytes(large, four) == saved_bytes(small, four) == saved_bytes(small, ["student_0"] * 4)
 
 
 @pytest.mark.slow
@@ -230,8 +237,8 @@ def test_the_number_of_matmuls_does_not_grow_with_the_members():
             loss_of(population, tokens(24), torch.ones(24)).backward()
         counts[members] = Counter(calls)
     assert counts[1]["bmm"] == counts[4]["bmm"] == counts[24]["bmm"]
-    twice = 2 * 2 * len(population.routing.layers)  # A and B, in the forward and again in the backward
-    assert counts[24]["stack"] == counts[1]["stack"] == twice
+    assert counts[24]["cat"] == counts[1]["cat"] >= 2 * len(population.routing.layers)  # A and B
+    assert counts[24]["clone"] + counts[24]["copy_"] == counts[4]["clone"] + counts[4]["copy_"]
 
 
 UNEQUAL = ["student_1", *["teacher_0"] * 3, "student_0", "student_1", "student_1", "teacher_1", "teacher_1"]
@@ -328,15 +335,19 @@ def test_what_an_update_launches_does_not_grow_with_the_members(checkpointing):
 KERNELS_OF_UPDATES = "_to_copy copy_ add add_ mul bmm baddbmm cat stack clone".split()
 
 
-def test_a_step_between_a_forward_and_its_backward_is_refused():
-    """Its gradients would be of weights that are no longer there."""
-    population, rows = tiny_population(), NAMES
-    with population.route(rows):
-        loss = loss_of(population, tokens(len(rows)), torch.ones(len(rows)))
-        with torch.no_grad():
-            population.parameters("teacher_1")[-1].add_(1.0)
-        with pytest.raises(RuntimeError, match="changed in place between a forward and its backward"):
+def test_a_step_between_a_forward_and_its_backward_does_not_change_its_gradients():
+    """They are those of the weights of the forward."""
+    found = []
+    for stepped in (False, True):
+        population, rows = tiny_population(), NAMES
+        with population.route(rows):
+            loss = loss_of(population, tokens(len(rows)), torch.ones(len(rows)))
+            if stepped:
+                with torch.no_grad():
+                    population.parameters("teacher_1")[-1].add_(1.0)
             loss.backward()
+        found.append(gradients(population))
+    assert_equal(*found, 0)
 
 
 def test_new_data_of_a_parameter_is_used_at_once():

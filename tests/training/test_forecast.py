@@ -73,6 +73,28 @@ def test_an_update_without_its_head_holds_what_is_counted(config, dtype, checkpo
     assert parts.get("half weights") == (whole if dtype == "float32" else None)
 
 
+def test_a_forward_keeps_the_adapters_that_are_counted(config):
+    """What rank 33 keeps more than rank 1, without gradient checkpointing: the stacks of two members."""
+    model, ids, kept = LlamaForCausalLM(CONFIG).to(torch.bfloat16), torch.ones(2, 4, dtype=torch.long), []
+    shapes = Shapes.of(CONFIG, "all-linear")
+    for rank in (1, 33):
+        live, population = Live(), trained(model, checkpointing=False, rank=rank)
+        with live, torch.autocast("cpu", torch.bfloat16), population.route(["student_0", "student_1"]):
+            hidden = population.base_model.model(ids, use_cache=False).last_hidden_state
+            del hidden
+        kept.append(live.peak)
+        model = population.model.unload()
+    told = [
+        memory(
+            shapes,
+            config(lora_r=rank, gradient_checkpointing=False, bf16=True, model_init_kwargs={"dtype": "bfloat16"}),
+            {"solve": Phase(32, 32, [], 0.0, 4.0, 0.0)},
+        )["stacks in updates"]
+        for rank in (1, 33)
+    ]
+    assert kept[1] - kept[0] == pytest.approx(told[1] - told[0], rel=0.1)
+
+
 def test_tables_of_a_run_on_a_dataset_take_space_too(config):
     args = config(num_teachers=0, num_students=2, per_device_train_batch_size=4, max_steps=10)
     one = args.generation_batch_size * (4 * args.max_completion_length + 200)
@@ -118,8 +140,8 @@ def test_a_base_that_names_no_heads_of_keys_has_one_for_each_head():
     assert Shapes.of(GPTNeoXConfig(num_attention_heads=4, **sizes), "all-linear").cached == 2 * 3 * 64
 
 
-def trained(model, *, checkpointing) -> Population:
-    population = Population(model, lora(1), num_teachers=2, num_students=2)
+def trained(model, *, checkpointing, rank=1) -> Population:
+    population = Population(model, lora(rank), num_teachers=2, num_students=2)
     population.model.train()
     if checkpointing:
         population.model.gradient_checkpointing_enable({"use_reentrant": False})

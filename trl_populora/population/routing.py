@@ -7,8 +7,8 @@ members (`composition.py`). Otherwise, there is one pair of products for each di
 row is at one token, one pair over blocks that are filled up. Members without a row in the batch cost nothing. All of
 it is computed in the dtype of the layer's output, as autocast would.
 
-PEFT's parameters are the only storage. In an update, nothing keeps the stacks: the backward makes them again, and its
-gradients have the layout of the parameters. Members may have their own temperatures. A member's last hidden state is
+PEFT's parameters are the only storage. In an update, autograd keeps the stacks from a layer's forward to its backward:
+with gradient checkpointing, those of one block. Members may have their own temperatures. A member's last hidden state is
 divided by its temperature. For a linear head, this equals dividing the logits, in sampling and in the loss. Nothing is
 patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because gradient
 checkpointing runs the hooks again during the backward pass.
@@ -25,7 +25,6 @@ import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
@@ -235,13 +234,11 @@ class Routing:
         if grad:
             left = iter(plan.members)
             factors = [self._of(layer, [*islice(left, n)]) for n in members]
-            added = [_Adapted.apply(*part, scaling, *own) for part, own in zip(parts, factors, strict=True)]
-            # a view made inside of the function could not be changed in place, as some bases do
-            results = [one.view(part[0].shape) for one, part in zip(added, parts, strict=True)]
+            stacks = [_stack(own, output.dtype) for own in factors]
             self._cache.clear()  # an optimizer step may follow, and the stacks would be those of before
         else:
-            A, B = (stack.split(members) for stack in self._stacked(layer, plan, output.dtype))
-            results = [_adapted(*part, a, b, scaling) for part, a, b in zip(parts, A, B, strict=True)]
+            stacks = zip(*(stack.split(members) for stack in self._stacked(layer, plan, output.dtype)), strict=True)
+        results = [_adapted(*part, *stack, scaling) for part, stack in zip(parts, stacks, strict=True)]
         result = results[0] if len(results) == 1 else torch.cat(results)
         result = result if plan.inverse is None else result.index_select(0, plan.inverse)
         return result.to(output.dtype)
@@ -261,58 +258,24 @@ class Routing:
 
 
 def _stack(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Every member's A, then every B, as A `(members, d_in, rank)`, B `(members, rank, d_out)`."""
+    """Every member's A, then every B, as A `(members, d_in, rank)`, B `(members, rank, d_out)`.
+
+    The number of kernels does not grow with the members, also in the backward: small updates on a GPU wait for
+    launches. There, the gradient arrives transposed. `view` lays it out as the parameters are, for all members at once;
+    after `torch.stack`, autograd would copy that of each one.
+    """
     n = len(factors) // 2
-    return torch.stack([*factors[:n]]).to(dtype).mT, torch.stack([*factors[n:]]).to(dtype).mT
+    A, B = (torch.cat([*own]).to(dtype).view(n, *own[0].shape).mT for own in (factors[:n], factors[n:]))
+    return A, B
 
 
 def _adapted(output: Tensor, x: Tensor, A: Tensor, B: Tensor, scaling: float) -> Tensor:
     """`output + scaling * x A B` for rows `(members * rows, ..., d)` in equal blocks, one for each member of A and B.
 
-    Two kernels, without gradients. The sum is written into `output`.
+    Two kernels. Without gradients, the sum is written into `output`.
     """
     inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
     flat = output.reshape(len(A), -1, output.shape[-1])
-    if torch.is_autocast_enabled(x.device.type):  # it leaves in-place products alone
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):  # it leaves in-place products alone
         return torch.baddbmm(flat, inner, B, alpha=scaling).view(output.shape)
     return flat.baddbmm_(inner, B, alpha=scaling).view(output.shape)
-
-
-class _Adapted(torch.autograd.Function):
-    """The same with gradients, as `(members, rows, d)`. Its backward stacks the factors again, because autograd would
-    keep the stacks of all layers.
-
-    What it launches does not grow with the members: small updates on a GPU wait for launches. So the factors are not
-    saved, as hooks on saved tensors would run for each of them, and their gradients are cast together.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, x: Tensor, scaling: float, *factors: Tensor) -> Tensor:
-        A, B = _stack(factors, output.dtype)
-        inner = torch.bmm(x.reshape(len(A), -1, x.shape[-1]), A)
-        ctx.save_for_backward(x, inner)
-        ctx.factors, ctx.version = factors, _version(factors)
-        ctx.scaling, ctx.shape = scaling, output.shape
-        return torch.baddbmm(output.reshape(len(A), -1, output.shape[-1]), inner, B, alpha=scaling)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, inner = ctx.saved_tensors
-        if _version(ctx.factors) != ctx.version:  # as autograd refuses it of tensors that it saved
-            raise RuntimeError("Weights of a member were changed in place between a forward and its backward.")
-        A, B = _stack(ctx.factors, inner.dtype)
-        flat = grad.to(inner.dtype)
-        grad_inner = torch.bmm(flat, B.mT) * ctx.scaling
-        grad_x = torch.bmm(grad_inner, A.mT).view(x.shape) if ctx.needs_input_grad[1] else None
-        # a quantised base keeps x in float32 under autocast
-        blocks = x.to(inner.dtype).reshape(len(A), -1, x.shape[-1])
-        dtype = ctx.factors[0].dtype
-        grad_A = torch.bmm(grad_inner.mT, blocks).to(dtype)  # in the layout of the parameters
-        grad_B = torch.bmm(flat.mT, inner * ctx.scaling).to(dtype)
-        return grad.reshape(ctx.shape), grad_x, None, *grad_A.unbind(), *grad_B.unbind()
-
-
-def _version(factors: Sequence[Tensor]) -> int:
-    """Grows whenever one of the factors is changed in place."""
-    return sum(factor._version for factor in factors)

@@ -37,7 +37,7 @@ WIDE = 3.0
 """More of the hidden size within a layer per token, if a base in float32 computes in halves. Counted."""
 PASSING = (4.0, 3.0)
 """Elements in memory at once per token of the prefill: factors of hidden and intermediate size. Counted."""
-LEARNING = ("gradients", "buckets of DDP", "activations", "logits", "half weights")
+LEARNING = ("gradients", "buckets of DDP", "activations", "logits", "half weights", "stacks in updates")
 """Parts that are in memory during an update, and not while rows are sampled."""
 TILE = (4096, 32768)
 """Tokens and vocabulary entries in one tile of logits of TRL's LM head (`trl.kernels.chunked_logprob`)."""
@@ -191,10 +191,11 @@ def memory(
     the prefill, with the activations of a layer, and the last token, with a full cache. In the prefill, the rows of a
     group that share a batch compute their prompt once, but not with a sharded base. For a base in float32 that
     computes in halves (`bf16`), `"half weights"` are the copies that autograd keeps: of all linear layers, or of one
-    with gradient checkpointing. A base that is quantised when it is loaded has one more part, `"unpacked weights"`:
-    the largest matrix, unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base,
-    a slot for each adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the
-    card that it is given.
+    with gradient checkpointing. In the same way, `"stacks in updates"` are copies of the adapters that share a
+    micro-batch. A base that is quantised when it is loaded has one more part, `"unpacked weights"`: the largest matrix,
+    unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base, a slot for each
+    adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the card that it is
+    given.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
@@ -217,6 +218,7 @@ def memory(
     together = 1 if args.shard_base else min(args.num_generations or 1, max(1, decoded // playing))
     engine = args.use_vllm and args.vllm_mode != "server"
     batch, layer = args.per_device_train_batch_size, shapes.inside * number
+    blocks = shapes.layers if args.gradient_checkpointing else 1
     if number < weight:
         layer += WIDE * shapes.hidden * number
     kept = shapes.layers * shapes.hidden * weight + layer if args.gradient_checkpointing else shapes.layers * layer
@@ -232,6 +234,7 @@ def memory(
         "logits": lm_head(shapes, batch * (longest - prompt if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
         "prefill": 0.0 if args.use_vllm else decoded / together * prompt * (shapes.passing + shapes.cached) * weight,
+        "stacks in updates": min(playing, batch) * one * number / FP32 / blocks,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
     if engine:
@@ -243,7 +246,7 @@ def memory(
         parts["unpacked weights"] = float(shapes.widest * weight)
         state += parts["unpacked weights"]
     elif number < weight:
-        parts["half weights"] = shapes.linear * number / (shapes.layers if args.gradient_checkpointing else 1)
+        parts["half weights"] = shapes.linear * number / blocks
     return parts | {
         "learning": state + sum(parts.get(name, 0.0) for name in LEARNING),
         "sampling": state + max(parts["KV cache"], parts["prefill"]) + parts["stacks of adapters"],
