@@ -180,6 +180,7 @@ WORDS = {
     "gradients": "their gradients",
     "optimizer": "their optimizer states",
     "activations": "activations of a micro-batch",
+    "stacks in updates": "stacks of its adapters",
     "logits": "a tile of its logits",
     "KV cache": "KV cache",
     "prefill": "pass of the prompts",

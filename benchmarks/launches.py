@@ -1,4 +1,4 @@
-"""Operations that an update launches, of N members beside one adapter by PEFT: what a small update on a GPU waits for.
+"""Operations that an update launches, of N members beside one adapter by PEFT: what small work on a GPU waits for.
 
     python benchmarks/launches.py --json benchmarks/results/launches.json
 
@@ -6,22 +6,23 @@ A GPU starts a kernel for nearly each of these operations, and the processor nee
 they can be counted without a GPU: all operations of ATen in a forward and backward are counted, but not views and
 allocations. Copies within an operation are not seen: `baddbmm` has one, two for each adapted layer of ours. The base
 has the layers of Qwen2.5-1.5B (28, each with seven adapted linear layers) and is narrow. It computes in bfloat16
-under autocast with gradient checkpointing, as on a GPU. The seconds are of processor time, with one thread, in turn:
-they contain the products, too, so read them as an upper limit of what members cost.
+under autocast with gradient checkpointing, as on a GPU. In the same way, it counts one token of sampling, without
+autocast. The seconds are of processor time, with one thread, in turn: they contain the products, too, so read them as
+an upper limit of what members cost.
 """
 
 import argparse
 import json
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Callable
 
 import base_shapes
 import torch
 import torch.nn.functional as F
 from measuring import alternate
-from member_scaling import Bench
+from member_scaling import Bench, cast
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import Qwen2Config
+from transformers import DynamicCache, Qwen2Config
 
 from trl_populora.population import Population
 
@@ -63,21 +64,46 @@ class Narrow(Bench):
             logits = population.model(input_ids=self.ids[:rows], use_cache=False).logits
         F.cross_entropy(logits[:, :-1].float().flatten(0, 1), self.ids[:rows, 1:].flatten()).backward()
 
+    def token(self, population: Population, cache: DynamicCache) -> None:
+        """The forward of one more token of each row."""
+        with torch.inference_mode():
+            population.model(input_ids=self.ids[:, :1], past_key_values=cache, use_cache=True)
+        cache.crop(-1)
 
-def measured(bench: Narrow, members: int) -> dict:
-    """Operations and processor time of one update of so many rows as `bench` has, and of PEFT's."""
+
+def update(bench: Narrow, members: int) -> dict:
+    """Of one update of so many rows as `bench` has, and of PEFT's."""
     population, rows = bench.population(members), bench.args.rows
-    calls = {"one": lambda: bench.one(rows), "ours": lambda: bench.ours(population, rows)}
-    counts = {}
-    for name, call in calls.items():
-        with bench.alone() if name == "one" else nullcontext(), Launches() as launches:
-            call()
-        counts[name] = launches.counts
+    return {"members": members, "rows": rows} | compared(
+        bench, lambda: bench.one(rows), lambda: bench.ours(population, rows)
+    )
+
+
+def token(bench: Narrow, members: int) -> dict:
+    """Of one token of sampling, of so many rows, and of PEFT's."""
+    population, rows = bench.population(members), bench.args.rows
+    names = [name for name in population for _ in range(rows // members)]
+    for one in (population, bench.single):
+        one.model.eval()
+    caches = DynamicCache(), DynamicCache()
+    with population.route(names), cast(bench.single, bench.dtype):
+        found = compared(
+            bench, lambda: bench.token(bench.single, caches[0]), lambda: bench.token(population, caches[1])
+        )
+    return {"members": members, "rows": rows} | found
+
+
+def compared(bench: Narrow, one: Callable[[], None], ours: Callable[[], None]) -> dict:
+    """Operations and processor time of ours and of PEFT's, which need `Bench.alone`."""
+    calls, counts = {"one": one, "ours": ours}, {}
     with bench.alone():
+        ours()  # what is made once
+        for name, call in calls.items():
+            with Launches() as launches:
+                call()
+            counts[name] = launches.counts
         found = alternate(bench.device, calls, bench.args.repeats)
     return {
-        "members": members,
-        "rows": rows,
         "launches": {name: count.total() for name, count in counts.items()},
         "per_layer": {name: round(count.total() / (7 * LAYERS), 1) for name, count in counts.items()},
         "cpu_ratio": round(found["cpu_ratio"]["ours"], 3),
@@ -96,12 +122,14 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     bench = Narrow(args.rows, args.tokens, args.repeats)
-    rows = [measured(bench, members) for members in args.members]
-    for row in rows:
-        print(json.dumps({key: value for key, value in row.items() if key != "operations"}), flush=True)
+    found = {"torch": torch.__version__, "updates": [], "tokens": []}
+    for rows, measure in ((found["updates"], update), (found["tokens"], token)):
+        for members in args.members:
+            rows.append(measure(bench, members))
+            print(json.dumps({key: value for key, value in rows[-1].items() if key != "operations"}), flush=True)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"torch": torch.__version__, "updates": rows}, file, indent=1)
+            json.dump(found, file, indent=1)
             file.write("\n")
 
 

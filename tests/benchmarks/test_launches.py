@@ -22,10 +22,14 @@ def test_launches_are_counted_and_do_not_grow_with_the_members(monkeypatch, tmp_
     path = tmp_path / "launches.json"
     monkeypatch.setattr(sys, "argv", [*"launches.py --members 1 4 --rows 4 --repeats 1 --json".split(), str(path)])
     launches.main()
-    one, four = json.loads(path.read_text())["updates"]
-    assert one["launches"] == four["launches"]
+    found = json.loads(path.read_text())
+    for kind, few in (("updates", 100), ("tokens", 28)):  # a token: at least two products for each adapted layer
+        one, four = found[kind]
+        assert one["launches"] == four["launches"] and one["launches"]["ours"] < one["launches"]["one"]
+        assert one["launches"]["ours"] == sum(one["operations"]["ours"].values()) > few
+    assert four["operations"]["ours"]["baddbmm_"] == 14  # nothing beside the products and the base
+    one, four = found["updates"]
     assert {**one["operations"]["ours"], **COPIES} == {**four["operations"]["ours"], **COPIES}
-    assert one["launches"]["ours"] == sum(one["operations"]["ours"].values()) > 100
     ours = one["operations"]["ours"]  # of 14 adapted layers, each in the forward and again in the backward
     # the checkpoint does not repeat the last one of a block: nothing keeps its result
     assert ours["baddbmm"] == 2 * 14 - 2 and not {"view", "empty", "_unsafe_view", "detach"} & ours.keys()

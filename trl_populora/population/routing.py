@@ -8,16 +8,16 @@ row is at one token, one pair over blocks that are filled up. Members without a 
 it is computed in the dtype of the layer's output, as autocast would.
 
 PEFT's parameters are the only storage. In an update, autograd keeps the stacks from a layer's forward to its backward:
-with gradient checkpointing, those of one block. Members may have their own temperatures. A member's last hidden state is
-divided by its temperature. For a linear head, this equals dividing the logits, in sampling and in the loss. Nothing is
-patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because gradient
-checkpointing runs the hooks again during the backward pass.
+with gradient checkpointing, those of one block. Members may have their own temperatures. A member's last hidden state
+is divided by its temperature. For a linear head, this equals dividing the logits, in sampling and in the loss. Nothing
+is patched: hooks are registered once and removed by `close()`. The plan stays set until it is cleared, because
+gradient checkpointing runs the hooks again during the backward pass.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
@@ -32,6 +32,7 @@ from .positions import count_positions
 
 
 logger = logging.get_logger(__name__)
+Stacks = tuple[Tensor, Tensor]
 
 
 UNROUTED = (
@@ -41,7 +42,7 @@ UNROUTED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """Which rows belong to which member. Members with equally many rows are next to each other.
 
@@ -54,6 +55,8 @@ class Plan:
         padded (`torch.Tensor` of shape `(members, most)` or `None`): Row indices of each member, filled up with its
             last one to as many as the largest has. `None` where `groups` are cheaper.
         places (`torch.Tensor` of shape `(batch,)` or `None`): Where `padded`, flattened, has each row.
+        sizes (`list[int]`): Rows of each group.
+        rows (`int`): Rows of the batch.
     """
 
     members: tuple[int, ...]
@@ -62,10 +65,12 @@ class Plan:
     inverse: Tensor | None
     padded: Tensor | None = None
     places: Tensor | None = None
+    sizes: list[int] = field(init=False)
+    rows: int = field(init=False)
 
-    @property
-    def rows(self) -> int:
-        return sum(members * rows for members, rows in self.groups)
+    def __post_init__(self) -> None:  # once, as every layer asks for them
+        self.sizes = [members * rows for members, rows in self.groups]
+        self.rows = sum(self.sizes)
 
 
 def member_order(members: Sequence[int]) -> list[int]:
@@ -120,7 +125,7 @@ class Routing:
         self._plan: Plan | None = None
         self._is_base = False  # whether forwards without a plan are meant to be the base's
         self._row_temperatures: Tensor | None = None
-        self._cache: dict[LoraLayer, tuple[Tensor, Tensor]] = {}
+        self._cache: dict[LoraLayer, tuple[Stacks, list[Stacks]]] = {}
         add: Any = self._add_members  # PyTorch's hint does not know that all of these are LoRA layers
         self._handles = [model.get_submodule(path).register_forward_hook(add) for path in self.layers]
         self._handles.append(self._base.base_model.register_forward_hook(self._scale_rows))
@@ -203,11 +208,16 @@ class Routing:
         """The members' matrices of a layer: every A, then every B."""
         return [own[i] for own in self._factors[layer] for i in members]
 
-    def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Stacks of the plan's members, made once for all forwards without gradients until one with gradients."""
-        if layer not in self._cache or self._cache[layer][0].dtype != dtype:
-            self._cache[layer] = _stack(self._of(layer, plan.members), dtype)
-        return self._cache[layer]
+    def _stacked(self, layer: LoraLayer, plan: Plan, dtype: torch.dtype) -> tuple[Stacks, list[Stacks]]:
+        """Stacks of the plan's members, and of each group. They are made once for all forwards without gradients until
+        one with gradients."""
+        cached = self._cache.get(layer)
+        if cached is None or cached[0][0].dtype != dtype:
+            A, B = whole = _stack(self._of(layer, plan.members), dtype)
+            members = [n for n, _ in plan.groups]
+            groups = [*zip(A.split(members), B.split(members), strict=True)] if len(members) > 1 else [whole]
+            cached = self._cache[layer] = whole, groups
+        return cached
 
     def _add_members(self, layer: LoraLayer, args: tuple, output: Tensor) -> Tensor | None:
         plan = self._plan
@@ -215,33 +225,31 @@ class Routing:
             if not self._is_base:
                 logger.warning_once(UNROUTED)
             return None
-        x = args[0]
+        x, dtype = args[0], output.dtype
         if x.shape[0] != plan.rows:
             raise ValueError(
                 f"A LoRA layer received a batch of {x.shape[0]} rows while {plan.rows} rows are routed. Layers that "
                 "regroup rows (mixture-of-experts, packed sequences) cannot be adapted per member."
             )
-        x, scaling, grad = x.to(output.dtype), layer.scaling[self._names[0]], torch.is_grad_enabled()
-        if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1 and not grad:
-            A, B = self._stacked(layer, plan, output.dtype)
-            delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
-            return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(output.dtype)
-        whole = output
-        if plan.order is not None:
-            x, whole = x.index_select(0, plan.order), output.index_select(0, plan.order)
-        rows, members = zip(*[(n * each, n) for n, each in plan.groups], strict=True)
-        parts = [(whole, x)] if len(rows) == 1 else [*zip(whole.split(rows), x.split(rows), strict=True)]
-        if grad:
+        x, scaling = x.to(dtype), layer.scaling[self._names[0]]
+        if torch.is_grad_enabled():
+            self._cache.clear()  # an optimizer step may follow, and these stacks would be those of before
             left = iter(plan.members)
-            factors = [self._of(layer, [*islice(left, n)]) for n in members]
-            stacks = [_stack(own, output.dtype) for own in factors]
-            self._cache.clear()  # an optimizer step may follow, and the stacks would be those of before
+            stacks = [_stack(self._of(layer, [*islice(left, n)]), dtype) for n, _ in plan.groups]
         else:
-            stacks = zip(*(stack.split(members) for stack in self._stacked(layer, plan, output.dtype)), strict=True)
-        results = [_adapted(*part, *stack, scaling) for part, stack in zip(parts, stacks, strict=True)]
-        result = results[0] if len(results) == 1 else torch.cat(results)
+            (A, B), stacks = self._stacked(layer, plan, dtype)
+            if plan.padded is not None and x.dim() == 3 and x.shape[1] == 1:
+                delta = torch.bmm(torch.bmm(x[:, 0][plan.padded], A), B).flatten(0, 1)[plan.places]
+                return torch.add(output, delta.unsqueeze(1), alpha=scaling).to(dtype)
+        if plan.order is not None:
+            x, output = x.index_select(0, plan.order), output.index_select(0, plan.order)
+        if len(stacks) == 1:
+            result = _adapted(output, x, *stacks[0], scaling)
+        else:
+            parts = zip(output.split(plan.sizes), x.split(plan.sizes), stacks, strict=True)
+            result = torch.cat([_adapted(out, part, *stack, scaling) for out, part, stack in parts])
         result = result if plan.inverse is None else result.index_select(0, plan.inverse)
-        return result.to(output.dtype)
+        return result.to(dtype)
 
     def _temperatures_of(self, names: Sequence[str]) -> Tensor | None:
         """Temperature of each row, `(batch, 1, 1)`; `None` if all are 1."""
@@ -261,8 +269,8 @@ def _stack(factors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tenso
     """Every member's A, then every B, as A `(members, d_in, rank)`, B `(members, rank, d_out)`.
 
     The number of kernels does not grow with the members, also in the backward: small updates on a GPU wait for
-    launches. There, the gradient arrives transposed. `view` lays it out as the parameters are, for all members at once;
-    after `torch.stack`, autograd would copy that of each one.
+    launches. There, the gradient arrives transposed. `view` lays it out as the parameters are, for all members at
+    once; after `torch.stack`, autograd would copy that of each one.
     """
     n = len(factors) // 2
     A, B = (torch.cat([*own]).to(dtype).view(n, *own[0].shape).mT for own in (factors[:n], factors[n:]))

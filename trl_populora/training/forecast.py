@@ -192,10 +192,10 @@ def memory(
     group that share a batch compute their prompt once, but not with a sharded base. For a base in float32 that
     computes in halves (`bf16`), `"half weights"` are the copies that autograd keeps: of all linear layers, or of one
     with gradient checkpointing. In the same way, `"stacks in updates"` are copies of the adapters that share a
-    micro-batch. A base that is quantised when it is loaded has one more part, `"unpacked weights"`: the largest matrix,
-    unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base, a slot for each
-    adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the card that it is
-    given.
+    micro-batch. A base that is quantised when it is loaded has one more part, `"unpacked weights"`: the largest
+    matrix, unpacked to the base's dtype. With vLLM in the process, `"engine, at least"` is a second base, a slot for
+    each adapter, and the cache of one row. It is in neither peak, because an engine takes the share of the card that
+    it is given.
 
     Args:
         shapes ([`Shapes`]), args ([`PopulationSelfPlayConfig`]), rounds (`dict[str, Phase]`): Of the run.
