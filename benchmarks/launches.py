@@ -57,6 +57,7 @@ class Narrow(Bench):
         self.device, self.dtype = torch.device("cpu"), torch.bfloat16
         self.model, self.tokenizer = base_shapes.load("narrow", self.device, self.dtype)
         self.single = self.population(1)
+        self.single.routing.close()
         self.ids = torch.randint(10, 250, (rows, tokens))
 
     def backward(self, population: Population, rows: int, **kwargs) -> None:
@@ -97,7 +98,7 @@ def compared(bench: Narrow, one: Callable[[], None], ours: Callable[[], None]) -
     """Operations and processor time of ours and of PEFT's, which need `Bench.alone`."""
     calls, counts = {"one": one, "ours": ours}, {}
     with bench.alone():
-        ours()  # what is made once
+        ours()  # stacks, which sampling makes once for a batch
         for name, call in calls.items():
             with Launches() as launches:
                 call()

@@ -49,6 +49,7 @@ class Bench:
         self.dtype = torch.bfloat16 if args.device == "cuda" else torch.float32
         self.model, self.tokenizer = load(args.model, self.device, self.dtype, layers=args.layers)
         self.single = self.population(1)
+        self.single.routing.close()  # nothing of ours is in what it is compared with
         self.ids = torch.randint(10, 250, (args.rows, args.tokens), device=self.device)
         with self.alone():
             self.one(args.rows)  # warm

@@ -336,7 +336,7 @@ KERNELS_OF_UPDATES = "_to_copy copy_ add add_ mul bmm baddbmm cat stack clone".s
 
 
 def test_a_step_between_a_forward_and_its_backward_does_not_change_its_gradients():
-    """They are those of the weights of the forward."""
+    """They are those of the weights of the forward. (Gradient checkpointing runs it again, with the new ones.)"""
     found = []
     for stepped in (False, True):
         population, rows = tiny_population(), NAMES

@@ -74,24 +74,20 @@ def test_an_update_without_its_head_holds_what_is_counted(config, dtype, checkpo
 
 
 def test_a_forward_keeps_the_adapters_that_are_counted(config):
-    """What rank 33 keeps more than rank 1, without gradient checkpointing: the stacks of two members."""
-    model, ids, kept = LlamaForCausalLM(CONFIG).to(torch.bfloat16), torch.ones(2, 4, dtype=torch.long), []
+    """What rank 33 keeps more than rank 1, without gradient checkpointing: the stacks of members of both roles."""
+    model, ids, kept = LlamaForCausalLM(CONFIG).to(torch.bfloat16), torch.ones(4, 4, dtype=torch.long), []
     shapes = Shapes.of(CONFIG, "all-linear")
     for rank in (1, 33):
         live, population = Live(), trained(model, checkpointing=False, rank=rank)
-        with live, torch.autocast("cpu", torch.bfloat16), population.route(["student_0", "student_1"]):
+        with live, torch.autocast("cpu", torch.bfloat16), population.route(list(population)):
             hidden = population.base_model.model(ids, use_cache=False).last_hidden_state
             del hidden
         kept.append(live.peak)
         model = population.model.unload()
-    told = [
-        memory(
-            shapes,
-            config(lora_r=rank, gradient_checkpointing=False, bf16=True, model_init_kwargs={"dtype": "bfloat16"}),
-            {"solve": Phase(32, 32, [], 0.0, 4.0, 0.0)},
-        )["stacks in updates"]
-        for rank in (1, 33)
-    ]
+    settings = {"gradient_checkpointing": False, "bf16": True, "model_init_kwargs": {"dtype": "bfloat16"}}
+    args = [config(lora_r=rank, num_teachers=2, num_students=2, **settings) for rank in (1, 33)]
+    rounds = {"solve": Phase(32, 32, [], 0.0, 4.0, 0.0)}
+    told = [memory(shapes, one, rounds)["stacks in updates"] for one in args]
     assert kept[1] - kept[0] == pytest.approx(told[1] - told[0], rel=0.1)
 
 

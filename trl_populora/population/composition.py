@@ -12,8 +12,9 @@ def schedule(members: Sequence[int], lengths: Sequence[int], *, roles: Sequence[
     Each member's rows are sorted by length and cut into parts of equal size. The parts of a role are arranged in this
     order: the first (shortest) part of every member, then the second part of every member, and so on. Every batch
     takes the next parts in this order. So it has equally many rows of each of its members, and these rows have a
-    similar position in the order of length. Roles have separate batches, because the lengths of their prompts differ
-    several times. Parts are as small as possible, so that lengths are as similar as possible. Our choice.
+    similar position in the order of length. Roles follow one another, because the lengths of their prompts differ
+    several times: one batch at most has rows of both. Parts are as small as possible, so that lengths are as similar
+    as possible. Our choice.
 
     If members have different numbers of rows, as in one rank's share of a round, the last batches of a role may have
     more rows of some members than of others.

@@ -150,7 +150,10 @@ class Routing:
 
     @contextmanager
     def rows(self, names_per_row: Sequence[str]) -> Iterator[None]:
-        """Context in which row `i` of every forward (and its backward) runs as `names_per_row[i]`."""
+        """Context in which row `i` of every forward (and its backward) runs as `names_per_row[i]`.
+
+        Forwards without gradients may use the weights of the first of them: do not change weights between them.
+        """
         before = self._plan, self._row_temperatures
         self.set(names_per_row)
         try:

@@ -234,7 +234,7 @@ def memory(
         "logits": lm_head(shapes, batch * (longest - prompt if gpu else longest), number, gpu=gpu),
         "KV cache": 0.0 if args.use_vllm else decoded * longest * shapes.cached * weight,
         "prefill": 0.0 if args.use_vllm else decoded / together * prompt * (shapes.passing + shapes.cached) * weight,
-        "stacks in updates": min(playing, batch) * one * number / FP32 / blocks,
+        "stacks in updates": min(adapters, batch) * one * number / FP32 / blocks,
         "stacks of adapters": 0.0 if args.use_vllm else min(adapters, decoded) * one * weight / FP32,
     }
     if engine:
