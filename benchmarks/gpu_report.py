@@ -81,7 +81,7 @@ def bench(report: Report, model: str, **sizes):
             return self.args.repeats
 
     default = {"layers": None, "rank": 32, "new_tokens": 8, "rows_per_member": 1, "rivals": [], "repeats": 5}
-    default["gradient_checkpointing"] = True
+    default |= {"gradient_checkpointing": True}
     toy = {"rank": 4, "rows": 4, "tokens": 32, "new_tokens": 4, "repeats": 1} if report.toy else {}
     return Often(argparse.Namespace(model=model, device=report.device.type, **default | sizes | toy))
 

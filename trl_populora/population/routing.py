@@ -152,7 +152,8 @@ class Routing:
     def rows(self, names_per_row: Sequence[str]) -> Iterator[None]:
         """Context in which row `i` of every forward (and its backward) runs as `names_per_row[i]`.
 
-        Forwards without gradients may use the weights of the first of them: do not change weights between them.
+        Do not change weights between forwards without gradients, which may use those of the first, nor between a
+        forward and its backward: gradient checkpointing runs the forward again.
         """
         before = self._plan, self._row_temperatures
         self.set(names_per_row)
